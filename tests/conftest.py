@@ -29,31 +29,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect what `--domain` leaves out: tests in other folders, and rows of tables of other domains."""
+    """Deselect tests of other domains than that of `--domain`: their folders, and their rows of shared tables."""
     domain = config.getoption("--domain")
     if domain is None:
         return
     is_row = re.compile(rf"\[(.*-)?{domain}[.-]")
-    own = [
+    selected = [
         item
         for item in items
         if f"/tests/{domain}/" in item.path.as_posix() or is_row.search(item.nodeid) or item.get_closest_marker("lists")
     ]
-    config.hook.pytest_deselected(items=[item for item in items if item not in {*own}])
-    items[:] = own
+    config.hook.pytest_deselected(items=[item for item in items if item not in {*selected}])
+    items[:] = selected
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print in one line for want of what tests were skipped."""
+    """Print one line with the missing packages and devices because of which tests were skipped."""
     reasons = [str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", [])]
     named = [re.search(r"import '([\w.]+)'|needs? (.+)", reason) for reason in reasons]
     missing = Counter((match[1] or match[2]) if match else "other reasons" for match in named)
     if missing:
-        wants = ", ".join(f"{name} {count}" for name, count in missing.most_common())
-        terminalreporter.write_line(f"skipped for want of: {wants}")
+        summary = ", ".join(f"{name} {count}" for name, count in missing.most_common())
+        terminalreporter.write_line(f"skipped for want of: {summary}")
 
 
-# A shell's job in the background ignores Ctrl-C, and so would the programs that tests start and interrupt.
+# Background jobs of a shell ignore SIGINT, and programs that tests start and interrupt would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -68,7 +68,7 @@ def seeds() -> None:
     np.random.seed(0)
 
 
-def settings_of_the_process() -> dict[str, object]:
+def process_settings() -> dict[str, object]:
     return {
         "levels of loggers": {
             name: log.level
@@ -83,10 +83,10 @@ def settings_of_the_process() -> dict[str, object]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_of_the_process_is_changed() -> Iterator[None]:
-    before = settings_of_the_process()
+def check_process_settings_unchanged() -> Iterator[None]:
+    before = process_settings()
     yield
-    now = settings_of_the_process()
+    now = process_settings()
     new = set(now["levels of loggers"]) - set(before["levels of loggers"])
     assert now == before | {"levels of loggers": before["levels of loggers"] | dict.fromkeys(new, logging.NOTSET)}
 
@@ -98,15 +98,15 @@ def generator() -> torch.Generator:
 
 @pytest.fixture
 def both(monkeypatch: pytest.MonkeyPatch, device: torch.device) -> Callable[[Callable], tuple]:
-    """Runs a function by plain torch and by Triton kernels."""
+    """Return a runner of a function, once with torch operators and once with Triton kernels."""
     if not (device.type == "cuda" or INTERPRETED):
         pytest.skip("needs a GPU or TRITON_INTERPRET=1")
     pytest.importorskip("triton")
 
     def run(function: Callable) -> tuple:
         monkeypatch.setattr(_gpu_kernels, "can_use", lambda name, device: False)
-        plain = function()
+        torch_result = function()
         monkeypatch.setattr(_gpu_kernels, "can_use", lambda name, device: True)
-        return plain, function()
+        return torch_result, function()
 
     return run

@@ -1,4 +1,4 @@
-"""The operators as the lanes of CUDA compute them, emulated on the CPU. This builds them:
+"""Operators as CUDA lanes compute them, emulated on the CPU. This command builds them:
 
 TENSORMETRICS_TESTING=1 python setup.py build_ext --inplace
 """
@@ -23,7 +23,7 @@ if BUILT:
 
 
 def lanes(name: str) -> Callable[..., tuple[Tensor, ...]]:
-    """An operator on lanes, by name; where it was not built, a call skips the test."""
+    """Return the emulated operator of that name; calling it skips the test where it was not built."""
 
     def call(*arguments: object, **options: object) -> tuple[Tensor, ...]:
         if not BUILT:

@@ -1,8 +1,8 @@
-"""Damage valid files, read them in processes of limited memory and time, and print what was wrong.
+"""Damage valid files, read them in processes of limited memory and time, and print the faults of the readers.
 
     python -m tests.fuzz_readers [NUMBER OF MUTATIONS] [READER]
 
-Each reader's files are read in a process of its own, forked from this one, which has read the valid file before.
+The files of each reader are read in a separate process, forked from this one after it has read the valid file.
 """
 
 import functools
@@ -28,20 +28,20 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from tests.cases.readers import READERS, Reader  # noqa: E402
 
-MEMORY = 2**30  # bytes more than this process has
-SECONDS = 20  # of one file
+MEMORY = 2**30  # bytes that a child may allocate beyond its size at the start
+SECONDS = 20  # limit of one file
 HUGE = (2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63 - 1)
 NESTS = b"[", b"(", b"{", b'{"a":', b"- "
 Mutation = Callable[[bytes, random.Random], bytes]
 
 
-def place(content: bytes, draw: random.Random) -> int:
+def random_offset(content: bytes, draw: random.Random) -> int:
     return draw.randrange(len(content) + 1)
 
 
-def insert(content: bytes, draw: random.Random, piece: bytes) -> bytes:
-    at = place(content, draw)
-    return content[:at] + piece + content[at:]
+def insert(content: bytes, draw: random.Random, chunk: bytes) -> bytes:
+    offset = random_offset(content, draw)
+    return content[:offset] + chunk + content[offset:]
 
 
 def flip(content: bytes, draw: random.Random) -> bytes:
@@ -52,37 +52,37 @@ def flip(content: bytes, draw: random.Random) -> bytes:
 
 
 def repeat(content: bytes, draw: random.Random) -> bytes:
-    """Repeat a piece: lines, keys, and members occur twice."""
-    start, end = sorted((place(content, draw), place(content, draw)))
+    """Repeat a random range, so that lines, keys or members occur twice."""
+    start, end = sorted((random_offset(content, draw), random_offset(content, draw)))
     return content[:end] + content[start:end] + content[end:]
 
 
-def line_twice(content: bytes, draw: random.Random) -> bytes:
+def repeat_line(content: bytes, draw: random.Random) -> bytes:
     lines = content.splitlines(keepends=True)
-    at = draw.randrange(len(lines))
-    return b"".join([*lines[:at], lines[at], *lines[at:]])
+    line_index = draw.randrange(len(lines))
+    return b"".join([*lines[:line_index], lines[line_index], *lines[line_index:]])
 
 
-def leave_out(content: bytes, draw: random.Random) -> bytes:
-    start, end = sorted((place(content, draw), place(content, draw)))
+def remove_range(content: bytes, draw: random.Random) -> bytes:
+    start, end = sorted((random_offset(content, draw), random_offset(content, draw)))
     return content[:start] + content[end:]
 
 
-def declare(content: bytes, draw: random.Random) -> bytes:
+def declare_huge_size(content: bytes, draw: random.Random) -> bytes:
     """Write a huge number where one may be declared: in binary, or instead of digits."""
-    number = draw.choice(HUGE)
+    value = draw.choice(HUGE)
     digits = [*re.finditer(rb"\d+", content)]
     if digits and draw.random() < 0.5:
-        at = draw.choice(digits)
-        return content[: at.start()] + str(number).encode() + content[at.end() :]
+        match = draw.choice(digits)
+        return content[: match.start()] + str(value).encode() + content[match.end() :]
     size = draw.choice("<i <q >i >q".split())
-    packed = struct.pack(size, min(number, 2**31 - 1 if size[1] == "i" else 2**63 - 1))
-    at = draw.randrange(max(len(content) - len(packed), 1))
-    return content[:at] + packed + content[at + len(packed) :]
+    packed = struct.pack(size, min(value, 2**31 - 1 if size[1] == "i" else 2**63 - 1))
+    offset = draw.randrange(max(len(content) - len(packed), 1))
+    return content[:offset] + packed + content[offset + len(packed) :]
 
 
-def word(content: bytes, draw: random.Random) -> bytes:
-    """Write what is no number, or an odd one, for one."""
+def replace_number(content: bytes, draw: random.Random) -> bytes:
+    """Replace a number by text that is no number, or by an unusual number."""
     odd = (
         b"nan",
         b"inf",
@@ -101,8 +101,8 @@ def word(content: bytes, draw: random.Random) -> bytes:
     digits = [*re.finditer(rb"[\d.]+", content)]
     if not digits:
         return insert(content, draw, draw.choice(odd))
-    at = draw.choice(digits)
-    return content[: at.start()] + draw.choice(odd) + content[at.end() :]
+    match = draw.choice(digits)
+    return content[: match.start()] + draw.choice(odd) + content[match.end() :]
 
 
 def as_utf16(content: bytes, draw: random.Random) -> bytes:
@@ -110,16 +110,16 @@ def as_utf16(content: bytes, draw: random.Random) -> bytes:
 
 
 MUTATIONS: tuple[Mutation, ...] = (
-    lambda content, draw: content[: place(content, draw)],
+    lambda content, draw: content[: random_offset(content, draw)],
     lambda content, draw: content[: max(len(content) - draw.randrange(1, 9), 0)],
     flip,
     flip,
     repeat,
-    line_twice,
-    leave_out,
-    declare,
-    declare,
-    word,
+    repeat_line,
+    remove_range,
+    declare_huge_size,
+    declare_huge_size,
+    replace_number,
     as_utf16,
     lambda content, draw: insert(content, draw, b"\0" * draw.choice((1, 4, 4096))),
     lambda content, draw: b"\xef\xbb\xbf" + content,
@@ -133,18 +133,18 @@ MUTATIONS: tuple[Mutation, ...] = (
 )
 
 
-def mutated(content: bytes, number: int) -> Iterator[bytes]:
-    for n in range(number):
-        draw = random.Random(f"{n}, {zlib.crc32(content)}")
-        yield MUTATIONS[n % len(MUTATIONS)](content, draw)
+def mutations_of(content: bytes, num_mutations: int) -> Iterator[bytes]:
+    for index in range(num_mutations):
+        draw = random.Random(f"{index}, {zlib.crc32(content)}")
+        yield MUTATIONS[index % len(MUTATIONS)](content, draw)
 
 
 def fault_of(reader: Reader, content: bytes, path: Path) -> str | None:
-    """Return what is wrong with how a reader takes a file: anwrong error, or other data than are there."""
+    """Return how a reader fails on a file: by an unclear error, or by wrong data; None if it does not."""
     path.write_bytes(content)
     signal.alarm(SECONDS)
     try:
-        found = reader.read(path)
+        result = reader.read(path)
     except reader.errors as error:
         message = str(error) if not hasattr(error, "format_message") else error.format_message()
         is_named = any(name in message for name in (path.name, *reader.error_names))
@@ -160,11 +160,11 @@ def fault_of(reader: Reader, content: bytes, path: Path) -> str | None:
         expected = reader.reference_read(content)
     except Exception as error:
         return f"read, where another reader says {type(error).__name__}: {error}"[:300]
-    return None if found == expected else f"read {str(found)[:200]}, where another reader reads {str(expected)[:200]}"
+    return None if result == expected else f"read {str(result)[:200]}, where another reader reads {str(expected)[:200]}"
 
 
-def faults_of(name: str, number: int) -> list[tuple[int, str]]:
-    """Return the faults of a reader with the numbers of their mutations, from a process of its own."""
+def faults_of(name: str, num_mutations: int) -> list[tuple[int, str]]:
+    """Return the faults of a reader with the indices of their mutations, found in a separate process."""
     reader = READERS[name]
     with tempfile.TemporaryDirectory() as folder:
         path, report = Path(folder) / f"file{reader.suffix}", Path(folder) / "report"
@@ -174,47 +174,47 @@ def faults_of(name: str, number: int) -> list[tuple[int, str]]:
             return [(-1, f"the valid file: {fault}")]
         child = os.fork()
         if not child:
-            os._exit(_child(reader, content, number, path, report))
+            os._exit(_child(reader, content, num_mutations, path, report))
         _, status = os.waitpid(child, 0)
         faults = pickle.loads(report.read_bytes()) if report.exists() else []
         if status:
-            number_done = faults.pop()[0] if faults else -1
-            faults.append((number_done + 1, f"the process ended by {status}"))
+            last_index = faults.pop()[0] if faults else -1
+            faults.append((last_index + 1, f"the process ended by {status}"))
         return [fault for fault in faults if fault[1]]
 
 
-def _child(reader: Reader, content: bytes, number: int, path: Path, report: Path) -> int:
+def _child(reader: Reader, content: bytes, num_mutations: int, path: Path, report: Path) -> int:
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
-    signal.signal(signal.SIGALRM, functools.partial(_late))
+    signal.signal(signal.SIGALRM, functools.partial(raise_timeout))
     faults: list[tuple[int, str]] = []
-    for n, damaged in enumerate(mutated(content, number)):
+    for index, damaged in enumerate(mutations_of(content, num_mutations)):
         fault = fault_of(reader, damaged, path)
         if fault:
-            faults.append((n, fault))
-        report.write_bytes(pickle.dumps([*faults, (n, "")]))
+            faults.append((index, fault))
+        report.write_bytes(pickle.dumps([*faults, (index, "")]))
     report.write_bytes(pickle.dumps(faults))
     return 0
 
 
-def _late(*_: Any) -> None:
+def raise_timeout(*_: Any) -> None:
     raise TimeoutError(f"more than {SECONDS} s")
 
 
-def main(number: int = 36, only: str = "") -> int:
+def main(num_mutations: int = 36, only: str = "") -> int:
     warnings.simplefilter("ignore")
     import logging
 
     logging.disable()
-    wrong = 0
+    num_faults = 0
     for name, reader in READERS.items():
         if only not in name or (reader.needs and not importlib.util.find_spec(reader.needs)):
             continue
-        for n, fault in faults_of(name, number):
-            wrong += 1
-            print(f"{name}, mutation {n}: {fault}", flush=True)
-    print(f"{wrong} faults")
-    return int(wrong > 0)
+        for index, fault in faults_of(name, num_mutations):
+            num_faults += 1
+            print(f"{name}, mutation {index}: {fault}", flush=True)
+    print(f"{num_faults} faults")
+    return int(num_faults > 0)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Known answers of summaries, pooling and comparisons, and the sequences they were computed for."""
+"""Reference results of summaries, pooling and comparisons, and the sequences for which they were computed."""
 
 import json
 from pathlib import Path
@@ -12,6 +12,6 @@ Y = (_k * 0.7548776662466927).frac() ** 1.5
 Z = (_k * 0.41421356237309515).frac() ** 0.5
 
 
-def close(found, expected, rtol=1e-9, atol=1e-12):
+def close(actual, expected, rtol=1e-9, atol=1e-12):
     expected = torch.as_tensor(expected, dtype=torch.float64)
-    torch.testing.assert_close(torch.as_tensor(found).cpu().double(), expected, rtol=rtol, atol=atol, equal_nan=True)
+    torch.testing.assert_close(torch.as_tensor(actual).cpu().double(), expected, rtol=rtol, atol=atol, equal_nan=True)

@@ -1,4 +1,4 @@
-"""The runner of the benchmarks, on tiny files of its kind; and the table that each writes."""
+"""The benchmark runner on tiny files, and the tables that benchmarks write."""
 
 import re
 from pathlib import Path
@@ -27,7 +27,7 @@ def runner(monkeypatch):
 
 @pytest.fixture
 def run(runner, tmp_path, capfd):
-    """Runs main over three files; returns its status, what it printed and the files of `tmp_path / results`."""
+    """Return a runner of main over three files; it returns the status, the output and the files of the results."""
     for name, source in {"good_one": PASSING, "bad_one": FAILING, "lonely": LONELY}.items():
         (tmp_path / f"{name}.py").write_text(source)
 
@@ -39,7 +39,7 @@ def run(runner, tmp_path, capfd):
     return run
 
 
-def test_one_passes_one_fails_one_is_skipped(run, tmp_path):
+def test_run_three_files_reports_passed_failed_and_skipped(run, tmp_path):
     status, printed, tables = run()
     assert status == 1
     assert tables == {"1-core-test.md": REPORT}
@@ -53,7 +53,7 @@ def test_one_passes_one_fails_one_is_skipped(run, tmp_path):
     assert "AssertionError: ours differs" in printed.err
 
 
-def test_a_run_changes_its_own_section_alone(run, tmp_path):
+def test_run_of_one_benchmark_replaces_only_its_section(run, tmp_path):
     (tmp_path / "results").mkdir()
     report = tmp_path / "results" / "1-core-test.md"
     old = "\n## {0}: of the last run\n\nold\n".format
@@ -63,12 +63,12 @@ def test_a_run_changes_its_own_section_alone(run, tmp_path):
     assert report.read_text() == "# Measured on 1-core-test\n" + old("another") + old("bad_one") + new
 
 
-def test_skipped_is_not_failed(run):
+def test_run_skipped_benchmark_exits_with_zero(run):
     status, _, tables = run("--only", "lonely", "good_one")
     assert status == 0 and len(tables) == 1
 
 
-def test_a_quick_run_keeps_its_tables_where_it_is_told(run, tmp_path):
+def test_quick_run_writes_tables_only_to_requested_folder(run, tmp_path):
     status, printed, tables = run("--quick", "--only", "good_one")
     assert status == 0 and not tables
     assert printed.out.startswith("a row --quick --device cpu --output\n") and " s  table not kept\n" in printed.out
@@ -76,39 +76,39 @@ def test_a_quick_run_keeps_its_tables_where_it_is_told(run, tmp_path):
     assert (tmp_path / "there" / "1-core-test.md").read_text() == REPORT
 
 
-def test_a_failed_run_keeps_its_rows_where_there_are_no_older_ones(run, tmp_path):
+def test_failed_run_writes_rows_only_without_older_ones(run, tmp_path):
     (tmp_path / "bad_one.py").write_text(PASSING.replace("A title", "Cut short") + FAILING)
     assert run("--only", "bad_one")[0] == 1
     status, _, tables = run("--only", "bad_one")
-    kept = {"1-core-test.md": "# Measured on 1-core-test\n\n## bad_one: Cut short\n\nthe table\n"}
-    assert status == 1 and tables == kept
+    expected_tables = {"1-core-test.md": "# Measured on 1-core-test\n\n## bad_one: Cut short\n\nthe table\n"}
+    assert status == 1 and tables == expected_tables
     (tmp_path / "bad_one.py").write_text(PASSING.replace("A title", "Later") + FAILING)
-    assert run("--only", "bad_one")[2] == kept
+    assert run("--only", "bad_one")[2] == expected_tables
 
 
-def test_a_table_that_is_not_written_is_a_failure(runner, tmp_path):
+def test_run_without_table_reports_failure(runner, tmp_path):
     (tmp_path / "silent.py").write_text("")
     assert runner.run(tmp_path / "silent.py", tmp_path / "none.md", False, "cpu") == "it wrote no table"
 
 
-def test_what_a_benchmark_does_not_do(runner, tmp_path, monkeypatch):
+def test_obstacle_names_devices_that_benchmark_does_not_measure(runner, tmp_path, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     (tmp_path / "fast.py").write_text('DEVICES = ("cuda",)\n')
     (tmp_path / "slow.py").write_text("import no_such_rival\n")
-    found = {
+    obstacles = {
         (name, quick, device): runner.obstacle(tmp_path / f"{name}.py", quick, device)
         for name in ("fast", "slow")
         for quick in (False, True)
         for device in ("cpu", "cuda")
     }
-    assert {case: reason for case, reason in found.items() if reason} == {
+    assert {case: reason for case, reason in obstacles.items() if reason} == {
         ("fast", False, "cpu"): "it measures on cuda, not on cpu",
         ("slow", False, "cuda"): "it measures on cpu, not on cuda",
         ("slow", True, "cuda"): "it measures on cpu, not on cuda",
     }
 
 
-def test_a_device_that_is_not_there(run, runner, monkeypatch, capfd):
+def test_run_on_missing_gpu_exits_with_error(run, runner, monkeypatch, capfd):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(SystemExit) as stop:
         run("--device", "cuda")
@@ -116,7 +116,7 @@ def test_a_device_that_is_not_there(run, runner, monkeypatch, capfd):
     assert capfd.readouterr().err.endswith("error: --device cuda: torch sees no GPU here\n")
 
 
-def test_what_real_benchmarks_say_of_themselves(runner):
+def test_declared_needs_and_devices_of_real_benchmarks_are_valid(runner):
     files = {path.stem: path for path in (ROOT / "benchmarks").glob("[!_]*.py")}
     assert all(set(runner.declared(file)["DEVICES"]) <= {"cpu", "cuda"} for file in files.values())
     assert runner.declared(files["assignment"]) == {"NEEDS": ("scipy",), "DEVICES": ("cpu", "cuda")}
@@ -130,7 +130,7 @@ def common(monkeypatch):
     return _common
 
 
-def test_a_table_is_written_row_by_row(common, tmp_path, monkeypatch, capsys):
+def test_table_is_written_row_by_row(common, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["a.py", "--quick", "--output", str(tmp_path / "a.md")])
     monkeypatch.setattr(common, "conditions", lambda options, packages: f"{packages}, quick {options.quick}.")
     table = common.Table(common.arguments("", ("cpu",)), "A title", ("case", "ms"), "A note.", ("numpy",))
@@ -152,7 +152,7 @@ def test_a_table_is_written_row_by_row(common, tmp_path, monkeypatch, capsys):
     assert stop.value.code == 1
 
 
-def test_the_conditions_of_a_table(common, monkeypatch):
+def test_conditions_name_date_machine_and_versions(common, monkeypatch):
     monkeypatch.setattr(common, "machine", lambda device: f"a {device}")
     options = common.argparse.Namespace(device="cpu", quick=False)
     pattern = r"\d{4}-\d\d-\d\d, a cpu, Python 3\.\S+, torch \S+, numpy \S+, \d+ threads?, load average \d+\.\d at .*"
@@ -167,15 +167,15 @@ def report(monkeypatch):
     return _report
 
 
-def test_the_readme_quotes_the_results(report):
+def test_readme_quotes_current_results(report):
     results = (ROOT / "benchmarks" / "results" / report.MACHINE).read_text()
     readme = (ROOT / "README.md").read_text()
-    for marks, words in (report.MARKS, report.quoted(results)), (report.RATIOS, report.ratios(results)):
-        found = readme.partition(marks[0])[2].partition(marks[1])[0]
-        assert found == words, "python -m benchmarks --readme brings the README up to date"
+    for marks, quotes in (report.MARKS, report.quoted(results)), (report.RATIOS, report.ratios(results)):
+        section = readme.partition(marks[0])[2].partition(marks[1])[0]
+        assert section == quotes, "python -m benchmarks --readme brings the README up to date"
 
 
-def test_quotes(report, monkeypatch, tmp_path):
+def test_write_readme_fills_quotes_from_report(report, monkeypatch, tmp_path):
     quotes = [
         report.Quote("an operation", "rival", "one", "small", "ours", "theirs ms"),
         report.Quote("another", "peer", "one", "large | ours", "wall s", "wall s", "large | peer"),
@@ -206,7 +206,7 @@ def test_quotes(report, monkeypatch, tmp_path):
         report.write_readme(readme, tmp_path / "report.md")
 
 
-def test_the_gallery_shows_its_pictures(monkeypatch):
+def test_gallery_page_shows_all_pictures(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT))
     from benchmarks import _gallery
 
@@ -217,7 +217,7 @@ def test_the_gallery_shows_its_pictures(monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_gallery_is_drawn(monkeypatch, tmp_path):
+def test_gallery_write_creates_page_and_pictures(monkeypatch, tmp_path):
     pytest.importorskip("matplotlib")
     pytest.importorskip("sklearn")
     monkeypatch.syspath_prepend(str(ROOT))
@@ -228,7 +228,7 @@ def test_the_gallery_is_drawn(monkeypatch, tmp_path):
     assert all(file.stat().st_size > 3000 for file in (tmp_path / "gallery").iterdir())
 
 
-def test_names_of_machines(common, monkeypatch):
+def test_machine_name_has_cores_and_instruction_set(common, monkeypatch):
     monkeypatch.setattr(common.os, "cpu_count", lambda: 2)
     monkeypatch.setattr(common.platform, "machine", lambda: "x86_64")
     for capability, name in {"AVX512": "2-core-x86-avx512", "AVX2": "2-core-x86-avx2", "DEFAULT": "2-core-x86"}.items():
@@ -238,12 +238,12 @@ def test_names_of_machines(common, monkeypatch):
     assert common.machine("cuda") == "nvidia-h200"
 
 
-def test_rates_of_the_machine_and_shares_of_the_limit(monkeypatch):
+def test_machine_rates_and_fractions_of_limits(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT))
     from benchmarks._machine import Machine, measured
 
-    found = measured(turns=1, size=64, copied=2**12)
-    assert all(rate > 0 for rate in found) and "billion multiply-adds" in found.description()
+    rates = measured(turns=1, size=64, copied=2**12)
+    assert all(rate > 0 for rate in rates) and "billion multiply-adds" in rates.description()
     machine = Machine(float32=100.0, int8=400.0, copied=50.0)
     assert machine.fraction(2.0, float32=100) == 0.5
     assert machine.fraction(10.0, float32=200, int8=800, copied=50) == 0.5

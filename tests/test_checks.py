@@ -1,4 +1,4 @@
-"""Lists and arrays in the place of tensors are told what to write instead, in every domain."""
+"""Errors for lists and other wrong arguments name the argument and the call to write instead, in every domain."""
 
 import pytest
 import torch
@@ -49,13 +49,13 @@ MATRIX, ROW = [[1.0, 2.0], [3.0, 4.0]], [1.0, 2.0]
         ("ref_gain", lambda: structured.RankingScores().update(*torch.ones(2, 1, 3).long(), ref_gain=[ROW])),
     ],
 )
-def test_a_list_is_no_tensor(name, call):
+def test_list_instead_of_tensor_names_as_tensor_call(name, call):
     with pytest.raises(TypeError) as error:
         call()
     assert str(error.value) == f"{name}: got a list, wanted a tensor; write torch.as_tensor({name})"
 
 
-def test_a_sparse_tensor_is_told_what_to_write():
+def test_sparse_cost_raises_with_to_dense_call():
     with pytest.raises(ValueError) as error:
         assignment.linear_sum_assignment(torch.eye(3).to_sparse())
     assert str(error.value) == (
@@ -110,7 +110,7 @@ def test_a_sparse_tensor_is_told_what_to_write():
         (lambda x: assignment.pairs(torch.eye(2)), "write pairs(linear_sum_assignment(cost))"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_named(call, message):
+def test_invalid_argument_raises_with_its_name(call, message):
     with pytest.raises((TypeError, ValueError)) as error:
         call(torch.tensor([0.2, 0.4, 0.5]))
     assert message in str(error.value)

@@ -1,4 +1,4 @@
-"""What `torch.compile` does with functions that cannot be part of a graph: breaks it, with one sentence."""
+"""`torch.compile` breaks the graph, with a one-sentence reason, at functions that cannot be part of it."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_compiled_function_breaks_its_graph_with_one_sentence(name):
+def test_compile_with_fullgraph_raises_reason_of_graph_break(name):
     function, argument, sentence = FUNCTIONS[name]
     torch.compiler.reset()
     with pytest.raises(Exception, match=sentence):

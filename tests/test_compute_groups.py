@@ -1,4 +1,4 @@
-"""Metrics in a torchmetrics MetricCollection keep one state for all where `update` does the same, and nowhere else."""
+"""Metrics in a torchmetrics MetricCollection share one state exactly if their `update` does the same."""
 
 import copy
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from tensormetrics.retrieval import AccuracyCalculator, HitRate, PrecisionAtK
 from tensormetrics.structured import SetMatch
 from tensormetrics.uncertainty import BinaryAUROC, BinaryAveragePrecision
 
-OTHER_VALUES: dict[str, tuple[Any, ...]] = {  # of options, by their names; a metric may refuse some
+OTHER_VALUES: dict[str, tuple[Any, ...]] = {  # option -> values to try; a metric may reject some
     "average": ("micro", "macro"),
     "bins": (3, 15),
     "confidence": (0.5,),
@@ -43,20 +43,20 @@ OTHER_VALUES: dict[str, tuple[Any, ...]] = {  # of options, by their names; a me
     "weighting": ("plain",),
     "zero_division": (1.0,),
 }
-NEW_OBJECTS = {"Uncertain"}  # rows that make an object for each metric
+NEW_OBJECTS = {"Uncertain"}  # rows whose metrics hold distinct objects
 
 
 def variants(case: MetricCase) -> Iterator[Metric]:
-    """Yield the metric of the row, and those that differ from it in one option each."""
+    """Yield the metric of the row, and metrics that differ from it in one option."""
     made = case.make()
     yield made
     args, kwargs = made._arguments
     for name, values in OTHER_VALUES.items():
         for value in values:
-            given = constructor_options(made)
+            options = constructor_options(made)
             try:
-                if name in given and value != given[name] and "args" not in given:
-                    yield type(made)(**{**given, name: value})
+                if name in options and value != options[name] and "args" not in options:
+                    yield type(made)(**{**options, name: value})
                 else:
                     yield type(made)(*args, **{**kwargs, name: value})
             except (TypeError, ValueError):
@@ -70,21 +70,21 @@ def fed(metrics: Any, batches: list[tuple[Any, ...]]) -> Any:
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_a_pair_scores_as_each_alone(name, generator, device):
-    """Even where the states are equal after the first batch, because it is empty."""
+def test_collection_of_two_variants_equals_separate_metrics(name, generator, device):
+    """The first batch is empty, so that the states of all variants are equal after it."""
     case = METRICS[name]
     inputs = on(device, case.inputs(generator, 20))
     batches = [tuple(t[:0] for t in inputs), inputs]
     metrics = [metric.to(device) for metric in variants(case)]
-    alone = [fed(copy.deepcopy(metric), batches).compute() for metric in metrics]
+    expected = [fed(copy.deepcopy(metric), batches).compute() for metric in metrics]
     for i, j in combinations(range(len(metrics)), 2):
         pair = fed(MetricCollection({"a": copy.deepcopy(metrics[i]), "b": copy.deepcopy(metrics[j])}), batches)
-        for side, k in (("a", i), ("b", j)):
-            assert_same(pair[side].compute(), alone[k], where=f"{metrics[i]} and {metrics[j]}")
+        for key, k in (("a", i), ("b", j)):
+            assert_same(pair[key].compute(), expected[k], where=f"{metrics[i]} and {metrics[j]}")
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_equal_metrics_share_a_state(name, generator, device):
+def test_equal_metrics_form_one_compute_group(name, generator, device):
     case = METRICS[name]
     pair = MetricCollection({"a": case.make(), "b": case.make()}).to(device)
     pair.update(*on(device, case.inputs(generator, 20)))
@@ -94,7 +94,7 @@ def test_equal_metrics_share_a_state(name, generator, device):
 SCORES, TARGET = torch.tensor([0.1, 0.9, 0.2, 0.95]), torch.tensor([0, 1, 0, 1])
 
 
-def test_two_thresholds_count_apart():
+def test_metrics_with_other_threshold_keep_separate_counts():
     metrics = {
         "m": ConfusionPosterior(2, "acc", threshold=0.5),
         "n": ConfusionPosterior(2, "f1", threshold=0.7),
@@ -116,20 +116,20 @@ def test_two_thresholds_count_apart():
         ((SetMatch(), SetMatch("->"), SetMatch("<->")), 3),
     ],
 )
-def test_which_metrics_share_before_any_value_tells_them_apart(metrics, groups):
-    names = [f"{number}" for number in range(len(metrics))]
+def test_compute_groups_before_update_follow_options(metrics, groups):
+    names = [f"{index}" for index in range(len(metrics))]
     collection = MetricCollection(dict(zip(names, metrics, strict=True)))
     collection._merge_compute_groups()
     assert len(collection.compute_groups) == groups
 
 
-def test_an_option_that_is_an_object_is_the_same_only_where_it_is_one():
+def test_object_option_is_compared_by_identity():
     rule = torch.eq
     one, two = HitRate(1, label_comparison_fn=rule), HitRate(1, label_comparison_fn=rule)
     assert one._defaults.keys() == two._defaults.keys()
 
 
-def test_the_names_of_states_serve_as_any_keys():
+def test_defaults_keys_behave_like_dictionary_keys():
     states = BinaryAUROC()._defaults
     assert {"preds", "more"} - states.keys() == {"more"} and list(states) == ["preds", "target", "ids", "groups"]
     assert len(states) == 4 and states.keys() != states.defaults.keys()

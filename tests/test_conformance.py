@@ -1,4 +1,4 @@
-"""What every metric and every tensor function has in common, tested from the rows of cases.py."""
+"""Properties that all metrics and all tensor functions have in common, tested for each row of tests/cases/."""
 
 import copy
 import functools
@@ -39,16 +39,16 @@ def public_names() -> Iterator[tuple[str, Any]]:
 
 
 def assert_same(a: Any, b: Any, rtol: float = 0.0, where: str = "") -> None:
-    """Equal bit for bit, or as nearly as `rtol` allows; NaN equals NaN."""
+    """Check that results are equal bit by bit, or within `rtol`; NaN equals NaN."""
     a, b = tree_leaves(a), tree_leaves(b)
     assert len(a) == len(b), where
-    for number, (x, y) in enumerate(zip(a, b, strict=True)):
+    for index, (x, y) in enumerate(zip(a, b, strict=True)):
         torch.testing.assert_close(
-            x, y, rtol=rtol, atol=rtol, equal_nan=True, msg=lambda text, number=number: f"{where} leaf {number}: {text}"
+            x, y, rtol=rtol, atol=rtol, equal_nan=True, msg=lambda text, index=index: f"{where} leaf {index}: {text}"
         )
 
 
-def same(a: Any, b: Any) -> bool:
+def is_same(a: Any, b: Any) -> bool:
     try:
         assert_same(a, b)
     except AssertionError:
@@ -72,10 +72,10 @@ def fed(case: MetricCase, generator: torch.Generator, device: torch.device) -> t
 def test_every_public_metric_has_a_row():
     classes = {name: value for name, value in public_names() if inspect.isclass(value) and not get_origin(value)}
     metrics = {name: value for name, value in classes.items() if issubclass(value, Metric)}
-    bases = {base for metric in metrics.values() for base in metric.__mro__[1:]}  # for others to derive from
-    wanted = {name for name, metric in metrics.items() if metric not in bases}
-    assert wanted - METRICS.keys() == set(), "write a row in METRICS of a file in tests/cases/"
-    assert METRICS.keys() - wanted == set(), "a public class derives from it, or it is not public: remove its row"
+    bases = {base for metric in metrics.values() for base in metric.__mro__[1:]}  # base classes of other metrics
+    expected = {name for name, metric in metrics.items() if metric not in bases}
+    assert expected - METRICS.keys() == set(), "write a row in METRICS of a file in tests/cases/"
+    assert METRICS.keys() - expected == set(), "a public class derives from it, or it is not public: remove its row"
 
 
 @pytest.mark.lists
@@ -91,7 +91,7 @@ def test_every_public_tensor_function_has_a_row():
 
 
 @rows(METRICS)
-def test_oracle(case, fed):
+def test_metric_compute_equals_oracle(case, fed):
     metric, inputs = fed
     values = [float(leaf) for leaf in tree_leaves(metric.compute())]
     expected = case.oracle(*(t.cpu().double().numpy() if t.is_floating_point() else t.cpu().numpy() for t in inputs))
@@ -99,22 +99,22 @@ def test_oracle(case, fed):
 
 
 @rows(METRICS)
-def test_results_are_on_the_device_and_in_float64(case, fed, device):
+def test_metric_results_are_float64_on_device(case, fed, device):
     for leaf in tree_leaves(fed[0].compute()):
         assert leaf.device.type == device.type and leaf.dtype == torch.float64
 
 
 @rows(METRICS)
-def test_batches_equal_one_update(case, fed, device):
+def test_metric_batches_equal_one_update(case, fed, device):
     metric, inputs = fed
     parts = case.make().to(device)
-    for batch in zip(*(t.split([1, 7, 0, 30, 22]) for t in inputs), strict=True):  # one of them empty
+    for batch in zip(*(t.split([1, 7, 0, 30, 22]) for t in inputs), strict=True):  # one batch is empty
         parts.update(*batch)
     assert_same(parts.compute(), metric.compute())
 
 
 @rows(METRICS)
-def test_two_halves_merged_equal_one(case, fed, device):
+def test_merge_state_of_two_parts_equals_one_update(case, fed, device):
     metric, inputs = fed
     first, second = case.make().to(device), case.make().to(device)
     first.update(*(t[:25] for t in inputs))
@@ -125,7 +125,7 @@ def test_two_halves_merged_equal_one(case, fed, device):
 
 
 @rows(METRICS)
-def test_only_empty_updates(case, fed, device):
+def test_metric_with_only_empty_updates_differs(case, fed, device):
     metric = case.make().to(device)
     metric.update(*(t[:0] for t in fed[1]))
     empty, full = tree_leaves(metric.compute()), tree_leaves(fed[0].compute())
@@ -133,12 +133,14 @@ def test_only_empty_updates(case, fed, device):
         assert all(leaf.isnan() for leaf in empty)
         return
     assert [leaf.shape for leaf in empty] == [leaf.shape for leaf in full]
-    assert not same(empty, full)
+    assert not is_same(empty, full)
 
 
 def assert_has_no_data(metric: Metric) -> None:
     if metric.nan_without_data:
-        values = [value for key, value in metric.compute().items() if not key.endswith("]")]  # nor of chosen labels
+        values = [
+            value for key, value in metric.compute().items() if not key.endswith("]")
+        ]  # no keys of selected labels
         assert values and all(value.isnan() for value in values)
     else:
         with pytest.raises(NoDataError, match="was called before update"):
@@ -146,12 +148,12 @@ def assert_has_no_data(metric: Metric) -> None:
 
 
 @rows(METRICS)
-def test_compute_before_update(case):
+def test_metric_compute_before_update_has_no_data(case):
     assert_has_no_data(case.make())
 
 
 @rows(METRICS)
-def test_reset_forgets(case, fed, generator, device):
+def test_metric_reset_clears_state(case, fed, generator, device):
     metric, inputs = fed
     metric.update(*on(device, case.inputs(generator, 9)))
     metric.reset()
@@ -163,20 +165,20 @@ def test_reset_forgets(case, fed, generator, device):
 
 
 @rows(METRICS)
-def test_forward_is_the_batch_and_accumulates(case, fed, device):
+def test_forward_returns_batch_value_and_accumulates(case, fed, device):
     metric, inputs = fed
     parts = case.make().to(device)
     for batch in zip(*(t.split([20, 40]) for t in inputs), strict=True):
         value = parts(*batch)
-        alone = case.make().to(device)
-        alone.update(*batch)
+        single = case.make().to(device)
+        single.update(*batch)
         if case.forward_is_compute:
-            assert_same(value, alone.compute())
-    assert parts.update_count == 2 and same(parts.compute(), metric.compute())
+            assert_same(value, single.compute())
+    assert parts.update_count == 2 and is_same(parts.compute(), metric.compute())
 
 
 @rows(METRICS)
-def test_inference_mode_and_grad(case, fed, device):
+def test_update_ignores_inference_mode_and_grad(case, fed, device):
     metric, inputs = fed
     mixed = case.make().to(device)
     with torch.inference_mode():
@@ -186,7 +188,7 @@ def test_inference_mode_and_grad(case, fed, device):
 
 
 @rows(METRICS)
-def test_non_contiguous_input(case, fed, device):
+def test_update_with_strided_input_equals_contiguous(case, fed, device):
     metric, inputs = fed
     strided = case.make().to(device)
     strided.update(*(torch.stack([t, t.flip(0)], -1)[..., 0] for t in inputs))
@@ -194,126 +196,126 @@ def test_non_contiguous_input(case, fed, device):
 
 
 @rows(METRICS)
-def test_pickle_copy_and_state_dict(case, fed, generator, device):
+def test_pickled_metric_is_equal_and_copy_independent(case, fed, generator, device):
     metric, inputs = fed
     if not any(inspect.isfunction(value) for value in vars(metric).values()):  # lambdas of a row cannot be pickled
         assert_same(pickle.loads(pickle.dumps(metric)).compute(), metric.compute())
     twin = copy.deepcopy(metric)
     twin.update(*on(device, case.inputs(generator, 5)))
-    assert not same(twin.compute(), metric.compute())
+    assert not is_same(twin.compute(), metric.compute())
 
 
-def saved(metric: Metric) -> dict[str, Any]:
+def state_dict_of(metric: Metric) -> dict[str, Any]:
     metric.persistent(True)
     return metric.state_dict()
 
 
 @rows(METRICS)
-def test_a_restored_metric_computes(case, fed, device):
+def test_restored_metric_computes_same_value(case, fed, device):
     metric, _ = fed
-    alone = case.make().to(device)
-    alone.load_state_dict(saved(metric))
-    assert alone.update_count == 1
-    assert_same(alone.compute(), metric.compute())
+    restored = case.make().to(device)
+    restored.load_state_dict(state_dict_of(metric))
+    assert restored.update_count == 1
+    assert_same(restored.compute(), metric.compute())
     parent = torch.nn.ModuleDict({"inner": case.make().to(device)})
     parent.load_state_dict(torch.nn.ModuleDict({"inner": metric}).state_dict())
     assert_same(parent["inner"].compute(), metric.compute())
 
 
 @rows(METRICS)
-def test_an_empty_state_restored_has_no_data(case, fed, device):
+def test_restored_empty_state_has_no_data(case, fed, device):
     metric, _ = fed
     metric.compute()
-    metric.load_state_dict(saved(case.make().to(device)))
+    metric.load_state_dict(state_dict_of(case.make().to(device)))
     assert_has_no_data(metric)
 
 
 @rows(METRICS)
-def test_a_used_metric_is_loaded_into_and_goes_on(case, fed, generator, device):
+def test_load_state_dict_replaces_state_of_used_metric(case, fed, generator, device):
     metric, inputs = fed
     used = case.make().to(device)
     used.update(*on(device, case.inputs(generator, 2 * N)))
     used.compute()
     first = case.make().to(device)
     first.update(*(t[:20] for t in inputs))
-    used.load_state_dict(saved(first))
+    used.load_state_dict(state_dict_of(first))
     used.update(*(t[20:] for t in inputs))
     assert_same(used.compute(), metric.compute())
 
 
 @pytest.fixture
-def in_threads(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Runs calls all at once, each in a thread of its own; others get their turn before a state is written."""
+def run_in_threads(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a runner of concurrent calls, one thread each, that switches threads before every write of a state."""
 
-    def slowly(self: Metric, name: str, value: Any) -> None:
+    def set_slowly(self: Metric, name: str, value: Any) -> None:
         if name in self.__dict__.get("_defaults", ()):
             time.sleep(1e-5)
         torchmetrics.Metric.__setattr__(self, name, value)
 
     def run(*calls: Callable[[], Any]) -> None:
-        monkeypatch.setattr(Metric, "__setattr__", slowly, raising=False)
+        monkeypatch.setattr(Metric, "__setattr__", set_slowly, raising=False)
         with ThreadPoolExecutor(len(calls)) as pool:
-            for done in [pool.submit(call) for call in calls]:
-                done.result(timeout=60)
+            for future in [pool.submit(call) for call in calls]:
+                future.result(timeout=60)
 
     return run
 
 
-def in_turn(call: Callable, batches: list[tuple[Tensor, ...]]) -> Callable[[], None]:
+def call_in_turn(call: Callable, batches: list[tuple[Tensor, ...]]) -> Callable[[], None]:
     return lambda: [call(*batch) for batch in batches] and None
 
 
-def unordered(metric: Metric) -> list[Tensor]:
-    """The state: sums, and the rows of all states of one length side by side, sorted."""
-    beside: dict[int, list[Tensor]] = {}
+def unordered_state(metric: Metric) -> list[Tensor]:
+    """Return the state independent of the order of rows: sums, and the sorted joint rows of states of one length."""
+    rows_of_length: dict[int, list[Tensor]] = {}
     sums = []
     for name, state in metric.metric_state.items():
         if metric._reductions[name] is dim_zero_sum:
             sums.append(state.double())
         elif state.numel():
-            beside.setdefault(len(state), []).append(state.double().reshape(len(state), -1))
-    return [*sums, *(torch.cat(states, 1).unique(dim=0, return_counts=True) for states in beside.values())]
+            rows_of_length.setdefault(len(state), []).append(state.double().reshape(len(state), -1))
+    return [*sums, *(torch.cat(states, 1).unique(dim=0, return_counts=True) for states in rows_of_length.values())]
 
 
 @rows(METRICS)
-def test_threads_update_one_metric(case, generator, device, in_threads):
+def test_update_from_threads_equals_one_update(case, generator, device, run_in_threads):
     inputs = on(device, case.inputs(generator, 96))
     batches = list(zip(*(t.split(1) for t in inputs), strict=True))
-    metric, alone = case.make().to(device), case.make().to(device)
-    in_threads(*(in_turn((metric.update, metric)[n % 2], batches[n::8]) for n in range(8)))
-    alone.update(*inputs)
+    metric, expected = case.make().to(device), case.make().to(device)
+    run_in_threads(*(call_in_turn((metric.update, metric)[n % 2], batches[n::8]) for n in range(8)))
+    expected.update(*inputs)
     assert metric.update_count == 96
-    assert_same(unordered(metric), unordered(alone), 1e-12)
+    assert_same(unordered_state(metric), unordered_state(expected), 1e-12)
 
 
 @rows(METRICS)
-def test_threads_do_everything_with_two_metrics(case, fed, generator, device, in_threads):
-    """They are merged into each other meanwhile, which would lock two threads that hold one lock each for ever."""
+def test_two_metrics_in_threads_do_not_deadlock(case, fed, generator, device, run_in_threads):
+    """Merging the metrics into each other would deadlock two threads that hold one lock each."""
     metric, inputs = fed
     other = case.make().to(device)
     other.update(*inputs)
     batches = list(zip(*(t.split(1) for t in on(device, case.inputs(generator, 6))), strict=True))
 
-    def often(call: Callable[[], Any]) -> Callable[[], None]:
+    def repeated(call: Callable[[], Any]) -> Callable[[], None]:
         return lambda: [call() for _ in range(3)] and None
 
-    def computed_unless_reset(which: Metric) -> None:
+    def compute_unless_reset(target: Metric) -> None:
         try:
-            which.compute()
+            target.compute()
         except NoDataError:
             pass
 
-    in_threads(
-        in_turn(metric.update, batches),
-        in_turn(metric, batches),
-        in_turn(other.update, batches),
+    run_in_threads(
+        call_in_turn(metric.update, batches),
+        call_in_turn(metric, batches),
+        call_in_turn(other.update, batches),
         lambda: metric.merge_state(other),
         lambda: other.merge_state(metric),
-        lambda: computed_unless_reset(metric),
-        often(lambda: pickle.dumps(metric.metric_state)),
-        often(lambda: copy.deepcopy(other)),
+        lambda: compute_unless_reset(metric),
+        repeated(lambda: pickle.dumps(metric.metric_state)),
+        repeated(lambda: copy.deepcopy(other)),
         other.reset,
-        functools.partial(metric.load_state_dict, saved(copy.deepcopy(other))),
+        functools.partial(metric.load_state_dict, state_dict_of(copy.deepcopy(other))),
     )
     metric.reset()
     metric.update(*inputs)
@@ -323,25 +325,25 @@ def test_threads_do_everything_with_two_metrics(case, fed, generator, device, in
 
 
 @rows(METRICS)
-def test_what_writes_several_states_holds_the_lock(case, fed, monkeypatch):
-    """Also where a subclass overrides it: another thread would find the states of two moments."""
+def test_writes_of_states_hold_lock(case, fed, monkeypatch):
+    """Without the lock another thread could read states of different updates; overrides in subclasses count too."""
     metric, _ = fed
-    held, state, kept = [], saved(metric), torch.nn.Module.__setattr__
+    is_held, state, set_attribute = [], state_dict_of(metric), torch.nn.Module.__setattr__
 
-    def noted(self: torch.nn.Module, name: str, value: Any) -> None:
-        if name in vars(self).get("_defaults", ()):  # of the metric, or of a part of it
-            held.append(metric._lock._is_owned())
-        kept(self, name, value)
+    def record_lock(self: torch.nn.Module, name: str, value: Any) -> None:
+        if name in vars(self).get("_defaults", ()):  # a state of the metric, or of a part of it
+            is_held.append(metric._lock._is_owned())
+        set_attribute(self, name, value)
 
-    monkeypatch.setattr(Metric, "__setattr__", noted)
+    monkeypatch.setattr(Metric, "__setattr__", record_lock)
     metric.load_state_dict(state)
     metric.to(metric.device)
     metric.reset()
-    assert held and all(held)
+    assert is_held and all(is_held)
 
 
 @rows(METRICS)
-def test_metric_collection(case, fed, device):
+def test_metric_collection_equals_single_metrics(case, fed, device):
     metric, inputs = fed
     collection = MetricCollection({"a": case.make(), "b": case.make()}).to(device)
     for batch in zip(*(t.split([20, 40]) for t in inputs), strict=True):
@@ -354,7 +356,7 @@ def test_metric_collection(case, fed, device):
 
 
 @rows(METRICS)
-def test_failed_update_and_forward_change_nothing(case, fed, device):
+def test_failed_update_leaves_metric_unchanged(case, fed, device):
     metric, inputs = fed
     value = metric.compute()
     for bad in case.bad:
@@ -366,8 +368,8 @@ def test_failed_update_and_forward_change_nothing(case, fed, device):
     assert_same(metric.compute(), value)
 
 
-@rows({name: case for name, case in METRICS.items() if not case.synchronizes})
-def test_update_does_not_wait_for_the_device(case, generator, device):
+@rows({name: case for name, case in METRICS.items() if not case.waits})
+def test_update_on_gpu_does_not_synchronize(case, generator, device):
     if device.type != "cuda":
         pytest.skip("needs a GPU")
     metric, inputs = case.make().to(device), on(device, case.inputs(generator, N))
@@ -377,7 +379,7 @@ def test_update_does_not_wait_for_the_device(case, generator, device):
 
 
 @rows(FUNCTIONS)
-def test_batch_equals_loop(case: FunctionCase, generator, device):
+def test_function_of_batch_equals_loop(case: FunctionCase, generator, device):
     arguments = on(device, case.inputs(generator, (2, 3)))
     results = case.call(*arguments)
     for i in np.ndindex(2, 3):
@@ -386,7 +388,7 @@ def test_batch_equals_loop(case: FunctionCase, generator, device):
 
 
 @rows(FUNCTIONS)
-def test_no_leading_dimension_and_an_empty_one(case, generator, device):
+def test_function_of_empty_batch_returns_empty_results(case, generator, device):
     arguments = on(device, case.inputs(generator, (4,)))
     empty = case.call(*(a[:0] for a in arguments))
     assert [tuple(r.shape) for r in empty] == [(0, *r.shape[1:]) for r in case.call(*arguments)]
@@ -394,47 +396,49 @@ def test_no_leading_dimension_and_an_empty_one(case, generator, device):
 
 @rows({name: case for name, case in FUNCTIONS.items() if case.pad})
 @pytest.mark.parametrize("garbage", [0.0, 1e6, -1e6, float("nan"), float("inf"), -float("inf")])
-def test_padding_never_matters(case, garbage, generator, device):
+def test_function_ignores_values_of_padding(case, garbage, generator, device):
     arguments = on(device, case.inputs(generator, (5,)))
     padded = case.call(*on(device, case.pad(garbage, *arguments)))
     assert_same(case.unpad(padded, *arguments), case.call(*arguments), case.rtol)
 
 
 @rows(FUNCTIONS)
-def test_functions_read_strided_input(case, generator, device):
+def test_function_of_strided_input_equals_contiguous(case, generator, device):
     arguments = on(device, case.inputs(generator, (4,)))
     strided = [torch.stack([a, a.flip(0)], -1)[..., 0] for a in arguments]
     assert_same(case.call(*strided), case.call(*arguments), case.rtol)
 
 
 @rows({name: case for name, case in FUNCTIONS.items() if case.compiles})
-def test_compiles_without_a_graph_break(case, generator, device):
+def test_function_compiles_without_graph_break(case, generator, device):
     arguments = on(device, case.inputs(generator, (4,)))
-    torch.compiler.reset()  # rows share code, and one piece of code is compiled for a few rows only
+    torch.compiler.reset()  # rows share code, and torch recompiles the same code only a few times
     compiled = torch.compile(case.call, fullgraph=True, backend="aot_eager")
     assert_same(compiled(*arguments), case.call(*arguments), case.rtol)
 
 
-def test_every_row_says_what_it_does_with_values_that_are_not_finite():
+def test_every_row_declares_policy_for_nonfinite_values():
     assert [name for name, case in (METRICS | FUNCTIONS).items() if case.not_finite is None] == []
 
 
-def spoilt(case: MetricCase | FunctionCase, arguments: tuple[Tensor, ...], value: float) -> Iterator[tuple]:
-    """(place, what the row says of it, the arguments with the value at the beginning of the first six items there)."""
-    places = [place for place, argument in enumerate(arguments) if argument.is_floating_point()]
-    assert (case.not_finite == "no floats") == (not places)
-    for place in places:
-        argument = arguments[place].clone()
+def with_nonfinite_argument(
+    case: MetricCase | FunctionCase, arguments: tuple[Tensor, ...], value: float
+) -> Iterator[tuple]:
+    """Yield (index of a floating argument, policy of the row for it, arguments with `value` in its first six items)."""
+    indices = [index for index, argument in enumerate(arguments) if argument.is_floating_point()]
+    assert (case.not_finite == "no floats") == (not indices)
+    for index in indices:
+        argument = arguments[index].clone()
         argument.view(len(argument), -1)[:6, 0] = value
-        policy = case.not_finite(place, value) if callable(case.not_finite) else case.not_finite
-        yield place, policy, (*arguments[:place], argument, *arguments[place + 1 :])
+        policy = case.not_finite(index, value) if callable(case.not_finite) else case.not_finite
+        yield index, policy, (*arguments[:index], argument, *arguments[index + 1 :])
 
 
 not_finite = pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 
 
 class Exported:
-    """An array of another library, which shares its memory by DLPack."""
+    """Array of another library that shares its memory by DLPack."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
@@ -454,7 +458,7 @@ def read_only(tensor: Tensor) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", [Tensor.numpy, read_only, Exported], ids=["numpy", "read-only", "DLPack"])
 @rows(METRICS)
-def test_update_takes_arrays(kind, case, generator):
+def test_update_with_arrays_equals_tensors(kind, case, generator):
     inputs = case.inputs(generator, N)
     expected, metric = case.make(), case.make()
     expected.update(*inputs)
@@ -463,7 +467,7 @@ def test_update_takes_arrays(kind, case, generator):
 
 
 class WithTensorMethods(np.ndarray):
-    """An array with the two methods of tensors that rows of the table call on their arguments."""
+    """Array with the two tensor methods that rows of the table call on their arguments."""
 
     movedim = np.moveaxis
 
@@ -472,7 +476,7 @@ class WithTensorMethods(np.ndarray):
 
 
 @rows(FUNCTIONS)
-def test_functions_take_arrays(case, generator):
+def test_function_of_arrays_equals_tensors(case, generator):
     arguments = case.inputs(generator, (3,))
     results = case.call(*(read_only(x).view(WithTensorMethods) for x in arguments))
     assert all(isinstance(result, Tensor) for result in results)
@@ -480,8 +484,8 @@ def test_functions_take_arrays(case, generator):
 
 
 @rows(METRICS)
-def test_a_refilled_buffer_changes_nothing_that_was_fed(case, generator):
-    """Loaders hand out one array again and again; the state must not be its contents of later."""
+def test_update_copies_buffers_that_are_refilled(case, generator):
+    """Data loaders may reuse one array for all batches, so that the state must not alias it."""
     batches, expected, metric = [case.inputs(generator, N) for _ in range(2)], case.make(), case.make()
     is_array = [isinstance(x, Tensor) and not x.is_sparse for x in batches[0]]
     buffers = [x.numpy().copy() if array else x for x, array in zip(batches[0], is_array, strict=True)]
@@ -496,8 +500,8 @@ def test_a_refilled_buffer_changes_nothing_that_was_fed(case, generator):
 
 @not_finite
 @rows(METRICS)
-def test_metrics_of_values_that_are_not_finite(case, value, fed, device):
-    for place, policy, inputs in spoilt(case, fed[1], value):
+def test_metric_with_nonfinite_value_follows_policy(case, value, fed, device):
+    for index, policy, inputs in with_nonfinite_argument(case, fed[1], value):
         metric = case.make().to(device)
         if policy == "raises":
             with pytest.raises(ValueError):
@@ -505,43 +509,43 @@ def test_metrics_of_values_that_are_not_finite(case, value, fed, device):
                 metric.compute()
             continue
         metric.update(*inputs)
-        found = tree_leaves(metric.compute())
+        results = tree_leaves(metric.compute())
         if policy == "nan":
-            assert_same_or_not_finite(found, tree_leaves(fed[0].compute()), 0.0, f"argument {place}")
+            assert_same_or_not_finite(results, tree_leaves(fed[0].compute()), 0.0, f"argument {index}")
             continue
         assert isinstance(policy, LeftOut) and policy.reason
         if policy.expected is None:
             without = case.make().to(device)
             without.update(*(t[6:] for t in inputs))
-        assert_same(found, without.compute() if policy.expected is None else policy.expected(*inputs), 1e-12)
+        assert_same(results, without.compute() if policy.expected is None else policy.expected(*inputs), 1e-12)
 
 
 @not_finite
 @rows(FUNCTIONS)
-@pytest.mark.filterwarnings("ignore:samples")  # says how many are left out
-def test_functions_of_values_that_are_not_finite(case, value, generator, device):
+@pytest.mark.filterwarnings("ignore:samples")  # warns how many samples are dropped
+def test_function_of_nonfinite_value_follows_policy(case, value, generator, device):
     arguments = on(device, case.inputs(generator, (9,)))
     before = case.call(*arguments)
-    for place, policy, inputs in spoilt(case, arguments, value):
-        where = f"argument {place}"
+    for index, policy, inputs in with_nonfinite_argument(case, arguments, value):
+        where = f"argument {index}"
         if policy == "raises":
             with pytest.raises(ValueError):
                 case.call(*inputs)
             continue
-        found = case.call(*inputs)
-        assert_same([r[6:] for r in found], [r[6:] for r in before], case.rtol, where)
+        results = case.call(*inputs)
+        assert_same([r[6:] for r in results], [r[6:] for r in before], case.rtol, where)
         if policy == "nan":
-            assert_same_or_not_finite([r[:6] for r in found], [r[:6] for r in before], case.rtol, where)
+            assert_same_or_not_finite([r[:6] for r in results], [r[:6] for r in before], case.rtol, where)
             continue
         assert isinstance(policy, LeftOut) and policy.reason
         if policy.expected is not None:
             first = policy.expected(*(t[:6] for t in inputs))
-            assert_same([r[:6] for r in found], first, case.rtol, where)
+            assert_same([r[:6] for r in results], first, case.rtol, where)
 
 
-def assert_same_or_not_finite(found: list[Tensor], before: list[Tensor], rtol: float, where: str) -> None:
-    """Floating results that are finite are as they were, and some are not finite."""
-    pairs = [pair for pair in zip(found, before, strict=True) if pair[0].is_floating_point()]
+def assert_same_or_not_finite(results: list[Tensor], before: list[Tensor], rtol: float, where: str) -> None:
+    """Check that some floating results are not finite, and that the finite ones are unchanged."""
+    pairs = [pair for pair in zip(results, before, strict=True) if pair[0].is_floating_point()]
     assert any(not x.isfinite().all() for x, _ in pairs), where
     for x, y in pairs:
         assert_same(x[x.isfinite()], y[x.isfinite()], rtol, where)

@@ -1,4 +1,4 @@
-"""Loops end when the host learns that they may, and what ran on behind changes nothing."""
+"""Iterative solvers stop when the host has read the convergence flag; steps after convergence change nothing."""
 
 import pytest
 import torch
@@ -14,12 +14,12 @@ def steps_until_reached(flags, device):
     return next((i for i, flag in enumerate(flags) if convergence.is_reached(flag.to(device))), None)
 
 
-def test_flag_on_the_host_is_read_at_once():
+def test_flag_on_cpu_is_read_immediately():
     flags = torch.tensor([True, True, False, False, False, False])
     assert steps_until_reached(flags, "cpu") == 2
 
 
-def test_flag_on_a_device_is_read_when_it_arrives_without_a_wait():
+def test_flag_on_device_is_read_later_without_synchronizing():
     flags = torch.tensor([True, True, False, False, False, False, False, False])
     with Device() as fake:
         flags = flags.to(DEVICE)
@@ -30,7 +30,7 @@ def test_flag_on_a_device_is_read_when_it_arrives_without_a_wait():
 
 
 @pytest.mark.parametrize("state", ["is_tracing", "is_capturing"])
-def test_no_flag_is_read_in_a_capture_or_a_trace(state, monkeypatch):
+def test_flag_is_not_read_while_capturing_or_tracing(state, monkeypatch):
     monkeypatch.setattr(_convergence, state, lambda: True)
     with Device():
         assert steps_until_reached(torch.zeros(8, dtype=torch.bool), DEVICE) is None
@@ -38,7 +38,7 @@ def test_no_flag_is_read_in_a_capture_or_a_trace(state, monkeypatch):
 
 @pytest.mark.parametrize("shape", [(), (5,)])
 @pytest.mark.parametrize("penalize_intercept", [True, False])
-def test_steps_behind_the_last_change_no_bit(shape, penalize_intercept, monkeypatch, generator):
+def test_rnsb_steps_after_convergence_change_no_bit(shape, penalize_intercept, monkeypatch, generator):
     sets = [torch.randn(*shape, size, 12, generator=generator) for size in (6, 4, 5)]
     with Device() as fake:
         sets = [x.to(DEVICE) for x in sets]

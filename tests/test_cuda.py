@@ -1,4 +1,4 @@
-"""What only a GPU can show: the kernels that were built for it, streams, graphs, and that nothing waits."""
+"""Tests that need a GPU: native CUDA kernels, streams, graphs, and the absence of synchronization."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a G
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_native_code_was_built_and_loaded(name):
+def test_native_operator_has_cuda_kernel(name):
     assert torch._C._dispatch_has_kernel_for_dispatch_key(f"tensormetrics::{name}", "CUDA"), (
         "see the output of the build"
     )
@@ -25,7 +25,7 @@ def test_native_code_was_built_and_loaded(name):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("shape", SIZES)
-def test_assignment_has_the_bits_of_the_cpu(shape, dtype):
+def test_lsa_on_gpu_equals_cpu_bitwise(shape, dtype):
     for cost in (
         torch.randn(shape, dtype=dtype),
         torch.randint(0, 3, shape).to(dtype),
@@ -34,12 +34,12 @@ def test_assignment_has_the_bits_of_the_cpu(shape, dtype):
         mask = torch.rand(cost.shape) < 0.9
         capacity = torch.randint(0, 3, (*cost.shape[:-2], cost.shape[-1]))
         for options in ((), (None, None, mask), (None, None, None, capacity)):
-            found = solver.lsa(cost.to(DEVICE), False, *(x if x is None else x.to(DEVICE) for x in options))
-            for a, b in zip(found, solver.lsa(cost, False, *options), strict=True):
+            result = solver.lsa(cost.to(DEVICE), False, *(x if x is None else x.to(DEVICE) for x in options))
+            for a, b in zip(result, solver.lsa(cost, False, *options), strict=True):
                 assert torch.equal(a.cpu(), b)
 
 
-def test_assignment_waits_for_nothing_and_joins_a_graph():
+def test_assignment_does_not_synchronize_and_can_be_captured():
     first, second = torch.rand(2, 100, 40, 60, device=DEVICE)
     for rows, columns in ((40, 60), (40, 7000)):  # 7,000 columns are searched outside of shared memory
         cost = torch.rand(3, rows, columns, device=DEVICE)
@@ -55,7 +55,7 @@ def test_assignment_waits_for_nothing_and_joins_a_graph():
             assert torch.equal(a, b)
 
 
-def test_matcher_waits_for_nothing():
+def test_matcher_on_gpu_does_not_synchronize():
     boxes = torch.rand(2, 5, 4, device=DEVICE)
     outputs = {"pred_logits": torch.randn(2, 5, 3, device=DEVICE), "pred_boxes": boxes}
     targets = [{"labels": torch.zeros(n, dtype=torch.int64, device=DEVICE), "boxes": boxes[0, :n]} for n in (3, 0)]
@@ -64,19 +64,19 @@ def test_matcher_waits_for_nothing():
         HungarianMatcher()(outputs, targets)
 
 
-def test_kernels_run_on_the_current_stream():
-    side, delay = torch.cuda.Stream(), torch.randn(4000, 4000, device=DEVICE)
+def test_assignment_runs_on_current_stream():
+    stream, delay = torch.cuda.Stream(), torch.randn(4000, 4000, device=DEVICE)
     cost = torch.rand(200, 50, 50, device=DEVICE)
-    wanted = linear_sum_assignment(cost).col_of_row
+    expected = linear_sum_assignment(cost).col_of_row
     late = torch.zeros_like(cost)
     torch.cuda.synchronize()
-    with torch.cuda.stream(side):
+    with torch.cuda.stream(stream):
         for _ in range(20):
             delay = delay @ delay * 1e-4
         late.copy_(cost)  # a kernel on another stream would see zeros
-        found = linear_sum_assignment(late, check=False).col_of_row
-    side.synchronize()
-    assert torch.equal(found, wanted)
+        result = linear_sum_assignment(late, check=False).col_of_row
+    stream.synchronize()
+    assert torch.equal(result, expected)
 
 
 def keys(*shape: int) -> Tensor:
@@ -85,23 +85,23 @@ def keys(*shape: int) -> Tensor:
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("C", [2, 100, 256, 257, 1500])
-def test_sampled_sums_are_those_of_the_cpu(C, dtype):
+def test_dirichlet_sums_on_gpu_equal_cpu(C, dtype):
     cells = torch.randint(0, 9, (2, C, C)).double() + torch.tensor([0.3, 1.0]).view(2, 1, 1)
     forms, samples = 2, 300 // C + 3
-    given = (cells.sum(-1), cells, torch.rand(forms, C, C, dtype=torch.float64), keys(2, 3), 2**32 - 2)
-    found, wanted = (torch.full((2, 4 * C + forms, samples), torch.nan, dtype=dtype) for _ in range(2))
-    found, there = found.to(DEVICE), [x.to(DEVICE) if isinstance(x, Tensor) else x for x in given]
+    args = (cells.sum(-1), cells, torch.rand(forms, C, C, dtype=torch.float64), keys(2, 3), 2**32 - 2)
+    result, expected = (torch.full((2, 4 * C + forms, samples), torch.nan, dtype=dtype) for _ in range(2))
+    result, device_args = result.to(DEVICE), [x.to(DEVICE) if isinstance(x, Tensor) else x for x in args]
     with no_waiting():
-        sampler.dirichlet_sums(found, *there)
-    sampler.dirichlet_sums(wanted, *given)
+        sampler.dirichlet_sums(result, *device_args)
+    sampler.dirichlet_sums(expected, *args)
     if dtype == torch.float64:
-        torch.testing.assert_close(found.cpu(), wanted, rtol=1e-11, atol=1e-300)
-    else:  # rounding may let a proposal pass, and so change a row of one sample
-        assert torch.isclose(found.cpu(), wanted, rtol=1e-5, atol=1e-37).double().mean() > 0.95
+        torch.testing.assert_close(result.cpu(), expected, rtol=1e-11, atol=1e-300)
+    else:  # rounding may accept another proposal, which changes a row of one sample
+        assert torch.isclose(result.cpu(), expected, rtol=1e-5, atol=1e-37).double().mean() > 0.95
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
-def test_kernels_run_where_their_input_is():
+def test_assignment_runs_on_device_of_input():
     cost = torch.rand(9, 20, 20)
-    found = linear_sum_assignment(cost.to("cuda:1"))
-    assert found.cost.device.index == 1 and torch.equal(found.cost.cpu(), linear_sum_assignment(cost).cost)
+    result = linear_sum_assignment(cost.to("cuda:1"))
+    assert result.cost.device.index == 1 and torch.equal(result.cost.cpu(), linear_sum_assignment(cost).cost)

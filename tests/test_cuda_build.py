@@ -1,4 +1,4 @@
-"""How the CUDA libraries are built: for which cards, by which nvcc, and what is said of versions that do not fit."""
+"""Builds of the CUDA libraries: architectures, versions of nvcc, and warnings about conflicting versions."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from tensormetrics import _gpu_kernels, _info, _native
 from tensormetrics._cuda_build import architectures, code_for, conflicts, cuda_of_driver, flags, supported
 
 ROOT = Path(__file__).parents[1]
-LISTED = {  # by nvcc --list-gpu-code of these releases, from sm_70 on
+LISTED = {  # release of nvcc -> output of nvcc --list-gpu-code from sm_70 on
     "12.6": (70, 72, 75, 80, 86, 87, 89, 90, "90a"),
     "12.8": (70, 72, 75, 80, 86, 87, 89, 90, "90a", 100, "100a", 101, "101a", 120, "120a"),
     "13.0": (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121),
@@ -29,10 +29,10 @@ esac
 
 
 def write_nvcc(folder: Path, version: str) -> Path:
-    """Write a compiler that says its version, and writes down with which arguments it is called."""
-    listed = " ".join(map(str, LISTED[version]))
+    """Write a fake nvcc that prints its version and records the arguments of its calls."""
+    targets = " ".join(map(str, LISTED[version]))
     nvcc = folder / "nvcc"
-    nvcc.write_text(NVCC.replace("RELEASE", version).replace("LISTED", listed).replace("FOLDER", str(folder)))
+    nvcc.write_text(NVCC.replace("RELEASE", version).replace("LISTED", targets).replace("FOLDER", str(folder)))
     nvcc.chmod(0o755)
     return nvcc
 
@@ -45,13 +45,13 @@ def write_driver(folder: Path, version: int) -> None:
 
 def build(folder: Path, **environment: str) -> tuple[dict, list[list[str]], subprocess.CompletedProcess]:
     """Run setup.py with the compilers of a folder, and return its record, the calls of nvcc, and the process."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("TENSORMETRICS", "TORCH_CUDA"))}
-    kept |= {"PATH": f"{folder}:{os.environ['PATH']}", "CC": "true", "CXX": "true", "TENSORMETRICS_CUDA": "1"}
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("TENSORMETRICS", "TORCH_CUDA"))}
+    env |= {"PATH": f"{folder}:{os.environ['PATH']}", "CC": "true", "CXX": "true", "TENSORMETRICS_CUDA": "1"}
     command = [sys.executable, "setup.py", "build_ext", f"--build-lib={folder}/lib", f"--build-temp={folder}/temp"]
-    done = subprocess.run(command, cwd=ROOT, env=kept | environment, capture_output=True, text=True)
+    process = subprocess.run(command, cwd=ROOT, env=env | environment, capture_output=True, text=True)
     path, arguments = folder / "lib" / "tensormetrics" / "_build.json", folder / "arguments"
     lines = arguments.read_text().splitlines() if arguments.exists() else []
-    return json.loads(path.read_text()) if path.exists() else {}, [line.split() for line in lines], done
+    return json.loads(path.read_text()) if path.exists() else {}, [line.split() for line in lines], process
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def build(folder: Path, **environment: str) -> tuple[dict, list[list[str]], subp
         ("13.0", "Ampere;Hopper", ["sm_80", "sm_86", "sm_90", "compute_86", "compute_90"]),
     ],
 )
-def test_nvcc_is_called_for_the_cards_it_knows_or_those_requested(version, requested, targets, tmp_path):
+def test_build_compiles_for_supported_or_requested_architectures(version, requested, targets, tmp_path):
     write_nvcc(tmp_path, version)
     record, calls, _ = build(tmp_path, TORCH_CUDA_ARCH_LIST=requested)
     assert record["architectures"] == targets and record["cuda"]["nvcc"] == version
@@ -75,14 +75,14 @@ def test_nvcc_is_called_for_the_cards_it_knows_or_those_requested(version, reque
 
 
 @pytest.mark.parametrize("requested", ["7.0", "8.0;sm_90", "native"])
-def test_a_card_that_nvcc_does_not_know_is_refused_by_name(requested, tmp_path):
+def test_build_for_unsupported_architecture_names_it(requested, tmp_path):
     write_nvcc(tmp_path, "13.0")
     _, calls, process = build(tmp_path, TORCH_CUDA_ARCH_LIST=requested)
     message = f"TORCH_CUDA_ARCH_LIST: got {requested.rpartition(';')[2]!r}, wanted some of 7.5, 8.0, 8.6, "
     assert process.returncode == 1 and calls == [] and message in process.stderr
 
 
-def test_versions_that_do_not_fit_are_said_and_recorded(tmp_path):
+def test_build_with_newer_nvcc_warns_and_records_versions(tmp_path):
     write_nvcc(tmp_path, "13.0")
     write_driver(tmp_path, 12040)
     record, _, process = build(tmp_path, LD_LIBRARY_PATH=str(tmp_path))
@@ -103,9 +103,9 @@ def test_versions_that_do_not_fit_are_said_and_recorded(tmp_path):
         ("13.0", "12.8", "13.1", None),
     ],
 )
-def test_conflicts_of_versions(nvcc, of_torch, driver, sentence):
+def test_conflicts_of_versions_give_one_sentence(nvcc, of_torch, driver, sentence):
     sentences = conflicts(nvcc, of_torch, driver)
-    assert len(sentences) == (sentence is not None) and all(sentence in each for each in sentences)
+    assert len(sentences) == (sentence is not None) and all(sentence in conflict for conflict in sentences)
 
 
 @pytest.mark.parametrize(
@@ -122,11 +122,11 @@ def test_conflicts_of_versions(nvcc, of_torch, driver, sentence):
         ((7, 0), ""),
     ],
 )
-def test_a_card_runs_code_of_its_family_else_older_ptx(capability, code):
+def test_code_for_card_is_of_its_family_or_older_ptx(capability, code):
     assert code_for(capability, ["sm_75", "sm_80", "sm_90", "sm_100a", "sm_120f", "compute_90", "compute_120f"]) == code
 
 
-def test_info_shows_versions_and_whether_the_card_was_built_for(tmp_path, monkeypatch):
+def test_info_shows_versions_and_code_for_each_card(tmp_path, monkeypatch):
     write_nvcc(tmp_path, "12.8")
     record, _, _ = build(tmp_path)
     record["cuda"]["nvcc"] = "13.0"
@@ -151,15 +151,15 @@ def test_info_shows_versions_and_whether_the_card_was_built_for(tmp_path, monkey
         assert line in text, text
 
 
-def test_no_driver_is_none():
+def test_cuda_of_driver_without_driver_is_none():
     if torch.cuda.is_available():
         pytest.skip("needs a machine without a GPU")
     assert cuda_of_driver() is None
 
 
 @pytest.mark.slow
-def test_nvcc_compiles_for_the_newest_cards(tmp_path):
-    """The source that compiles fastest, for sm_100 and sm_120."""
+def test_nvcc_compiles_for_newest_architectures(tmp_path):
+    """Compile only the fastest source, for sm_100 and sm_120."""
     nvcc = shutil.which("nvcc")
     if nvcc is None or not {100, 120} <= {*supported(nvcc)}:
         pytest.skip("needs nvcc 12.8 or later")
@@ -168,7 +168,7 @@ def test_nvcc_compiles_for_the_newest_cards(tmp_path):
     language = ["-DUSE_CUDA", "--extended-lambda", "--expt-relaxed-constexpr", "-std=c++17"]
     language += ["-DTORCH_TARGET_VERSION=0x020b000000000000", "-DTORCH_STABLE_ONLY"]
     folders = [f"-isystem={Path(torch.__file__).parent}/include", f"-I{ROOT / 'csrc'}"]
-    kept = ["--keep", f"--keep-dir={tmp_path}", "-c", source, "-o", tmp_path / "library.o"]
-    done = subprocess.run([nvcc, *language, *flags(targets), *folders, *kept], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    outputs = ["--keep", f"--keep-dir={tmp_path}", "-c", source, "-o", tmp_path / "library.o"]
+    process = subprocess.run([nvcc, *language, *flags(targets), *folders, *outputs], capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
     assert {path.name.split(".")[-2] for path in tmp_path.glob("*.cubin")} == {"compute_100", "compute_120"}

@@ -1,4 +1,4 @@
-"""The main job, end to end: the command a newcomer runs first."""
+"""The demo command, which newcomers run first, from end to end."""
 
 import json
 
@@ -8,14 +8,14 @@ from tensormetrics import _demo
 from tensormetrics.__main__ import main
 
 
-def status_of(*arguments):
+def exit_status(*arguments):
     with pytest.raises(SystemExit) as stop:
         main(arguments)
     return stop.value.code
 
 
-def test_demo_measures_held_out_digits(tmp_path, capsys):
-    assert status_of("demo", "--output", str(tmp_path), "--device", "cpu") == 0
+def test_demo_reports_metrics_of_held_out_digits(tmp_path, capsys):
+    assert exit_status("demo", "--out", str(tmp_path), "--device", "cpu") == 0
     report = json.loads((tmp_path / "report.json").read_text())
     last = report["epochs"][-1]
     assert len(report["epochs"]) == 12 and not report["interrupted"]
@@ -28,7 +28,7 @@ def test_demo_measures_held_out_digits(tmp_path, capsys):
     assert f"{last['precision_at_1']:.4f}" in printed and len(printed.splitlines()) == 14
 
 
-def test_ctrl_c_leaves_what_was_measured(tmp_path, monkeypatch, capsys):
+def test_demo_interrupted_keeps_measured_epochs(tmp_path, monkeypatch, capsys):
     measure = _demo.Validation.__call__
     calls = []
 
@@ -39,7 +39,7 @@ def test_ctrl_c_leaves_what_was_measured(tmp_path, monkeypatch, capsys):
         return measure(self, *arguments)
 
     monkeypatch.setattr(_demo.Validation, "__call__", measure_once)
-    assert status_of("demo", "--epochs", "3", "--output", str(tmp_path), "--device", "cpu") == 130
+    assert exit_status("demo", "--epochs", "3", "--out", str(tmp_path), "--device", "cpu") == 130
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["interrupted"] and [row["epoch"] for row in report["epochs"]] == [1]
     assert (tmp_path / "report.png").exists()
@@ -53,6 +53,6 @@ def test_ctrl_c_leaves_what_was_measured(tmp_path, monkeypatch, capsys):
         (["--device", "abacus"], "--device: got 'abacus', which cannot be used here"),
     ],
 )
-def test_bad_arguments(arguments, message, capsys):
-    assert status_of("demo", *arguments) == 2
+def test_demo_with_invalid_argument_exits_with_message(arguments, message, capsys):
+    assert exit_status("demo", *arguments) == 2
     assert message in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Under `torch.use_deterministic_algorithms(True)` CUDA refuses operators: none of them is on a path of ours."""
+"""The library uses no operator that CUDA refuses under `torch.use_deterministic_algorithms(True)`."""
 
 import re
 
@@ -10,7 +10,7 @@ from test_conformance import N, on, rows
 
 
 @rows(METRICS)
-def test_metrics_ask_for_nothing_that_is_refused(case: MetricCase, generator):
+def test_metric_uses_no_nondeterministic_operator(case: MetricCase, generator):
     inputs, metric = case.inputs(generator, N), case.make()
     with Device() as device:
         metric.to(DEVICE)
@@ -22,7 +22,7 @@ def test_metrics_ask_for_nothing_that_is_refused(case: MetricCase, generator):
 
 
 @rows(FUNCTIONS)
-def test_functions_ask_for_nothing_that_is_refused(case: FunctionCase, generator):
+def test_function_uses_no_nondeterministic_operator(case: FunctionCase, generator):
     with Device() as device:
         case.call(*on(DEVICE, case.inputs(generator, (2, 3))))
         assert device.refused == []
@@ -32,7 +32,7 @@ def test_functions_ask_for_nothing_that_is_refused(case: FunctionCase, generator
     "refused",
     [lambda x: x.cumsum(0), lambda x: x.median(0), lambda x: x.kthvalue(1), lambda x: x.long().bincount(x)],
 )
-def test_the_pretended_device_notices_what_is_refused(refused):
+def test_fake_device_records_refused_operators(refused):
     with Device() as device:
         x = torch.ones(3).to(DEVICE)
         x.long().cumsum(0), x.median(), x.long().bincount()
@@ -41,13 +41,13 @@ def test_the_pretended_device_notices_what_is_refused(refused):
         assert len(device.refused) == 1
 
 
-# Of torch's list what no forward path of metrics calls: layers, losses, gradients, and writing into new memory.
-ELSEWHERE = "torch.nn. grid_sample resize_ gather index_add embedding quantized_batch_norm".split()
+# Operators of torch's list that no forward pass of a metric calls: layers, losses, gradients, writes to new memory.
+UNUSED = "torch.nn. grid_sample resize_ gather index_add embedding quantized_batch_norm".split()
 
 
-def test_the_list_is_that_of_torch():
+def test_refused_operators_cover_list_of_torch():
     text = torch.use_deterministic_algorithms.__doc__.rpartition("will throw a")[2]
     named = re.findall(r":(?:func|class|meth):`(torch[\w.]+)`(?! is)", text.partition("In addition")[0])
-    here = {name.rpartition(".")[2] for name in named if not any(word in name for word in ELSEWHERE)}
-    known = {"cumsum", "median", "bincount", "scatter_reduce", *REFUSED}
-    assert here - known - {"use_deterministic_algorithms", "RuntimeError"} == set()
+    refused_names = {name.rpartition(".")[2] for name in named if not any(part in name for part in UNUSED)}
+    detected = {"cumsum", "median", "bincount", "scatter_reduce", *REFUSED}
+    assert refused_names - detected - {"use_deterministic_algorithms", "RuntimeError"} == set()

@@ -1,4 +1,4 @@
-"""No metric and no function comes to ask more of a device than it did: launches, host waits, bytes."""
+"""No metric and no function needs more launches, host waits or bytes of a device than recorded."""
 
 import json
 
@@ -10,20 +10,20 @@ RECORDED = json.loads(FILE.read_text())
 KINDS = ("operators", "waits", "bytes")
 
 
-def test_every_row_has_a_budget():
+def test_every_row_has_device_budget():
     assert RECORDED["rows"].keys() == (METRICS | FUNCTIONS).keys(), "run python tests/device_budget.py NAME ..."
 
 
 @pytest.mark.skipif(TORCH != RECORDED["torch"], reason=f"the counts are those of torch {RECORDED['torch']}")
 @pytest.mark.parametrize("name", METRICS | FUNCTIONS)
-def test_no_budget_is_exceeded(name):
+def test_device_use_is_within_budget(name):
     assert name in RECORDED["rows"], f"run python tests/device_budget.py {name}"
-    more = []
+    excess = []
     for call, sizes in counts((METRICS | FUNCTIONS)[name]).items():
-        for size, (found, allowed) in enumerate(zip(sizes, RECORDED["rows"][name][call], strict=True)):
-            more += [
-                f"{call}, size {size}: {got} {kind}, allowed {most}"
-                for kind, got, most in zip(KINDS, found, allowed, strict=True)
-                if got > most
+        for size, (counted, allowed) in enumerate(zip(sizes, RECORDED["rows"][name][call], strict=True)):
+            excess += [
+                f"{call}, size {size}: {count} {kind}, allowed {limit}"
+                for kind, count, limit in zip(KINDS, counted, allowed, strict=True)
+                if count > limit
             ]
-    assert more == [], "make it ask less; where it has to ask more, run python tests/device_budget.py"
+    assert excess == [], "reduce its device use, or record the new counts by python tests/device_budget.py"

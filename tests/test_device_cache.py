@@ -1,4 +1,4 @@
-"""Tables that are kept hold their numbers, whatever torch was doing when they were first asked for."""
+"""Cached tables are correct whatever mode torch was in when they were first requested."""
 
 import ast
 from pathlib import Path
@@ -25,24 +25,24 @@ def table(request):
     return TABLES[request.param]
 
 
-def test_fake_tensors_leave_no_table_behind(table):
+def test_fake_tensors_are_not_cached(table):
     with FakeTensorMode():
         assert type(table(torch.empty(0))) is not torch.Tensor
     assert type(table(torch.empty(0))) is torch.Tensor
 
 
-def test_fake_tensors_meet_no_table_with_values(table):
+def test_fake_mode_gets_fake_table_despite_cached_one(table):
     table(torch.empty(0))
     with FakeTensorMode():
         like = torch.empty(0)
         assert table(like).add(like.sum()).shape == table(like).shape
 
 
-def test_a_table_is_made_once(table):
+def test_table_is_computed_once_per_device(table):
     assert table(torch.empty(0)) is table(torch.ones(2, 3))
 
 
-def test_what_no_tensor_tells_is_not_kept():
+def test_fake_table_of_real_tensor_is_not_cached():
     made = cached_per_device(lambda device: torch.arange(3, device=device))
     outside = torch.empty(0)
     with FakeTensorMode():
@@ -50,7 +50,7 @@ def test_what_no_tensor_tells_is_not_kept():
     assert made(outside).tolist() == [0, 1, 2]
 
 
-def test_no_table_is_one_of_inference_mode():
+def test_table_made_in_inference_mode_supports_backward():
     made = cached_per_device(lambda device: torch.arange(3.0, device=device))
     with torch.inference_mode():
         made(torch.empty(0))
@@ -61,8 +61,8 @@ def test_no_table_is_one_of_inference_mode():
     assert x.grad.tolist() == [0, 1, 2]
 
 
-def test_tensors_are_kept_in_no_other_way():
-    """Functions cached otherwise give no tensor; a `cached_property` ends with its object, a closure with its call."""
+def test_functions_cache_tensors_only_per_device():
+    """Functions with another cache must not return tensors, except a `cached_property` of an object and closures."""
     for path in Path(tensormetrics.__file__).parent.rglob("*.py"):
         if path.name == "_device_cache.py":
             continue
@@ -70,9 +70,11 @@ def test_tensors_are_kept_in_no_other_way():
         closures = {inner for outer in functions for inner in ast.walk(outer) if inner is not outer}
         for node in functions:
             if node not in closures:
-                cached = [ast.unparse(each) for each in node.decorator_list if "cache" in ast.unparse(each)]
-                given = "" if node.returns is None else ast.unparse(node.returns)
+                cached = [
+                    ast.unparse(decorator) for decorator in node.decorator_list if "cache" in ast.unparse(decorator)
+                ]
+                returned = "" if node.returns is None else ast.unparse(node.returns)
                 allowed = [], ["functools.cached_property"], ["cached_property"], ["cached_per_device"]
-                assert "Tensor" not in given or cached in allowed, (
+                assert "Tensor" not in returned or cached in allowed, (
                     f"{path.name}: {node.name}: write @cached_per_device of _device_cache.py"
                 )

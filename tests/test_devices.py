@@ -1,4 +1,4 @@
-"""What a GPU refuses and what it would wait for, found without one: the rows of cases.py on a pretended device."""
+"""Errors and synchronization of a GPU, tested without one: the rows of tests/cases/ on a fake device."""
 
 import pytest
 import torch
@@ -9,13 +9,14 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torchmetrics.utilities.data import dim_zero_cat
 
 
-def here(results):
+def to_cpu(results):
+    """Check that all results are on the fake device, and move them to the CPU."""
     assert all(leaf.device == DEVICE for leaf in tree_leaves(results))
     return tree_map(lambda x: x.cpu(), results)
 
 
 @rows(METRICS)
-def test_metric_stays_on_the_device_and_update_waits_for_nothing(case: MetricCase, generator):
+def test_metric_stays_on_device_and_synchronizes_as_declared(case: MetricCase, generator):
     inputs, metric, expected = case.inputs(generator, N), case.make(), case.make()
     for _ in range(2):
         expected.update(*inputs)
@@ -25,27 +26,27 @@ def test_metric_stays_on_the_device_and_update_waits_for_nothing(case: MetricCas
         device.waits.clear()
         for _ in range(2):
             metric.update(*inputs)
-        assert case.synchronizes == bool(device.waits), device.waits
-        # A CPU has ways of its own for small products, which round differently.
-        assert_same(here(metric.compute()), expected.compute(), 1e-14)
+        assert case.waits == bool(device.waits), device.waits
+        # CPU kernels for small products round differently.
+        assert_same(to_cpu(metric.compute()), expected.compute(), 1e-14)
 
 
 @rows({name: case for name, case in METRICS.items() if {*case.make()._reductions.values()} == {dim_zero_cat}})
 @pytest.mark.parametrize("moved", [False, True], ids=["rows of the device", "rows of the host"])
-def test_rows_stay_where_the_first_are(case: MetricCase, moved, generator):
+def test_rows_stay_on_device_of_metric_or_inputs(case: MetricCase, moved, generator):
     inputs, metric, expected = case.inputs(generator, N), case.make(), case.make()
     expected.update(*inputs)
     with Device():
-        metric.to(DEVICE if moved else "cpu")  # who forgets this has the other device's rows
+        metric.to(DEVICE if moved else "cpu")  # without this the rows are those of the other device
         metric.update(*(inputs if moved else on(DEVICE, inputs)))
-        found = tree_map(lambda x: x.cpu(), metric.compute())
-    assert_same(found, expected.compute())
+        result = tree_map(lambda x: x.cpu(), metric.compute())
+    assert_same(result, expected.compute())
 
 
 @rows({name: case for name, case in METRICS.items() if {*case.make()._reductions.values()} == {dim_zero_cat}})
 @pytest.mark.parametrize("then", ["forward", "merge", "host"])
 @pytest.mark.parametrize("first", ["update", "forward"])
-def test_later_rows_come_to_the_first_ones(case: MetricCase, first, then, generator):
+def test_later_rows_move_to_device_of_first_rows(case: MetricCase, first, then, generator):
     batches, metric, expected = [case.inputs(generator, N) for _ in range(3)], case.make(), case.make()
     for inputs in batches:
         expected.update(*inputs)
@@ -58,14 +59,14 @@ def test_later_rows_come_to_the_first_ones(case: MetricCase, first, then, genera
         else:
             metric(*on(DEVICE if then == "forward" else "cpu", batches[1]))
         metric.update(*on(DEVICE, batches[2]))
-        kept = [getattr(metric, name) for name in metric._defaults]
-        assert {state.device for state in kept if len(state)} == {DEVICE}
-        found = tree_map(lambda x: x.cpu(), metric.compute())
-    assert_same(found, expected.compute())
+        states = [getattr(metric, name) for name in metric._defaults]
+        assert {state.device for state in states if len(state)} == {DEVICE}
+        result = tree_map(lambda x: x.cpu(), metric.compute())
+    assert_same(result, expected.compute())
 
 
 @rows(METRICS)
-def test_a_loaded_state_goes_to_the_device_of_the_metric(case: MetricCase, generator):
+def test_loaded_state_moves_to_device_of_metric(case: MetricCase, generator):
     inputs, saved, expected = case.inputs(generator, N), case.make(), case.make()
     for metric in (saved, expected):
         metric.persistent(True)
@@ -76,18 +77,18 @@ def test_a_loaded_state_goes_to_the_device_of_the_metric(case: MetricCase, gener
         metric.load_state_dict(saved.state_dict(), strict=False)
         metric.update(*on(DEVICE, inputs))
         assert {getattr(metric, name).device for name in metric._defaults} == {DEVICE}
-        assert_same(here(metric.compute()), expected.compute(), 1e-14)
+        assert_same(to_cpu(metric.compute()), expected.compute(), 1e-14)
 
 
 @rows(FUNCTIONS)
-def test_function_stays_on_the_device(case: FunctionCase, generator):
+def test_function_results_stay_on_device(case: FunctionCase, generator):
     inputs = case.inputs(generator, (2, 3))
     with Device():
-        results = here(case.call(*on(DEVICE, inputs)))
+        results = to_cpu(case.call(*on(DEVICE, inputs)))
     assert_same(results, case.call(*inputs), case.rtol)
 
 
-def test_the_pretended_device_refuses_what_a_gpu_refuses(generator):
+def test_fake_device_raises_where_gpu_raises(generator):
     with Device():
         x = torch.rand(3).to(DEVICE)
         for mixed in (lambda: x + torch.ones(3), lambda: x[torch.arange(3)], lambda: torch.cat([x, torch.ones(1)])):
@@ -97,7 +98,7 @@ def test_the_pretended_device_refuses_what_a_gpu_refuses(generator):
             torch.ones(2, 2, dtype=torch.int64).to(DEVICE) @ torch.ones(2, 2, dtype=torch.int64).to(DEVICE)
         with pytest.raises(RuntimeError, match="generator"):
             torch.rand(3, device=DEVICE, generator=generator)
-        assert torch.equal((x + torch.tensor(1.0)).cpu(), x.cpu() + 1)  # a number is passed with the kernel's arguments
+        assert torch.equal((x + torch.tensor(1.0)).cpu(), x.cpu() + 1)  # a scalar is passed as a kernel argument
 
 
 @pytest.mark.parametrize(
@@ -122,7 +123,7 @@ def test_the_pretended_device_refuses_what_a_gpu_refuses(generator):
         lambda x: x.copy_(torch.ones(3)),
     ],
 )
-def test_the_pretended_device_notices_that_the_host_would_wait(wait):
+def test_fake_device_records_synchronizing_operators(wait):
     with Device() as device:
         x = torch.ones(3).to(DEVICE)
         device.waits.clear()
@@ -140,7 +141,7 @@ def test_the_pretended_device_notices_that_the_host_would_wait(wait):
         lambda x: torch.ones(3).to(x.device, non_blocking=True) + x.to(torch.float64),
     ],
 )
-def test_the_pretended_device_lets_everything_else_pass(work):
+def test_fake_device_records_no_wait_for_other_operators(work):
     with Device() as device:
         x = torch.ones(3).to(DEVICE)
         device.waits.clear()

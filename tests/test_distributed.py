@@ -1,4 +1,4 @@
-"""Several ranks answer what one answers, bit for bit: every row of cases.py, with uneven shards and an idle rank."""
+"""Several ranks return bit by bit what one process returns, for all rows of tests/cases/ and uneven or empty shards."""
 
 import warnings
 from collections.abc import Callable
@@ -17,16 +17,16 @@ from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 from tensormetrics import _distributed
 
-SHARDS = {2: [41, 19], 3: [0, 50, 10]}  # rows per rank; the rank with 0 rows is never updated at all
+SHARDS = {2: [41, 19], 3: [0, 50, 10]}  # rows per rank; a rank with 0 rows is never updated
 
 
-NO_BACKEND = "No backend type associated with device type cpu"  # NCCL's
+NO_BACKEND = "No backend type associated with device type cpu"  # message of NCCL
 
 
-def pretend_nccl() -> None:
-    """Have this process send tensors of the pretended device alone, as NCCL does those of GPUs."""
+def fake_nccl() -> None:
+    """Let collectives of this process accept only tensors of the fake device, as NCCL accepts only GPU tensors."""
 
-    def only_of_the_device(send: Callable) -> Callable:
+    def refuse_cpu_tensors(send: Callable) -> Callable:
         def guarded(*arguments: Any, **options: Any) -> Any:
             tensors = [x for x in tree_leaves((arguments, options)) if isinstance(x, Tensor)]
             if not all(isinstance(x, Elsewhere) for x in tensors):
@@ -38,28 +38,28 @@ def pretend_nccl() -> None:
         return guarded
 
     for name in ("all_gather", "all_to_all_single", "broadcast", "all_reduce", "isend", "irecv"):
-        setattr(dist, name, only_of_the_device(getattr(dist, name)))
+        setattr(dist, name, refuse_cpu_tensors(getattr(dist, name)))
     dist.P2POp = lambda send, tensor, *rank, **group: (send, tensor, *rank, group)
     dist.batch_isend_irecv = lambda transfers: [send(x, *rank, **group) for send, x, *rank, group in transfers]
     dist.distributed_c10d._get_object_coll_device = lambda group: DEVICE
     _distributed.movable = lambda group=None: {DEVICE.type}
 
 
-def run_rank_of_the_device(rank: int, folder: str, moved: bool) -> None:
-    """As `run_rank`, with inputs on the pretended device, and metrics too if `moved`. Rank 1 has nothing."""
+def run_rank_on_device(rank: int, folder: str, is_moved: bool) -> None:
+    """Run `run_rank` with inputs on the fake device, and metrics too if `is_moved`. Rank 1 has no data."""
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
-    pretend_nccl()
+    fake_nccl()
     results = {}
     with warnings.catch_warnings(), Device():
         warnings.simplefilter("ignore")
         for name, case in METRICS.items():
             metric, inputs = case.make(), case.inputs(torch.Generator().manual_seed(0), N)
-            if moved:
+            if is_moved:
                 metric.to(DEVICE)
             if rank == 0:
                 try:
                     metric.update(*on(DEVICE, inputs))
-                except (RuntimeError, ValueError):  # sums stay where the metric is
+                except (RuntimeError, ValueError):  # states that are sums stay on the device of the metric
                     metric.reset()
                     metric.update(*inputs)
             try:
@@ -70,17 +70,17 @@ def run_rank_of_the_device(rank: int, folder: str, moved: bool) -> None:
     torch.distributed.destroy_process_group()
 
 
-@pytest.mark.parametrize("moved", [False, True], ids=["metrics of the host", "metrics moved"])
-def test_a_backend_that_sends_no_tensors_of_the_host(moved, tmp_path):
-    torch.multiprocessing.spawn(run_rank_of_the_device, args=(str(tmp_path), moved), nprocs=2)
+@pytest.mark.parametrize("is_moved", [False, True], ids=["metrics of the host", "metrics moved"])
+def test_backend_without_cpu_tensors_equals_single_process(is_moved, tmp_path):
+    torch.multiprocessing.spawn(run_rank_on_device, args=(str(tmp_path), is_moved), nprocs=2)
     for rank in range(2):
         results = torch.load(tmp_path / f"{rank}.pt", weights_only=False)
         failed = {name: result for name, result in results.items() if isinstance(result, str)}
         assert failed == {}
         for name, case in METRICS.items():
-            alone = case.make()
-            alone.update(*case.inputs(torch.Generator().manual_seed(0), N))
-            assert_same(results[name], alone.compute(), 1e-12, where=f"{name}, rank {rank}")
+            single = case.make()
+            single.update(*case.inputs(torch.Generator().manual_seed(0), N))
+            assert_same(results[name], single.compute(), 1e-12, where=f"{name}, rank {rank}")
 
 
 def run_rank(rank: int, world: int, folder: str) -> None:
@@ -96,7 +96,7 @@ def run_rank(rank: int, world: int, folder: str) -> None:
                 metric.update(*(t[:5] for t in shard))
                 metric.update(*(t[5:] for t in shard))
             first = metric.compute()
-            metric.update(*(t[:0] for t in shard))  # after an exchange every rank goes on with its own rows
+            metric.update(*(t[:0] for t in shard))  # after a synchronization each rank keeps only its local rows
             results[name] = first, metric.compute()
         torch.save(results, Path(folder) / f"{rank}.pt")
     finally:
@@ -104,12 +104,12 @@ def run_rank(rank: int, world: int, folder: str) -> None:
 
 
 @pytest.mark.parametrize("world", SHARDS)
-def test_ranks_equal_one(world, tmp_path):
+def test_several_ranks_equal_single_process(world, tmp_path):
     torch.multiprocessing.spawn(run_rank, args=(world, str(tmp_path)), nprocs=world)
     ranks = [torch.load(tmp_path / f"{rank}.pt", weights_only=False) for rank in range(world)]
     for name, case in METRICS.items():
-        alone = case.make()
-        alone.update(*case.inputs(torch.Generator().manual_seed(0), sum(SHARDS[world])))
+        single = case.make()
+        single.update(*case.inputs(torch.Generator().manual_seed(0), sum(SHARDS[world])))
         for results in ranks:
             for value in results[name]:
-                assert_same(value, alone.compute(), where=name)
+                assert_same(value, single.compute(), where=name)

@@ -1,4 +1,4 @@
-"""A number is one number, whichever public name gives it."""
+"""Public functions and metrics that compute the same quantity return the same value."""
 
 import importlib
 import inspect
@@ -12,31 +12,35 @@ from cases.entry_points import QUANTITIES, UNCOMPARED, Quantity, public_name
 from tensormetrics._metric import Metric
 from tensormetrics.uncertainty import Estimate
 
-CASES = [(name, data) for name, number in QUANTITIES.items() for data in number.data]
+CASES = [(name, data) for name, quantity in NUMBERS.items() for data in quantity.data]
 REFUSED = "refused"
 
 
-def outcome(way, data):
-    """Return what a way says about the data: tensors, or `REFUSED` with the error."""
+def outcome(function, data):
+    """Return the results of a function of the data as tensors, or `REFUSED` with the error."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            value = way(*data)
+            value = function(*data)
     except (ValueError, TypeError) as error:
         return REFUSED, f"{type(error).__name__}: {error}"
     parts = value if isinstance(value, Estimate) else (value,)
     return tuple(torch.as_tensor(part, dtype=torch.float64).detach().flatten() for part in parts), None
 
 
-def disagreements(number: Quantity, ways, data_name):
-    data = number.data[data_name](torch.Generator().manual_seed(5))
-    asked = {way: call for way, call in ways.items() if not number.skip_reasons.get(way, {}).keys() & {data_name}}
-    outcomes = {way: outcome(call, data) for way, call in asked.items()}
-    (first, (wanted, _)), *others = outcomes.items()
-    for way, (got, error) in others:
-        same = got == wanted if REFUSED in (got, wanted) else all(map(close(number.rtol), got, wanted))
-        if not same:
-            yield f"{way}: {error or got}, but {first}: {outcomes[first][1] or wanted}"
+def disagreements(quantity: Number, functions, data_name):
+    data = quantity.data[data_name](torch.Generator().manual_seed(5))
+    supported = {
+        name: call for name, call in functions.items() if not quantity.without.get(name, {}).keys() & {data_name}
+    }
+    outcomes = {name: outcome(call, data) for name, call in supported.items()}
+    (first, (expected, _)), *others = outcomes.items()
+    for name, (actual, error) in others:
+        is_same = (
+            actual == expected if REFUSED in (actual, expected) else all(map(close(quantity.rtol), actual, expected))
+        )
+        if not is_same:
+            yield f"{name}: {error or actual}, but {first}: {outcomes[first][1] or expected}"
 
 
 def close(rtol):
@@ -44,12 +48,12 @@ def close(rtol):
 
 
 @pytest.mark.parametrize(("name", "data"), CASES)
-def test_all_ways_give_one_number(name, data):
-    number = QUANTITIES[name]
-    found = [*disagreements(number, number.entry_points, data)]
-    if number.intervals:
-        found += [f"interval of {text}" for text in disagreements(number, number.intervals, data)]
-    assert not found, "\n".join(found)
+def test_functions_of_one_quantity_return_same_value(name, data):
+    quantity = NUMBERS[name]
+    problems = [*disagreements(quantity, quantity.ways, data)]
+    if quantity.intervals:
+        problems += [f"interval of {message}" for message in disagreements(quantity, quantity.intervals, data)]
+    assert not problems, "\n".join(problems)
 
 
 def functions_and_metrics():
@@ -62,13 +66,15 @@ def functions_and_metrics():
 
 
 @pytest.mark.lists
-def test_every_function_and_metric_stands_in_the_table_or_has_a_reason():
-    tabled = {public_name(way) for number in QUANTITIES.values() for way in (*number.entry_points, *number.intervals)}
+def test_every_function_and_metric_has_row_or_reason():
+    in_table = {
+        name_of(function) for quantity in NUMBERS.values() for function in (*quantity.ways, *quantity.intervals)
+    }
     public = {*functions_and_metrics()}
-    assert public - tabled - UNCOMPARED.keys() == set(), "add them to tests/cases/entry_points"
-    assert UNCOMPARED.keys() & tabled == set() and UNCOMPARED.keys() <= public
+    assert public - in_table - SINGLE.keys() == set(), "add them to tests/cases/doors"
+    assert SINGLE.keys() & in_table == set() and SINGLE.keys() <= public
 
 
-def test_what_is_left_out_is_a_way():
-    for name, number in QUANTITIES.items():
-        assert number.skip_reasons.keys() <= number.entry_points.keys() | number.intervals.keys(), name
+def test_excluded_functions_have_a_row():
+    for name, quantity in NUMBERS.items():
+        assert quantity.without.keys() <= quantity.ways.keys() | quantity.intervals.keys(), name

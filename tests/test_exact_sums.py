@@ -1,4 +1,4 @@
-"""Sums that no order changes, and that are those of exact arithmetic."""
+"""Sums that do not depend on the order of their terms and equal those of exact arithmetic."""
 
 import math
 
@@ -9,7 +9,7 @@ from tensormetrics._exact_sums import COARSE, GRIDS, exact_sum, parts, power_of_
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
-def test_any_order_gives_the_same_bits(scale, device):
+def test_exact_sum_in_any_order_has_same_bits(scale, device):
     x = torch.randn(1000, dtype=torch.float64) * torch.logspace(-12, 12, 1000, dtype=torch.float64) * scale
     expected = exact_sum(x.to(device))
     assert float(expected) == pytest.approx(
@@ -20,18 +20,18 @@ def test_any_order_gives_the_same_bits(scale, device):
 
 
 @pytest.mark.parametrize("grids", [GRIDS, COARSE])
-def test_parts_are_multiples_that_add_up(grids):
+def test_parts_are_multiples_of_grid_and_add_up(grids):
     x = torch.randn(100, 3, dtype=torch.float64) * 2.0 ** torch.tensor([0, 40, -40])
     unit = unit_of(x.abs().amax(0))
-    found = parts(x, unit, grids)
-    for part, grid in zip(found, grids, strict=True):
-        number = part / (grid * unit)
-        assert torch.equal(number, number.round()) and (number.abs() <= 2.0**26).all()
-    assert ((total(found) - x).abs() <= grids[-1] / 2 * unit).all()
+    terms = parts(x, unit, grids)
+    for term, grid in zip(terms, grids, strict=True):
+        multiple = term / (grid * unit)
+        assert torch.equal(multiple, multiple.round()) and (multiple.abs() <= 2.0**26).all()
+    assert ((total(terms) - x).abs() <= grids[-1] / 2 * unit).all()
     assert torch.equal(unit.log2(), unit.log2().round()) and (x.abs().amax(0) / unit < 2.0**18).all()
 
 
-def test_nothing_and_what_is_not_finite():
+def test_exact_sum_of_empty_and_nonfinite_values():
     assert exact_sum(torch.zeros(0, dtype=torch.float64)) == 0 == exact_sum(torch.zeros(3, dtype=torch.float64))
     assert exact_sum(torch.tensor([1.0, torch.nan], dtype=torch.float64)).isnan()
     edge = torch.tensor([0.0, torch.nan, torch.inf, 1.0, 0.75, 3e-310], dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""A rank that fails, dies or does something else is named on every other rank, at once, and the rest goes on."""
+"""A rank that fails, dies or has other options is named immediately on all other ranks, which remain usable."""
 
 import datetime
 import os
@@ -19,7 +19,7 @@ from tensormetrics.retrieval.calculator.audit import Auditor
 from tensormetrics.retrieval.calculator.search import Search
 from tensormetrics.structured import Family, metametric, micro_average
 
-TIMEOUT = 20.0  # of the group, in seconds
+TIMEOUT = 20.0  # seconds, of the process group
 ODD = 1  # the rank that differs
 
 
@@ -58,8 +58,8 @@ def calculator(rank, *names, **options):
     return metric
 
 
-def differing(rank):
-    """Option -> a metric of this rank, which has another value of it on the odd rank."""
+def differing_metrics(rank):
+    """Yield the name of each option with a metric whose value of that option differs on the odd rank."""
     odd = rank == ODD
     yield "distance", calculator(rank, distance="cosine" if odd else "l2")
     yield "k", calculator(rank, k=3 if odd else None)
@@ -82,8 +82,8 @@ def family(labels, by="kind"):
     return scores
 
 
-def raised(call):
-    """What a call raises, and in how many seconds."""
+def outcome_of(call):
+    """Return the error that a call raises, or "nothing", and its duration in seconds."""
     start = time.monotonic()
     try:
         call()
@@ -96,45 +96,45 @@ def out_of_memory(*args, **kwargs):
     raise MemoryError("no room")
 
 
-BESIDES = {  # of which all ranks hold all rows
-    "kept neighbors": (Search, "nearest", {"k": 2, "keep": "neighbors"}),
+GATHERED_STEPS = {  # steps that run on all ranks with the gathered rows
+    "kept neighbours": (Search, "nearest", {"k": 2, "keep": "neighbours"}),
     "audit": (Auditor, "__call__", {"k": 2, "knn_func": TorchKNN(exact=False), "audit": 5}),
 }
 
 
 def run_rank(rank: int, world: int, folder: str) -> None:
     warnings.simplefilter("error")
-    warnings.filterwarnings("ignore", "memory_budget: got")  # a budget of each rank's own is the point
+    warnings.filterwarnings("ignore", "memory_budget: got")  # this test needs different budgets
     torch.set_num_threads(1)
     timeout = datetime.timedelta(seconds=TIMEOUT)
     address = f"file://{folder}/rendezvous"
     dist.init_process_group("gloo", init_method=address, rank=rank, world_size=world, timeout=timeout)
-    found = {option: raised(metric.compute) for option, metric in differing(rank)}
+    outcomes = {option: outcome_of(metric.compute) for option, metric in differing_metrics(rank)}
     knn = ShardedKNN(knn=TorchKNN("ip" if rank == ODD else "l2"))
-    found["distance of a search"] = raised(lambda: knn(rows(rank)[0], 2, rows(rank)[0], True))
+    outcomes["distance of a search"] = outcome_of(lambda: knn(rows(rank)[0], 2, rows(rank)[0], True))
 
     odd = rank == ODD
     budgets = calculator(rank, memory_budget=30_000 * (1 + rank))
     results = {"budgets": budgets.compute()}
     metric = calculator(rank, label_comparison_fn=near)
     metric.comparison = metric.search.comparison = raising if odd else near
-    found["comparison"] = raised(metric.compute)
+    outcomes["comparison"] = outcome_of(metric.compute)
     counting = tensormetrics.retrieval.ranking.rank_counts.RankCounter
     for name, options in (("counting", {}), ("neighbors", {"k": 2})):
         metric = calculator(rank, **options)
         if odd:
             before, counting.__init__ = counting.__init__, out_of_memory
             call, TorchKNN.search = TorchKNN.search, out_of_memory
-        found[name] = raised(metric.compute)
+        outcomes[name] = outcome_of(metric.compute)
         if odd:
             counting.__init__, TorchKNN.search = before, call
-        results[name] = metric.compute()  # the group serves, and the rows are kept
-    for name, (kind, method, options) in BESIDES.items():
+        results[name] = metric.compute()  # the group still works, and no rows are lost
+    for name, (kind, method, options) in GATHERED_STEPS.items():
         metric = calculator(rank, **options)
         if odd:
             before = getattr(kind, method)
             setattr(kind, method, out_of_memory)
-        found[name] = raised(metric.compute)
+        outcomes[name] = outcome_of(metric.compute)
         if odd:
             setattr(kind, method, before)
         results[name] = metric.compute()
@@ -142,7 +142,7 @@ def run_rank(rank: int, world: int, folder: str) -> None:
     metric = calculator(rank)
     if odd:
         type(metric.scorer).__call__ = out_of_memory
-    found["scoring"] = raised(metric.compute)
+    outcomes["scoring"] = outcome_of(metric.compute)
     with pytest.raises(KeyboardInterrupt if odd else RuntimeError), raise_on_all_ranks():
         if odd:
             raise KeyboardInterrupt
@@ -150,14 +150,14 @@ def run_rank(rank: int, world: int, folder: str) -> None:
     metric = calculator(rank)
     if odd:
         os._exit(1)
-    found["killed"] = raised(metric.compute)
-    torch.save((found, results, metric.state_dict(), len(metric.embeddings)), Path(folder) / f"{rank}.pt")
-    os._exit(0)  # not by way of a group that has lost a rank
+    outcomes["killed"] = outcome_of(metric.compute)
+    torch.save((outcomes, results, metric.state_dict(), len(metric.embeddings)), Path(folder) / f"{rank}.pt")
+    os._exit(0)  # skip the teardown of a group that has lost a rank
 
 
 @pytest.fixture(scope="module", params=[2, 3])
-def others(request, tmp_path_factory):
-    """What the ranks found that live."""
+def surviving_ranks(request, tmp_path_factory):
+    """Return what the surviving ranks have saved."""
     folder, start = tmp_path_factory.mktemp("failing"), torch.multiprocessing.get_context("spawn")
     ranks = range(request.param)
     processes = [start.Process(target=run_rank, args=(rank, request.param, str(folder))) for rank in ranks]
@@ -183,59 +183,59 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_another_option_is_named(others, option):
-    for found, *_ in others.values():
-        said, seconds = found[option]
-        assert said.startswith(f"ValueError: {option}: got ") and f"on rank {ODD}" in said, said
-        assert all(value in said for value in OPTIONS[option]), said
+def test_differing_option_is_named_on_other_ranks(surviving_ranks, option):
+    for outcomes, *_ in surviving_ranks.values():
+        message, seconds = outcomes[option]
+        assert message.startswith(f"ValueError: {option}: got ") and f"on rank {ODD}" in message, message
+        assert all(value in message for value in OPTIONS[option]), message
         assert seconds < TIMEOUT / 4
 
 
-def test_another_distance_of_a_search_is_named(others):
-    for found, *_ in others.values():
-        said, _ = found["distance of a search"]
-        assert said.startswith("ValueError: distance: got 'l2' on rank 0") and f"'ip' on rank {ODD}" in said
+def test_differing_distance_of_search_is_named_on_other_ranks(surviving_ranks):
+    for outcomes, *_ in surviving_ranks.values():
+        message, _ = outcomes["distance of a search"]
+        assert message.startswith("ValueError: distance: got 'l2' on rank 0") and f"'ip' on rank {ODD}" in message
 
 
 @pytest.mark.parametrize(
-    ("what", "said"),
+    ("step", "expected_error"),
     [
         ("comparison", "ZeroDivisionError: of the user's own"),
         ("counting", "MemoryError: no room"),
-        ("neighbors", "MemoryError: no room"),
-        *((name, "MemoryError: no room") for name in BESIDES),
+        ("neighbours", "MemoryError: no room"),
+        *((name, "MemoryError: no room") for name in GATHERED_STEPS),
         ("scoring", "MemoryError: no room"),
     ],
 )
-def test_a_rank_that_fails_is_named_at_once(others, what, said):
-    for found, *_ in others.values():
-        assert found[what][0] == f"RuntimeError: rank {ODD} failed with {said}"
-        assert found[what][1] < TIMEOUT / 4
+def test_failing_rank_is_named_immediately(surviving_ranks, step, expected_error):
+    for outcomes, *_ in surviving_ranks.values():
+        assert outcomes[step][0] == f"RuntimeError: rank {ODD} failed with {expected_error}"
+        assert outcomes[step][1] < TIMEOUT / 4
 
 
-def test_the_group_goes_on(others):
-    world = max(others) + 1 + (len(others) == 1)
-    raise_on_all_ranks = AccuracyCalculator(("mean_average_precision",))
+def test_group_still_works_after_errors(surviving_ranks):
+    world = max(surviving_ranks) + 1 + (len(surviving_ranks) == 1)
+    calculator_of_all_rows = AccuracyCalculator(("mean_average_precision",))
     shallow = AccuracyCalculator(("mean_average_precision",), k=2)
     for rank in range(world):
-        raise_on_all_ranks.update(*rows(rank))
+        calculator_of_all_rows.update(*rows(rank))
         shallow.update(*rows(rank))
-    for _, results, *_ in others.values():
-        of_labels = results.pop("labels")
-        assert of_labels["f1[x]"] == 1 and of_labels["f1[y]"] == 0
+    for _, results, *_ in surviving_ranks.values():
+        label_scores = results.pop("labels")
+        assert label_scores["f1[x]"] == 1 and label_scores["f1[y]"] == 0
         assert results == {
-            "budgets": raise_on_all_ranks.compute(),
-            "counting": raise_on_all_ranks.compute(),
-            "neighbors": shallow.compute(),
-            **{name: shallow.compute() for name in BESIDES},
+            "budgets": calculator_of_all_rows.compute(),
+            "counting": calculator_of_all_rows.compute(),
+            "neighbours": shallow.compute(),
+            **{name: shallow.compute() for name in GATHERED_STEPS},
         }
 
 
-def test_a_killed_rank_is_named_and_the_rows_are_kept(others):
-    for found, _, state, kept in others.values():
-        said, seconds = found["killed"]
-        assert said.startswith(
+def test_killed_rank_is_named_and_local_rows_remain(surviving_ranks):
+    for outcomes, _, state, num_rows in surviving_ranks.values():
+        message, seconds = outcomes["killed"]
+        assert message.startswith(
             f"{LostRankError.__name__}: an exchange between ranks failed, no answer from rank {ODD}: "
         )
         assert seconds < TIMEOUT + 5
-        assert kept == 20 and len(state) == 0
+        assert num_rows == 20 and len(state) == 0

@@ -1,4 +1,4 @@
-"""What all readers of files have in common; each has a row in `cases/readers.py`."""
+"""Properties that all file readers have in common, tested for each row of `cases/readers.py`."""
 
 import gzip
 import importlib.util
@@ -20,7 +20,7 @@ from tensormetrics import association, posterior, retrieval, uncertainty
 from tensormetrics._files import Npz, check_regular, is_empty, open_stream, parsing, read_bytes
 
 ROOT = Path(__file__).parent.parent
-OPENING = {  # of _files.py, what opens a caller's file
+OPENING = {  # functions of _files.py that open a file of the caller
     *("open_stream", "read_bytes", "read_text", "map_array", "map_numbers", "read_numbers", "Npz", "load_tensors"),
     *("open_safetensors", "map_arrow"),
 }
@@ -33,8 +33,8 @@ def content_of(reader: Reader) -> bytes:
     return reader.content()
 
 
-def fifo(path: Path, content: bytes) -> threading.Thread:
-    """Make a pipe of this name, and write the content to whoever opens it."""
+def write_fifo(path: Path, content: bytes) -> threading.Thread:
+    """Create a named pipe, and write the content to the process that opens it."""
 
     def write() -> None:
         try:
@@ -53,53 +53,55 @@ def test_every_module_that_opens_files_has_a_row():
     covered = {module for reader in READERS.values() for module in reader.modules}
     for path in FILES:
         imports = imported_modules((PACKAGE / path).read_text(), ("tensormetrics", *path.parts)[1:])
-        opens = {name for name in OPENING if f"_files.{name}" in imports}
+        used = {name for name in OPENING if f"_files.{name}" in imports}
         module = ".".join(path.with_suffix("").parts)
-        assert not opens or module in covered, f"{path}: add a row to tests/cases/readers.py for what reads by {opens}"
+        assert not used or module in covered, (
+            f"{path}: add a row to tests/cases/readers.py for the reader that uses {used}"
+        )
 
 
 @every_reader
-def test_valid_files(reader, tmp_path):
+def test_reader_of_valid_file_equals_reference(reader, tmp_path):
     content = content_of(reader)
     path = tmp_path / f"file{reader.suffix}"
     path.write_bytes(content)
-    found = reader.read(path)
-    assert reader.reference_read is None or reader.reference_read(content) == found
-    if "state" not in reader.modules[0]:  # which begins where there is none
+    result = reader.read(path)
+    assert reader.again is None or reader.again(content) == result
+    if "state" not in reader.modules[0]:  # loading a missing state starts a new one
         with pytest.raises((*reader.errors, OSError)) as error:
             reader.read(tmp_path / f"none{reader.suffix}")
         assert "none" in str(error.value) or getattr(error.value, "filename", None)
 
 
 @every_reader
-def test_pipes_and_packed_files(reader, tmp_path):
-    """What is read from its beginning to its end is read from a pipe and from what gzip packed; others say so."""
+def test_streaming_readers_read_pipes_and_gzip(reader, tmp_path):
+    """Readers that read sequentially accept pipes and gzip files; the other readers raise."""
     content = content_of(reader)
-    plain, pipe = tmp_path / f"file{reader.suffix}", tmp_path / f"pipe{reader.suffix}"
-    plain.write_bytes(content)
-    writer = fifo(pipe, content)
-    if reader.is_streamable:
+    uncompressed, pipe = tmp_path / f"file{reader.suffix}", tmp_path / f"pipe{reader.suffix}"
+    uncompressed.write_bytes(content)
+    writer = write_fifo(pipe, content)
+    if reader.streams:
         packed = tmp_path / f"packed{reader.suffix}.gz"
         packed.write_bytes(gzip.compress(content))
-        assert reader.read(pipe) == reader.read(packed) == reader.read(plain)
+        assert reader.read(pipe) == reader.read(packed) == reader.read(uncompressed)
         writer.join(timeout=10)
-    elif "datasets" not in reader.modules[0]:  # those read files of a folder
+    elif "datasets" not in reader.modules[0]:  # readers of data sets read files of a folder
         with pytest.raises(reader.errors, match=r"got a pipe, wanted a file|\.pt holds no state"):
             reader.read(pipe)
 
 
-@pytest.mark.parametrize("number", [36, pytest.param(720, marks=pytest.mark.slow)])
-def test_damaged_files(number):
-    """Truncated, flipped, nested, repeated and huge: the documented error, or what another reader reads."""
+@pytest.mark.parametrize("num_mutations", [36, pytest.param(720, marks=pytest.mark.slow)])
+def test_readers_of_damaged_files_raise_documented_errors(num_mutations):
+    """Damaged files give the documented error or the result of another reader."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.fuzz_readers", str(number)],
+    process = subprocess.run(
+        [sys.executable, "-m", "tests.fuzz_readers", str(num_mutations)],
         cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1500,
     )  # fmt: skip
-    assert (ran.returncode, ran.stdout, ran.stderr[-2000:]) == (0, "0 faults\n", "")
+    assert (process.returncode, process.stdout, process.stderr[-2000:]) == (0, "0 faults\n", "")
 
 
-def test_parsers_errors_name_the_file_and_the_kind():
+def test_parsing_error_names_file_and_format():
     for fault, reason in (
         (ValueError("line 3 is odd\nand more"), "line 3 is odd"),
         (KeyError("x"), "it is damaged"),
@@ -118,20 +120,20 @@ def test_parsers_errors_name_the_file_and_the_kind():
         with pytest.raises(type(fault)), parsing("x.npy", "a .npy file"):
             raise fault
     with pytest.raises(TypeError, match=r"^x: line 3$"), parsing("x", "a file", TypeError):
-        raise ValueError("x: line 3")  # is named already
+        raise ValueError("x: line 3")  # the message already names the file
 
 
-def test_sizes_of_0_are_not_believed(tmp_path):
-    made_when_read = Path("/proc/self/status")
-    if not made_when_read.exists():
+def test_read_bytes_ignores_reported_size_of_zero(tmp_path):
+    virtual_file = Path("/proc/self/status")
+    if not virtual_file.exists():
         pytest.skip("needs /proc")
-    assert made_when_read.stat().st_size == 0 and read_bytes(made_when_read).startswith(b"Name:")
-    assert not is_empty(made_when_read)
+    assert virtual_file.stat().st_size == 0 and read_bytes(virtual_file).startswith(b"Name:")
+    assert not is_empty(virtual_file)
     (tmp_path / "empty").touch()
     assert is_empty(tmp_path / "empty") and read_bytes(tmp_path / "empty") == b""
 
 
-def test_devices_without_an_end_are_refused():
+def test_endless_device_raises_value_error():
     for read in (read_bytes, retrieval.Run.read, posterior.load_csv, uncertainty.read_scores):
         with pytest.raises(ValueError, match=r"^/dev/zero: got a device, wanted a file or a pipe"):
             read("/dev/zero")
@@ -141,7 +143,7 @@ def test_devices_without_an_end_are_refused():
         )
 
 
-def test_packed_files_are_read_in_pieces(tmp_path):
+def test_gzip_file_is_read_in_chunks(tmp_path):
     path = tmp_path / "zeros.gz"
     with gzip.open(path, "wb") as file:
         file.write(bytes(3_000_000))
@@ -150,8 +152,8 @@ def test_packed_files_are_read_in_pieces(tmp_path):
         assert stream.read(10) == bytes(10)
 
 
-def test_one_array_of_many_is_read(tmp_path, monkeypatch):
-    """The headers of all are, and the one that is taken."""
+def test_from_npz_decompresses_only_needed_arrays(tmp_path, monkeypatch):
+    """All headers are read, but only the data of the selected arrays."""
     path = tmp_path / "x.npz"
     np.savez_compressed(path, vectors=np.ones((3, 2)), words=np.array(["a", "b", "c"]), other=np.zeros((1000, 1000)))
     read = []
@@ -165,7 +167,7 @@ def test_one_array_of_many_is_read(tmp_path, monkeypatch):
     assert {name: header.shape for name, header in Npz(path).headers.items()}["other"] == (1000, 1000)
 
 
-def test_arrays_that_declare_more_than_they_hold(tmp_path):
+def test_from_npz_of_truncated_array_raises(tmp_path):
     path = tmp_path / "x.npz"
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (2**42, 4)})
@@ -175,37 +177,37 @@ def test_arrays_that_declare_more_than_they_hold(tmp_path):
         association.WordEmbeddingModel.from_npz(path, ["a"])
 
 
-def test_a_first_line_beyond_the_limit_of_a_cell(tmp_path):
+def test_load_csv_reads_line_longer_than_field_limit(tmp_path):
     path = tmp_path / "m.csv"
     path.write_text(",".join(["1"] * 70_000))
     with pytest.raises(posterior.ConfMatIOError, match="got 1 rows of 70000 columns"):
         posterior.load_csv(path)
 
 
-def test_a_run_from_the_standard_input(tmp_path):
+def test_trec_reads_run_from_standard_input(tmp_path):
     (tmp_path / "run.txt").write_text("q1 Q0 d1 1 2.5 x\n")
     (tmp_path / "qrels.txt").write_text("q1 0 d1 1\n")
-    ran = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "tensormetrics", "trec", "/dev/stdin", "qrels.txt"],
         cwd=tmp_path, input="q1 Q0 d1 1 2.5 x\n", capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
-    assert ran.returncode == 0 and "map" in ran.stdout, ran.stderr
+    assert process.returncode == 0 and "map" in process.stdout, process.stderr
 
 
-def test_judgements_are_read_once_for_two_runs(tmp_path):
+def test_trec_reads_qrels_once_for_two_runs(tmp_path):
     for name in ("run.txt", "other.txt"):
         (tmp_path / name).write_text("q1 Q0 d1 1 2.5 x\nq2 Q0 d1 1 2.5 x\n")
-    writer = fifo(tmp_path / "qrels.txt", b"q1 0 d1 1\nq2 0 d1 1\n")
-    ran = subprocess.run(
+    writer = write_fifo(tmp_path / "qrels.txt", b"q1 0 d1 1\nq2 0 d1 1\n")
+    process = subprocess.run(
         [sys.executable, "-m", "tensormetrics", "trec", "run.txt", "qrels.txt", "--compare", "other.txt"],
         cwd=tmp_path, capture_output=True, text=True, timeout=100, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     writer.join(timeout=10)
-    assert ran.returncode == 0, ran.stderr
+    assert process.returncode == 0, process.stderr
 
 
-def test_packed_files_whose_places_are_read_are_refused(tmp_path):
+def test_gzip_file_for_random_access_raises(tmp_path):
     path = tmp_path / "rows.npy.gz"
     with gzip.open(path, "wb") as file:
         np.save(file, np.ones((2, 2)))
@@ -214,19 +216,19 @@ def test_packed_files_whose_places_are_read_are_refused(tmp_path):
             read(path)
 
 
-def test_a_file_without_a_row_is_named(tmp_path):
+def test_blank_vector_file_raises_with_its_name(tmp_path):
     (tmp_path / "blank.txt").write_text("\n\n")
     with pytest.raises(ValueError, match=r"blank\.txt"):
         association.WordEmbeddingModel.from_word2vec(tmp_path / "blank.txt", no_header=True)
 
 
-def test_a_file_of_another_kind_is_no_index(tmp_path):
+def test_load_of_other_torch_file_raises(tmp_path):
     torch.save({"rows": torch.ones(2, 2)}, tmp_path / "x.pt")
     with pytest.raises(ValueError, match=r"x\.pt: this is no file of TorchKNN\.save"):
         retrieval.TorchKNN().load(tmp_path / "x.pt")
 
 
-def test_vectors_whose_first_line_is_cut(tmp_path):
+def test_vector_file_with_truncated_first_line_raises_with_its_name(tmp_path):
     path = tmp_path / "glove.txt"
     path.write_text("he 0.5 0.25\n" + "".join(f"word{i} 1 2 3 4\n" for i in range(5)))
     with pytest.raises(ValueError, match=r"glove\.txt, line 1: got 2 numbers, wanted 4 as in the lines below"):

@@ -1,4 +1,4 @@
-"""Files are written whole or not at all."""
+"""Atomic writes: a file is written completely or not at all."""
 
 import errno
 import os
@@ -21,14 +21,14 @@ def write(path, content=b"new"):
         file.write(content)
 
 
-def test_a_new_file_has_the_usual_mode(tmp_path):
+def test_new_file_has_default_mode(tmp_path):
     write(tmp_path / "a")
     (tmp_path / "b").touch()
     assert (tmp_path / "a").read_bytes() == b"new" and sorted(os.listdir(tmp_path)) == ["a", "b"]
     assert (tmp_path / "a").stat().st_mode == (tmp_path / "b").stat().st_mode
 
 
-def test_links_are_followed_and_the_mode_is_kept(tmp_path):
+def test_write_through_link_preserves_mode(tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "file").write_bytes(b"old and longer")
@@ -43,7 +43,7 @@ def test_links_are_followed_and_the_mode_is_kept(tmp_path):
 
 
 @pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
-def test_a_failure_leaves_what_was_there(tmp_path, error):
+def test_failed_write_leaves_old_file(tmp_path, error):
     (tmp_path / "a").write_bytes(b"old")
     for name in ("a", "b"):
         with pytest.raises(type(error)), open_atomic(tmp_path / name) as file:
@@ -52,7 +52,7 @@ def test_a_failure_leaves_what_was_there(tmp_path, error):
     assert (tmp_path / "a").read_bytes() == b"old" and os.listdir(tmp_path) == ["a"]
 
 
-def test_a_reader_sees_the_old_file_or_the_new_one(tmp_path):
+def test_reader_sees_old_file_until_write_ends(tmp_path):
     (tmp_path / "a").write_bytes(b"old")
     with open_atomic(tmp_path / "a") as file:
         file.write(b"new")
@@ -61,14 +61,14 @@ def test_a_reader_sees_the_old_file_or_the_new_one(tmp_path):
     assert (tmp_path / "a").read_bytes() == b"new"
 
 
-def test_a_pipe_is_written_straight(tmp_path):
+def test_pipe_is_written_directly(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    found = []
-    reader = threading.Thread(target=lambda: found.append((tmp_path / "pipe").read_bytes()))
+    contents = []
+    reader = threading.Thread(target=lambda: contents.append((tmp_path / "pipe").read_bytes()))
     reader.start()
     write(tmp_path / "pipe")
     reader.join(10)
-    assert found == [b"new"] and stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    assert contents == [b"new"] and stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
 
 STREAM = """
@@ -81,7 +81,7 @@ print("after")
 
 
 @pytest.mark.parametrize("append", [False, True])
-def test_the_standard_output_is_written_in_its_place(tmp_path, append):
+def test_standard_output_is_written_at_current_position(tmp_path, append):
     with open(tmp_path / "out", "ab" if append else "wb") as out:
         subprocess.run([sys.executable, "-c", STREAM], stdout=out, check=True)
     assert (tmp_path / "out").read_text() == "before\nnew\nafter\n" and os.listdir(tmp_path) == ["out"]
@@ -89,19 +89,19 @@ def test_the_standard_output_is_written_in_its_place(tmp_path, append):
     assert piped.stdout == "before\nnew\nafter\n"
 
 
-@pytest.mark.parametrize("number, kept", [(errno.EBUSY, b"new"), (errno.EXDEV, b"old")])
-def test_a_file_that_is_mounted_alone_is_written_in_place(tmp_path, monkeypatch, number, kept):
-    def refused(*_):
-        raise OSError(number, os.strerror(number))
+@pytest.mark.parametrize("error_code, expected", [(errno.EBUSY, b"new"), (errno.EXDEV, b"old")])
+def test_mounted_file_is_overwritten_if_replace_fails(tmp_path, monkeypatch, error_code, expected):
+    def raise_error(*_):
+        raise OSError(error_code, os.strerror(error_code))
 
     (tmp_path / "a").write_bytes(b"old")
-    monkeypatch.setattr("tensormetrics._files.os.replace", refused)
-    with nullcontext() if kept == b"new" else pytest.raises(OSError, match=os.strerror(number)):
+    monkeypatch.setattr("tensormetrics._files.os.replace", raise_error)
+    with nullcontext() if expected == b"new" else pytest.raises(OSError, match=os.strerror(error_code)):
         write(tmp_path / "a")
-    assert (tmp_path / "a").read_bytes() == kept and os.listdir(tmp_path) == ["a"]
+    assert (tmp_path / "a").read_bytes() == expected and os.listdir(tmp_path) == ["a"]
 
 
-def test_what_cannot_be_written_is_named(tmp_path):
+def test_unwritable_path_is_named_in_error(tmp_path):
     for path, kind in ((tmp_path / "no" / "a", FileNotFoundError), (tmp_path, IsADirectoryError)):
         with pytest.raises(kind) as error:
             write(path)
@@ -109,7 +109,7 @@ def test_what_cannot_be_written_is_named(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
-def test_permissions(tmp_path):
+def test_write_respects_file_permissions(tmp_path):
     (tmp_path / "kept").write_bytes(b"old")
     (tmp_path / "kept").chmod(0o444)
     with pytest.raises(PermissionError):
@@ -122,7 +122,7 @@ def test_permissions(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::tensormetrics.posterior.sampling.errors.ConfigWarning")
-def test_a_study_survives_a_full_disk(tmp_path):
+def test_study_save_on_full_disk_leaves_old_file(tmp_path):
     study = Study(0, 1000)
     study.add_experiment("a", [[9, 1], [2, 8]])
     study.save(tmp_path / "s.json")

@@ -1,5 +1,5 @@
-"""Training loops change torch for the whole process: autocast, the default dtype, the default device, deterministic
-algorithms. Values, their dtype and their device stay those of the input."""
+"""Results do not depend on global state of torch that training loops change: autocast, the default dtype, the default
+device and deterministic algorithms."""
 
 import ast
 from collections.abc import Iterator
@@ -18,17 +18,17 @@ import tensormetrics
 from tensormetrics.retrieval import TorchKNN
 
 PACKAGE = Path(tensormetrics.__file__).parent
-COMMANDS = "_cli", "_demo.py", "_gpu_checks.py"  # their process is their own
-NUMBERED = {"arange", "full", "randint", "randperm", "tensor"}  # take their dtype from numbers
-FACTORIES = NUMBERED | {"empty", "eye", "linspace", "ones", "rand", "randn", "zeros"}
+COMMANDS = "_cli", "_demo.py", "_gpu_checks.py"  # they run in a separate process
+INFERRING_FACTORIES = {"arange", "full", "randint", "randperm", "tensor"}  # infer their dtype from Python numbers
+FACTORIES = INFERRING_FACTORIES | {"empty", "eye", "linspace", "ones", "rand", "randn", "zeros"}
 
 
 @contextmanager
-def changed(device: torch.device) -> Iterator[None]:
+def changed_global_state(device: torch.device) -> Iterator[None]:
     torch.use_deterministic_algorithms(True)
     torch.set_default_dtype(torch.float16)
     try:
-        # What is made without a device is on one that computes nothing.
+        # Tensors made without an explicit device are on meta, where they have no values.
         with torch.device("meta"), torch.autocast(device.type, dtype=torch.bfloat16):
             yield
     finally:
@@ -36,69 +36,73 @@ def changed(device: torch.device) -> Iterator[None]:
         torch.set_default_dtype(torch.float32)
 
 
-def single(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Autocast leaves float64 alone."""
+def to_float32(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Convert floating tensors to float32, since autocast does not change float64."""
     return tuple(t.float() if isinstance(t, Tensor) and t.is_floating_point() else t for t in tensors)
 
 
-def assert_unchanged(found: Any, wanted: Any) -> None:
-    assert_same(found, wanted)
-    described = [[(leaf.dtype, leaf.device) for leaf in tree_leaves(each)] for each in (found, wanted)]
-    assert described[0] == described[1]
+def assert_unchanged(actual: Any, expected: Any) -> None:
+    assert_same(actual, expected)
+    dtypes_and_devices = [[(leaf.dtype, leaf.device) for leaf in tree_leaves(result)] for result in (actual, expected)]
+    assert dtypes_and_devices[0] == dtypes_and_devices[1]
 
 
 @rows(METRICS)
-def test_metrics(case: MetricCase, generator, device):
-    inputs = single(on(device, case.inputs(generator, N)))
-    plain, metric = case.make().to(device), case.make().to(device)
-    plain.update(*inputs)
-    with changed(device):
+def test_metric_in_changed_global_state_is_unchanged(case: MetricCase, generator, device):
+    inputs = to_float32(on(device, case.inputs(generator, N)))
+    reference, metric = case.make().to(device), case.make().to(device)
+    reference.update(*inputs)
+    with changed_global_state(device):
         metric.update(*inputs)
-        found = metric.compute()
-    assert_unchanged(found, plain.compute())
+        result = metric.compute()
+    assert_unchanged(result, reference.compute())
 
 
 @rows(FUNCTIONS)
-def test_functions(case: FunctionCase, generator, device):
-    inputs = single(on(device, case.inputs(generator, (4,))))
-    wanted = case.call(*inputs)
-    with changed(device):
-        found = case.call(*inputs)
-    assert_unchanged(found, wanted)
+def test_function_in_changed_global_state_is_unchanged(case: FunctionCase, generator, device):
+    inputs = to_float32(on(device, case.inputs(generator, (4,))))
+    expected = case.call(*inputs)
+    with changed_global_state(device):
+        result = case.call(*inputs)
+    assert_unchanged(result, expected)
 
 
-def test_a_search_by_bytes(device):
+def test_int8_search_in_changed_global_state_is_unchanged(device):
     rows = torch.randn(2500, 64, generator=torch.Generator().manual_seed(0)).to(device)
-    wanted = TorchKNN()(rows, 10, rows, True)
-    with changed(device):
-        found = TorchKNN()(rows, 10, rows, True)
-    assert_unchanged(found, wanted)
+    expected = TorchKNN()(rows, 10, rows, True)
+    with changed_global_state(device):
+        result = TorchKNN()(rows, 10, rows, True)
+    assert_unchanged(result, expected)
 
 
-def unnamed(source: str) -> list[str]:
-    """Calls that make tensors of the default device or dtype; states of modules may be of both."""
+def calls_without_device_or_dtype(source: str) -> list[str]:
+    """Return the calls that create tensors on the default device or of the default dtype, except states of modules."""
     calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
     calls = [(call, call.func) for call in calls if isinstance(call.func, ast.Attribute)]
-    states = [call for call, of in calls if of.attr in ("add_state", "add_rows", "register_buffer", "read_scores")]
-    inside = {id(node) for call in states for node in ast.walk(call)}
-    found = []
-    for call, of in calls:
+    states = [
+        call for call, function in calls if function.attr in ("add_state", "add_rows", "register_buffer", "read_scores")
+    ]
+    state_nodes = {id(node) for call in states for node in ast.walk(call)}
+    unnamed_calls = []
+    for call, function in calls:
         named = {keyword.arg for keyword in call.keywords}
-        if ast.unparse(of.value) != "torch" or of.attr not in FACTORIES or id(call) in inside:
+        if ast.unparse(function.value) != "torch" or function.attr not in FACTORIES or id(call) in state_nodes:
             continue
-        numbered = of.attr in NUMBERED and not (of.attr == "full" and "torch." in ast.unparse(call.args[1]))
-        if "device" not in named or not (numbered or "dtype" in named):
-            found.append(ast.unparse(call))
-    return found
+        has_inferred_dtype = function.attr in INFERRING_FACTORIES and not (
+            function.attr == "full" and "torch." in ast.unparse(call.args[1])
+        )
+        if "device" not in named or not (has_inferred_dtype or "dtype" in named):
+            unnamed_calls.append(ast.unparse(call))
+    return unnamed_calls
 
 
 @pytest.mark.parametrize("path", sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py")), ids=str)
-def test_what_is_made_names_its_device_and_dtype(path):
-    assert path.parts[0] in COMMANDS or unnamed((PACKAGE / path).read_text()) == []
+def test_new_tensors_have_explicit_device_and_dtype(path):
+    assert path.parts[0] in COMMANDS or calls_without_device_or_dtype((PACKAGE / path).read_text()) == []
 
 
 @pytest.mark.parametrize(
-    ("source", "number"),
+    ("source", "num_calls"),
     [
         ("torch.zeros(3)", 1),
         ("torch.zeros(3, device=x.device)", 1),
@@ -109,5 +113,5 @@ def test_what_is_made_names_its_device_and_dtype(path):
         ("self.add_state('sum', torch.zeros(3), 'sum')", 0),
     ],
 )
-def test_the_rule_itself(source, number):
-    assert len(unnamed(source)) == number
+def test_calls_without_device_or_dtype_are_detected(source, num_calls):
+    assert len(calls_without_device_or_dtype(source)) == num_calls

@@ -1,4 +1,4 @@
-"""The script for a GPU machine, where there is none: what it says of what is missing, and of kernels with faults."""
+"""The script for GPU machines, run without a GPU: its messages about missing tools and about faulty kernels."""
 
 import os
 import re
@@ -23,19 +23,19 @@ def gpu(monkeypatch):
     return ask
 
 
-def test_every_goal_has_a_row_and_every_fact_an_expectation(gpu):
+def test_every_fact_has_row_with_expectation(gpu):
     rows = re.findall(r"^\| `([^`]+)` \|.*\| \|$", gpu.EXPECTED.read_text(), re.MULTILINE)
     assert sorted(rows) == sorted(gpu.FACTS) and len(rows) == FACTS
 
 
-def test_measured_times_stand_beside_what_was_expected(gpu):
+def test_filled_table_has_measured_next_to_expected_times(gpu):
     table = "| fact | estimate | measured |\n|---|---|---|\n| `a` | 1 ms | |\n| `b` | 2 ms | |\n| `c` | 3 ms | |\n"
-    said = {"a": "equal         1.250 ms  a note", "b": "differs  3 of 7 entries", "d": "equal 1 ms"}
-    wanted = table.replace("| `a` | 1 ms | |", "| `a` | 1 ms | 1.250 ms |").replace("2 ms | |", "2 ms | differs |")
-    assert gpu.filled(table, said) == wanted
+    answers = {"a": "equal         1.250 ms  a note", "b": "differs  3 of 7 entries", "d": "equal 1 ms"}
+    expected = table.replace("| `a` | 1 ms | |", "| `a` | 1 ms | 1.250 ms |").replace("2 ms | |", "2 ms | differs |")
+    assert gpu.filled(table, answers) == expected
 
 
-def test_a_fact_that_crashes_or_never_ends_costs_one_line(gpu, monkeypatch):
+def test_run_fact_that_crashes_or_hangs_reports_failure(gpu, monkeypatch):
     monkeypatch.setattr(gpu, "LIMIT", 2)
     programs = {
         "status -6": "import os; print(flush=True); os.abort()",
@@ -47,7 +47,7 @@ def test_a_fact_that_crashes_or_never_ends_costs_one_line(gpu, monkeypatch):
         assert gpu.run_fact("a fact") == f"failed   {reason}"
 
 
-def test_what_is_missing_is_said_and_gone_around(gpu, monkeypatch, tmp_path):
+def test_around_reports_missing_tools_and_finds_nvcc(gpu, monkeypatch, tmp_path):
     from benchmarks.gpu import start
 
     monkeypatch.setattr(start, "STAND_IN", False)
@@ -74,7 +74,7 @@ def test_what_is_missing_is_said_and_gone_around(gpu, monkeypatch, tmp_path):
     assert start.around()[1]["PATH"].startswith(f"{tmp_path}/bin:")
 
 
-def test_what_nothing_runs_without_is_refused_in_one_sentence(gpu, monkeypatch):
+def test_refusal_names_missing_package_or_old_torch(gpu, monkeypatch):
     from benchmarks.gpu import start
 
     monkeypatch.setattr(start, "find_spec", lambda name: None if name == "lightning_utilities" else name)
@@ -85,7 +85,7 @@ def test_what_nothing_runs_without_is_refused_in_one_sentence(gpu, monkeypatch):
         assert start.refusal() == expected
 
 
-def test_the_time_of_a_fact_counts_from_its_first_line(gpu, monkeypatch):
+def test_time_limit_of_fact_starts_at_first_line(gpu, monkeypatch):
     monkeypatch.setattr(gpu, "LIMIT", 1)
     program = "import time; time.sleep(1.5); print('imported', flush=True); print('equal')"
     monkeypatch.setattr(gpu, "COMMAND", [sys.executable, "-c", program])
@@ -95,8 +95,8 @@ def test_the_time_of_a_fact_counts_from_its_first_line(gpu, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_machine_with_torch_alone_is_told_what_to_install(tmp_path):
-    """Without torchmetrics, compilers and nvidia-smi: one sentence, and nothing is tried."""
+def test_script_without_required_packages_names_them(tmp_path):
+    """Without torchmetrics, compilers and nvidia-smi the script ends with one sentence before any test."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
     (packages,) = (tmp_path / "bare").glob("lib/python*/site-packages")
     for path in Path(torch.__file__).parents[1].glob("torch*"):
@@ -108,11 +108,11 @@ def test_a_machine_with_torch_alone_is_told_what_to_install(tmp_path):
         (tools / name).symlink_to(shutil.which(name))
     environment = {"PATH": f"{tmp_path / 'bare' / 'bin'}:{tools}", "HOME": str(tmp_path)}
     script = [shutil.which("bash"), str(ROOT / "benchmarks" / "gpu.sh"), str(tmp_path / "out")]
-    done = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 2 and "missing: torchmetrics, numpy, lightning-utilities" in done.stderr
+    process = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=200)
+    assert process.returncode == 2 and "missing: torchmetrics, numpy, lightning-utilities" in process.stderr
 
 
-def test_the_direct_lines_compile_every_source(gpu):
+def test_build_commands_compile_every_source(gpu):
     from benchmarks.gpu import build
 
     lines = build.commands((12, 0))
@@ -122,7 +122,7 @@ def test_the_direct_lines_compile_every_source(gpu):
     assert {Path(line[-1]).name for line in lines if line[0] == "nvcc"} == {"_lsa_cuda.so", "_dirichlet_cuda.so"}
 
 
-# file: a line of it, the line that breaks its kernel, and the facts that ask that kernel
+# file -> a line of it, a faulty replacement, and the facts that use the kernel with their expected answers
 FAULTS = {
     "dirichlet_lane.h": (
         "tn(j) += factor * summary.sum_without(g);",
@@ -139,15 +139,15 @@ FAULTS = {
 
 
 @pytest.mark.slow
-def test_kernels_with_faults_cost_their_own_lines_alone(tmp_path, pytestconfig):
-    """In files of CUDA and, where Triton is there to interpret it, of Triton."""
+def test_faulty_kernels_fail_only_their_facts(tmp_path, pytestconfig):
+    """Faults in CUDA sources and, if Triton is installed to interpret them, in Triton kernels."""
     if shutil.which("nvcc") is None or shutil.which("g++") is None:
         pytest.skip("needs nvcc and g++")
     copy = tmp_path / "copy"
-    kept = shutil.ignore_patterns(".git", ".*_cache", "build", "__pycache__", "*.md", "_*_cuda.so")
-    shutil.copytree(ROOT, copy, ignore=kept)
+    ignored = shutil.ignore_patterns(".git", ".*_cache", "build", "__pycache__", "*.md", "_*_cuda.so")
+    shutil.copytree(ROOT, copy, ignore=ignored)
     shutil.copytree(ROOT / "benchmarks" / "results", copy / "benchmarks" / "results", dirs_exist_ok=True)
-    wanted = {}
+    expected = {}
     for file, (line, fault, facts) in FAULTS.items():
         if file.endswith(".py") and find_spec("triton") is None:
             continue
@@ -155,7 +155,7 @@ def test_kernels_with_faults_cost_their_own_lines_alone(tmp_path, pytestconfig):
         text = source.read_text()
         assert text.count(line) == 1, f"{file} has no line {line!r}"
         source.write_text(text.replace(line, fault))
-        wanted |= facts
+        expected |= facts
     tools = tmp_path / "bin"
     tools.mkdir()
     (tools / "nvidia-smi").write_text("#!/bin/sh\necho a stand-in, 0, 0 MiB\n")
@@ -167,14 +167,14 @@ def test_kernels_with_faults_cost_their_own_lines_alone(tmp_path, pytestconfig):
         "TENSORMETRICS_STEPS": "facts",
     }
     script = [str(copy / "benchmarks" / "gpu.sh"), str(tmp_path / "out")]
-    done = subprocess.run(script, env=os.environ | settings, capture_output=True, text=True, timeout=6000)
+    process = subprocess.run(script, env=os.environ | settings, capture_output=True, text=True, timeout=6000)
     summary = (tmp_path / "out" / "summary.txt").read_text()
-    assert done.returncode == 1 and summary in done.stdout and len(summary) <= 8000
-    said = dict(re.findall(r"^(\S.{20}\S?) +((?:equal|differs|failed)  .*)$", summary, re.MULTILINE))
-    said = {name.strip(): text for name, text in said.items()}
-    bad = {name: text.split()[0] for name, text in said.items() if not text.startswith("equal")}
-    assert len(said) == FACTS, summary
-    assert bad == wanted, summary
+    assert process.returncode == 1 and summary in process.stdout and len(summary) <= 8000
+    answers = dict(re.findall(r"^(\S.{20}\S?) +((?:equal|differs|failed)  .*)$", summary, re.MULTILINE))
+    answers = {name.strip(): text for name, text in answers.items()}
+    bad = {name: text.split()[0] for name, text in answers.items() if not text.startswith("equal")}
+    assert len(answers) == FACTS, summary
+    assert bad == expected, summary
     table = (tmp_path / "out" / "gpu-expected.md").read_text()
-    assert len(re.findall(r" [\d.]+ ms \|$", table, re.MULTILINE)) == FACTS - len(wanted)
-    assert len(re.findall(r"\| (?:failed|differs) \|$", table, re.MULTILINE)) == len(wanted)
+    assert len(re.findall(r" [\d.]+ ms \|$", table, re.MULTILINE)) == FACTS - len(expected)
+    assert len(re.findall(r"\| (?:failed|differs) \|$", table, re.MULTILINE)) == len(expected)

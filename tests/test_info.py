@@ -1,4 +1,4 @@
-"""`info`: the commands that it gives for what is missing."""
+"""Install commands that `info` prints for missing packages."""
 
 from email.message import Message
 from importlib import metadata
@@ -23,14 +23,14 @@ Requires-Dist: torchmetrics; extra == "plot"
 
 @pytest.fixture
 def extras(monkeypatch):
-    about = Message()
+    headers = Message()
     for line in ABOUT.splitlines():
-        about.add_header(*line.split(": ", 1))
-    monkeypatch.setattr(metadata, "metadata", lambda name: about)
+        headers.add_header(*line.split(": ", 1))
+    monkeypatch.setattr(metadata, "metadata", lambda name: headers)
     return [line.split(maxsplit=1) for line in _info.report().split("\nextras\n")[1].splitlines()]
 
 
-def test_hints_name_packages_and_not_tensormetrics_which_no_index_has(extras):
+def test_hints_for_extras_omit_tensormetrics_itself(extras):
     assert extras == [
         ["keops", "lacks pykeops: pip install pykeops"],
         ["trainers", "lacks absent, ignite: pip install 'absent<2,>=1' 'ignite[all]==0.5'"],
@@ -39,11 +39,11 @@ def test_hints_name_packages_and_not_tensormetrics_which_no_index_has(extras):
     ]
 
 
-def test_extras_of_sources_that_are_not_installed_say_how_to_install(monkeypatch):
-    def metadata_of(name):
+def test_extras_of_uninstalled_sources_hint_at_install(monkeypatch):
+    def raise_not_found(name):
         raise metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(metadata, "metadata", metadata_of)
+    monkeypatch.setattr(metadata, "metadata", raise_not_found)
     assert _info.report().endswith(
         "\n\nextras: not known, for tensormetrics is not installed; in a copy of the sources type: "
         "pip install --no-build-isolation -e ."

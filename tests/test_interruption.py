@@ -1,4 +1,4 @@
-"""Ctrl-C ends a long native call within about a second, and what was called works afterwards."""
+"""Ctrl-C interrupts a long native call within about a second, and the called function still works afterwards."""
 
 import os
 import signal
@@ -61,44 +61,44 @@ for call, long, short in (*sizes, (sampler, 400_000, 10), (sequence, 24_000, 5))
 
 
 @pytest.mark.skipif(not _setters(), reason="needs the native library: Python interrupts the references")
-def test_ctrl_c_ends_long_calls():
-    late = {}
+def test_sigint_interrupts_long_native_calls():
+    delays = {}
     with subprocess.Popen([sys.executable, "-c", CALLS], stdout=subprocess.PIPE, text=True) as process:
         while name := process.stdout.readline().strip():
             time.sleep(1)
             sent = time.monotonic()
             process.send_signal(signal.SIGINT)
-            late[name] = float(process.stdout.readline()) - sent
+            delays[name] = float(process.stdout.readline()) - sent
     assert process.returncode == 0
-    assert len(late) == 8 and all(seconds < 1.5 for seconds in late.values()), late
+    assert len(delays) == 8 and all(seconds < 1.5 for seconds in delays.values()), delays
 
 
-def long(function):
+def as_long_call(function):
     return interruptible(function, lambda *arguments: 1e9)
 
 
 @pytest.fixture(autouse=True)
 def flags(monkeypatch):
-    """As if a library with loops were there."""
+    """Pretend that a native library with interruptible loops is loaded."""
     monkeypatch.setattr("tensormetrics._interruptible._setters", lambda: [lambda flag: None])
 
 
-def test_short_calls_stay_in_their_thread():
+def test_short_calls_run_in_calling_thread():
     assert interruptible(threading.current_thread, lambda: 1e7)() is threading.main_thread()
-    assert long(threading.current_thread)() is not threading.main_thread()
+    assert as_long_call(threading.current_thread)() is not threading.main_thread()
 
 
-def test_long_calls_of_other_threads_stay_there():
-    found = []
-    other = threading.Thread(target=lambda: found.append(long(threading.current_thread)()))
+def test_long_calls_of_other_threads_run_in_them():
+    threads = []
+    other = threading.Thread(target=lambda: threads.append(as_long_call(threading.current_thread)()))
     other.start()
     other.join()
-    assert found == [other]
+    assert threads == [other]
 
 
 @pytest.mark.parametrize("inference", [False, True])
 @pytest.mark.parametrize("grad", [False, True])
-def test_the_state_of_the_thread_goes_along(inference, grad):
+def test_long_call_inherits_state_of_calling_thread(inference, grad):
     def state():
         return torch.is_inference_mode_enabled(), torch.is_grad_enabled(), torch.get_num_threads(), torch.ones(1)
 
@@ -106,43 +106,43 @@ def test_the_state_of_the_thread_goes_along(inference, grad):
     torch.set_num_threads(3)
     try:
         with torch.inference_mode(inference), torch.set_grad_enabled(grad):
-            *found, made = long(state)()
+            *settings, made = as_long_call(state)()
             assert made.is_inference() == inference
     finally:
         torch.set_num_threads(threads)
-    assert found == [inference, grad and not inference, 3] or found == [inference, grad, 3]
+    assert settings == [inference, grad and not inference, 3] or settings == [inference, grad, 3]
 
 
-def test_errors_come_from_the_call():
+def test_errors_propagate_from_long_call():
     with pytest.raises(ZeroDivisionError):
-        long(lambda: 1 / 0)()
+        as_long_call(lambda: 1 / 0)()
 
 
-def test_modes_and_other_tensors_stay_here():
-    where = long(lambda *tensors: threading.current_thread())
+def test_modes_and_tensor_subclasses_run_in_calling_thread():
+    where = as_long_call(lambda *tensors: threading.current_thread())
     assert where(torch.ones(1)) is not threading.main_thread()
     assert where(torch.ones(1, device="meta")) is where(torch.nn.Parameter(torch.ones(1))) is threading.main_thread()
     with torch._subclasses.FakeTensorMode():
         assert where() is threading.main_thread()
-    found = []
-    torch.vmap(lambda x: found.append(where()) or x)(torch.ones(2))
-    assert found == [threading.main_thread()]
+    threads = []
+    torch.vmap(lambda x: threads.append(where()) or x)(torch.ones(2))
+    assert threads == [threading.main_thread()]
 
 
-def test_a_handler_that_does_not_raise_lets_the_call_end():
+def test_handler_without_exception_lets_call_finish():
     seen = []
     before = signal.signal(signal.SIGINT, lambda *_: seen.append(1))
     try:
         timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
-        assert long(lambda: time.sleep(0.3) or 5)() == 5 and seen == [1]
+        assert as_long_call(lambda: time.sleep(0.3) or 5)() == 5 and seen == [1]
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        assert long(threading.current_thread)() is threading.main_thread()
+        assert as_long_call(threading.current_thread)() is threading.main_thread()
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-def test_the_flag_is_set_and_the_call_is_waited_for(monkeypatch):
+def test_sigint_sets_flag_and_waits_for_call(monkeypatch):
     flags, ended = [], []
     monkeypatch.setattr("tensormetrics._interruptible._setters", lambda: [flags.append])
 
@@ -154,5 +154,5 @@ def test_the_flag_is_set_and_the_call_is_waited_for(monkeypatch):
 
     threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
-        long(loops)()
+        as_long_call(loops)()
     assert ended

@@ -1,6 +1,6 @@
-"""Imports run one way: files of the ground <- `results` and `engine` of `uncertainty` <- the base of metrics <- the
-rest of `uncertainty`, `assignment` <- a domain <- the command line. No domain imports another, the subpackages of a
-domain have an order, and no two files import each other."""
+"""Imports follow an order: shared files <- `results` and `engine` of `uncertainty` <- the base of metrics <- the rest
+of `uncertainty`, `assignment` <- a domain <- the command line. No domain imports another, the subpackages of a domain
+have an order, and no two files import each other."""
 
 import ast
 import os
@@ -18,8 +18,8 @@ DOMAINS = sorted(file.parent.name for file in PACKAGE.glob("[!_]*/__init__.py"))
 COMMAND_LINE = "__main__", "_cli", "_demo", "_gpu_checks", "_gpu_report", "_gpu_trials", "_info", "_warm_up"
 METRIC_BASES = "_metric", "_sum_metric"
 GROUND = {path.stem for path in FILES if len(path.parts) == 1} - {"__init__", *COMMAND_LINE}
-SHARED_DOMAINS = "assignment", "uncertainty"  # which every domain may import
-SUBPACKAGES = {  # of each domain, in the order of imports: each may import those before it
+SHARED_DOMAINS = "assignment", "uncertainty"  # every domain may import them
+SUBPACKAGES = {  # domain -> subpackages in the order of imports: each may import the ones before it
     "association": ("sets", "language_models", "embeddings", "resampling", "metrics", "queries", "debias"),
     "posterior": ("sampling", "metrics", "summaries", "comparison", "plots", "study"),
     "retrieval": (
@@ -46,9 +46,13 @@ SUBPACKAGES = {  # of each domain, in the order of imports: each may import thos
         "planning",
     ),
 }
-PUBLIC_SEARCH = "knn", "distance", "backends"  # of retrieval/search, for scores, clusters and the calculator
-MAX_FILES = 12  # of a folder whose files import each other
-MAX_LINES = 60  # of a function without its docstring; the command line may be longer where it declares options
+PUBLIC_SEARCH = (
+    "knn",
+    "distance",
+    "backends",
+)  # modules of retrieval/search that scores, clusters and the calculator may import
+MAX_FILES = 12  # in a folder whose files import each other
+MAX_LINES = 60  # of a function without its docstring; functions of the command line that declare options may be longer
 
 
 def imported_modules(source: str, parts: tuple[str, ...], type_checking: bool = True) -> set[str]:
@@ -79,9 +83,9 @@ def imported_modules(source: str, parts: tuple[str, ...], type_checking: bool = 
     return modules
 
 
-def breach(path: Path, module: str) -> str | None:
+def reason_against_import(path: Path, module: str) -> str | None:
     """Return why the file at `path` must not import `module`, or None if it may."""
-    importer, (target, *inside) = path.parts[0].removesuffix(".py"), module.split(".")
+    importer, (target, *subpath) = path.parts[0].removesuffix(".py"), module.split(".")
     if importer in (*COMMAND_LINE, "__init__"):
         return None
     is_below = path.parts[0] == "uncertainty" and path.parts[1] in SUBPACKAGES["uncertainty"][:2]
@@ -90,7 +94,7 @@ def breach(path: Path, module: str) -> str | None:
     if target not in DOMAINS:
         return "only files of the ground and domains may be imported"
     if importer in GROUND:
-        is_below = target == "uncertainty" and inside[0] in SUBPACKAGES["uncertainty"][:2]
+        is_below = target == "uncertainty" and subpath[0] in SUBPACKAGES["uncertainty"][:2]
         return None if is_below else "the ground imports results and engine of uncertainty only"
     if target not in (importer, *SHARED_DOMAINS) or (importer in SHARED_DOMAINS and target != importer):
         return f"a domain imports only itself, {' and '.join(SHARED_DOMAINS)}"
@@ -98,15 +102,15 @@ def breach(path: Path, module: str) -> str | None:
     subpackage = path.parts[1].removesuffix(".py")
     if target != importer or subpackage not in order:
         return None
-    if inside[0] not in order or order.index(inside[0]) > order.index(subpackage):
+    if subpath[0] not in order or order.index(subpath[0]) > order.index(subpackage):
         return f"{subpackage} imports only {', '.join(order[: order.index(subpackage)]) or 'nothing'}"
-    if inside[0] == "search" and order.index(subpackage) >= order.index("scores") and inside[1] not in PUBLIC_SEARCH:
+    if subpath[0] == "search" and order.index(subpackage) >= order.index("scores") and subpath[1] not in PUBLIC_SEARCH:
         return f"of the search, {subpackage} imports only {', '.join(PUBLIC_SEARCH)}"
     return None
 
 
 def imported_files(path: Path, type_checking: bool = True) -> set[Path]:
-    """Return the files that a file imports, and the `__init__` of each package on the way that is not its own."""
+    """Return the files that a file imports, and the `__init__` of each package that these imports enter."""
     files = set()
     for module in imported_modules((PACKAGE / path).read_text(), path.parts, type_checking):
         full = Path(*module.split("."))
@@ -120,7 +124,7 @@ def imported_files(path: Path, type_checking: bool = True) -> set[Path]:
 
 
 def circular_files(edges: dict[Path, set[Path]]) -> list[Path]:
-    """Return the files that lie on a circle of imports, or between two."""
+    """Return the files that are in a cycle of imports, or on a path between cycles."""
     remaining = dict(edges)
     while free := [file for file, targets in remaining.items() if not targets & remaining.keys()]:
         for file in free:
@@ -128,27 +132,27 @@ def circular_files(edges: dict[Path, set[Path]]) -> list[Path]:
     return sorted(remaining)
 
 
-def test_imports_of_all_files_run_one_way():
-    breaches = {
+def test_imports_of_all_files_follow_order():
+    forbidden = {
         f"{path}: {module}": reason
         for path in FILES
         for module in imported_modules((PACKAGE / path).read_text(), path.parts)
-        if (reason := breach(path, module))
+        if (reason := reason_against_import(path, module))
     }
-    assert breaches == {}
+    assert forbidden == {}
 
 
-def test_imports_of_all_files_have_no_circle():
+def test_imports_of_all_files_are_acyclic():
     lazy = {path for path in FILES if path.name == "__init__.py" and "def __getattr__" in (PACKAGE / path).read_text()}
     assert circular_files({path: imported_files(path, path not in lazy) for path in FILES}) == []
 
 
-def test_circular_files_of_a_circle_are_found():
+def test_circular_files_of_cycle_are_returned():
     a, b, c = map(Path, "abc")
     assert circular_files({a: {b}, b: {c}, c: set()}) == []
     assert circular_files({a: {b}, b: {a}, c: {a}}) == [a, b, c]
     assert Path("retrieval/deterministic.py") in imported_files(Path("retrieval/search/distance.py"))
-    assert Path("uncertainty/__init__.py") in imported_files(Path("_metric.py"))  # a package that is entered
+    assert Path("uncertainty/__init__.py") in imported_files(Path("_metric.py"))  # the import enters this package
     assert Path("retrieval/__init__.py") not in imported_files(Path("retrieval/search/distance.py"))
 
 
@@ -158,7 +162,7 @@ def sibling_imports(folder: Path) -> set[tuple[str, str]]:
     return {(path.stem, target.stem) for path in files for target in imported_files(path) if target in files}
 
 
-def test_folders_are_small_or_leaves_and_describe_themselves():
+def test_folders_are_small_or_leaves_with_docstring():
     folders = {path.parent for path in FILES if len(path.parts) > 1}
     sizes = {folder: sum(path.parent == folder and path.name != "__init__.py" for path in FILES) for folder in folders}
     large = {
@@ -177,14 +181,16 @@ def test_subpackages_of_domains_are_those_with_an_order():
         domain: {path.parts[1].removesuffix(".py") for path in FILES if path.parts[0] == domain} - {"__init__"}
         for domain in SUBPACKAGES
     }
-    assert names["structured"] - {*SUBPACKAGES["structured"]} == {"metametric_names"}  # spellings of a peer, on top
-    assert names["association"] - {*SUBPACKAGES["association"]} == {"wefe"}  # and those of another one
+    assert names["structured"] - {*SUBPACKAGES["structured"]} == {
+        "metametric_names"
+    }  # names of another library, above all subpackages
+    assert names["association"] - {*SUBPACKAGES["association"]} == {"wefe"}  # names of another library
     del names["structured"], names["association"]
     assert names == {domain: {*order} for domain, order in SUBPACKAGES.items() if domain in names}
 
 
 def function_lengths(source: str) -> list[tuple[str, int]]:
-    """Count the lines of each function, with the functions inside of it and without its docstring."""
+    """Count the lines of each function, including nested functions and excluding its docstring."""
     lengths = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -206,7 +212,7 @@ def test_function_lengths_of_nested_functions_leave_out_docstrings():
     assert function_lengths(source) == [("f", 6), ("g", 2)]
 
 
-def test_breach_of_allowed_and_forbidden_imports():
+def test_reason_against_allowed_and_forbidden_imports():
     cases = [
         ("from .._metric import Metric", ("retrieval", "knn.py"), True),
         ("from .. import _checks", ("retrieval", "knn.py"), True),
@@ -239,12 +245,12 @@ def test_breach_of_allowed_and_forbidden_imports():
         ("from .posterior import Study", ("_plots.py",), False),
         ("from .retrieval import TorchKNN", ("__main__.py",), True),
     ]
-    wrong = []
+    wrong_cases = []
     for source, parts, allowed in cases:
         (module,) = imported_modules(source, parts)
-        if (breach(Path(*parts), module) is None) != allowed:
-            wrong.append((source, parts))
-    assert wrong == []
+        if (reason_against_import(Path(*parts), module) is None) != allowed:
+            wrong_cases.append((source, parts))
+    assert wrong_cases == []
 
 
 @pytest.mark.slow
@@ -275,7 +281,7 @@ OPENERS = {"open", "memmap", "open_memmap", "fromfile", "safe_open", "memory_map
     *("read_text", "read_bytes", "read_parquet", "read_csv", "read_index"),
 }
 LOADERS = {"np.load", "torch.load", "pickle.load"}
-OPENS_NO_FILE_OF_CALLERS = {  # file and call, and why it may stand outside of _files.py
+ALLOWED_OPENING_CALLS = {  # (file, call) -> why the call is allowed outside of _files.py
     ("association/embeddings/datasets.py", "joinpath('weat_word_sets.json').read_text"): "a file of the package",
     ("_info.py", "path.read_text"): "a file of the package",
     ("uncertainty/score_files.py", "read_parquet"): "of bytes that were read",
@@ -284,7 +290,7 @@ OPENS_NO_FILE_OF_CALLERS = {  # file and call, and why it may stand outside of _
 
 
 def calls_that_open(source: str) -> list[str]:
-    """Return the calls by which a file is opened for reading, as they are written."""
+    """Return the source text of the calls that open a file for reading."""
     calls = (node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
     is_opener = {
         call: call.attr in OPENERS or ast.unparse(call) in LOADERS
@@ -295,7 +301,7 @@ def calls_that_open(source: str) -> list[str]:
     return [ast.unparse(call) for call, opens in is_opener.items() if opens]
 
 
-def test_calls_that_open_are_found():
+def test_calls_that_open_match_known_openers():
     source = (
         "open(p)\npath.open('rb')\nnp.load(p)\ntorch.load(p)\ngzip.open(p)\nPath(p).read_text()\njson.loads(t)\nclose()"
     )
@@ -303,10 +309,10 @@ def test_calls_that_open_are_found():
 
 
 @pytest.mark.parametrize("path", FILES, ids=str)
-def test_files_of_callers_are_opened_in_one_place(path):
+def test_caller_files_are_opened_only_by_files_module(path):
     if path == Path("_files.py"):
         return
     calls = calls_that_open((PACKAGE / path).read_text())
-    allowed = [call for file, call in OPENS_NO_FILE_OF_CALLERS if file == path.as_posix()]
+    allowed = [call for file, call in ALLOWED_OPENING_CALLS if file == path.as_posix()]
     others = [call for call in calls if not any(call.endswith(end) for end in allowed)]
     assert others == [], "read it by a function of _files.py, and give the reader a row in tests/cases/readers.py"

@@ -16,21 +16,21 @@ def failures(architectures: list[int]) -> tuple[int, dict[str, str]]:
     import test_kernels_compile
     import test_resampling_kernels_compile
 
-    number, failed = 0, {}
+    num_kernels, failed = 0, {}
     for module in (test_kernels_compile, test_resampling_kernels_compile):
         for name, launched in module.LAUNCHED.items():
             for architecture in architectures:
-                number += 1
+                num_kernels += 1
                 try:
                     kernel = module.compiled(*launched, architecture)
                     assert len(kernel.asm["cubin"]) > 0
                 except Exception as error:  # any is what a user would see
                     failed[f"{name}, sm_{architecture}"] = f"{type(error).__name__}: {error}"[:300]
-    return number, failed
+    return num_kernels, failed
 
 
 if __name__ == "__main__":
     import triton
 
-    number, failed = failures([int(architecture) for architecture in sys.argv[1:]])
-    print(json.dumps({"version": triton.__version__, "kernels": number, "failed": failed}))
+    num_kernels, failed = failures([int(architecture) for architecture in sys.argv[1:]])
+    print(json.dumps({"version": triton.__version__, "kernels": num_kernels, "failed": failed}))

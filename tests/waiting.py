@@ -1,4 +1,4 @@
-"""The mode of torch in which a host that waits for the GPU gets an error."""
+"""Torch's synchronization debug mode, in which an operation that makes the host wait for the GPU raises."""
 
 import warnings
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def _set_mode(mode: str) -> None:
 
 @pytest.fixture(autouse=True)
 def waiting_is_allowed() -> Iterator[None]:
-    """A test that leaves the mode on does not reach the next one."""
+    """Reset the mode after each test, so that a test that leaves it on does not affect the next one."""
     yield
     if torch.cuda.is_initialized():
         allow_waiting()
