@@ -15,7 +15,7 @@ def exit_status(*arguments):
 
 
 def test_demo_reports_metrics_of_held_out_digits(tmp_path, capsys):
-    assert exit_status("demo", "--out", str(tmp_path), "--device", "cpu") == 0
+    assert exit_status("demo", "--output", str(tmp_path), "--device", "cpu") == 0
     report = json.loads((tmp_path / "report.json").read_text())
     last = report["epochs"][-1]
     assert len(report["epochs"]) == 12 and not report["interrupted"]
@@ -39,7 +39,7 @@ def test_demo_interrupted_keeps_measured_epochs(tmp_path, monkeypatch, capsys):
         return measure(self, *arguments)
 
     monkeypatch.setattr(_demo.Validation, "__call__", measure_once)
-    assert exit_status("demo", "--epochs", "3", "--out", str(tmp_path), "--device", "cpu") == 130
+    assert exit_status("demo", "--epochs", "3", "--output", str(tmp_path), "--device", "cpu") == 130
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["interrupted"] and [row["epoch"] for row in report["epochs"]] == [1]
     assert (tmp_path / "report.png").exists()

@@ -7,7 +7,6 @@ import warnings
 import pytest
 import torch
 from cases import FILES
-from cases.entry_points import QUANTITIES, UNCOMPARED, Quantity, public_name
 
 from tensormetrics._metric import Metric
 from tensormetrics.uncertainty import Estimate

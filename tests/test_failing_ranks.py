@@ -97,7 +97,7 @@ def out_of_memory(*args, **kwargs):
 
 
 GATHERED_STEPS = {  # steps that run on all ranks with the gathered rows
-    "kept neighbours": (Search, "nearest", {"k": 2, "keep": "neighbours"}),
+    "kept neighbors": (Search, "nearest", {"k": 2, "keep": "neighbors"}),
     "audit": (Auditor, "__call__", {"k": 2, "knn_func": TorchKNN(exact=False), "audit": 5}),
 }
 
@@ -202,7 +202,7 @@ def test_differing_distance_of_search_is_named_on_other_ranks(surviving_ranks):
     [
         ("comparison", "ZeroDivisionError: of the user's own"),
         ("counting", "MemoryError: no room"),
-        ("neighbours", "MemoryError: no room"),
+        ("neighbors", "MemoryError: no room"),
         *((name, "MemoryError: no room") for name in GATHERED_STEPS),
         ("scoring", "MemoryError: no room"),
     ],
@@ -226,7 +226,7 @@ def test_group_still_works_after_errors(surviving_ranks):
         assert results == {
             "budgets": calculator_of_all_rows.compute(),
             "counting": calculator_of_all_rows.compute(),
-            "neighbours": shallow.compute(),
+            "neighbors": shallow.compute(),
             **{name: shallow.compute() for name in GATHERED_STEPS},
         }
 
