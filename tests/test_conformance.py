@@ -368,7 +368,7 @@ def test_failed_update_leaves_metric_unchanged(case, fed, device):
     assert_same(metric.compute(), value)
 
 
-@rows({name: case for name, case in METRICS.items() if not case.waits})
+@rows({name: case for name, case in METRICS.items() if not case.synchronizes})
 def test_update_on_gpu_does_not_synchronize(case, generator, device):
     if device.type != "cuda":
         pytest.skip("needs a GPU")

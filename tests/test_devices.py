@@ -26,7 +26,7 @@ def test_metric_stays_on_device_and_synchronizes_as_declared(case: MetricCase, g
         device.waits.clear()
         for _ in range(2):
             metric.update(*inputs)
-        assert case.waits == bool(device.waits), device.waits
+        assert case.synchronizes == bool(device.waits), device.waits
         # CPU kernels for small products round differently.
         assert_same(to_cpu(metric.compute()), expected.compute(), 1e-14)
 

@@ -66,7 +66,7 @@ def test_reader_of_valid_file_equals_reference(reader, tmp_path):
     path = tmp_path / f"file{reader.suffix}"
     path.write_bytes(content)
     result = reader.read(path)
-    assert reader.again is None or reader.again(content) == result
+    assert reader.reference_read is None or reader.reference_read(content) == result
     if "state" not in reader.modules[0]:  # loading a missing state starts a new one
         with pytest.raises((*reader.errors, OSError)) as error:
             reader.read(tmp_path / f"none{reader.suffix}")
@@ -80,13 +80,13 @@ def test_streaming_readers_read_pipes_and_gzip(reader, tmp_path):
     uncompressed, pipe = tmp_path / f"file{reader.suffix}", tmp_path / f"pipe{reader.suffix}"
     uncompressed.write_bytes(content)
     writer = write_fifo(pipe, content)
-    if reader.streams:
+    if reader.is_streamable:
         packed = tmp_path / f"packed{reader.suffix}.gz"
         packed.write_bytes(gzip.compress(content))
         assert reader.read(pipe) == reader.read(packed) == reader.read(uncompressed)
         writer.join(timeout=10)
     elif "datasets" not in reader.modules[0]:  # readers of data sets read files of a folder
-        with pytest.raises(reader.errors, match=r"got a pipe, wanted a file|\.pt holds no state"):
+        with pytest.raises(reader.errors, match=r"got a pipe, wanted a file|\.pt is no checkpoint"):
             reader.read(pipe)
 
 

@@ -1,4 +1,4 @@
-"""Quantities with all public entry points to each, which test_doors.py compares; there is a file for each kind."""
+"""Quantities with all public entry points to each, compared by test_entry_points.py; there is a file for each kind."""
 
 from . import association, clusters, commands, retrieval, scores, structured
 from .quantity import Quantity as Quantity

@@ -7,11 +7,12 @@ import warnings
 import pytest
 import torch
 from cases import FILES
+from cases.entry_points import QUANTITIES, UNCOMPARED, Quantity, public_name
 
 from tensormetrics._metric import Metric
 from tensormetrics.uncertainty import Estimate
 
-CASES = [(name, data) for name, quantity in NUMBERS.items() for data in quantity.data]
+CASES = [(name, data) for name, quantity in QUANTITIES.items() for data in quantity.data]
 REFUSED = "refused"
 
 
@@ -27,10 +28,10 @@ def outcome(function, data):
     return tuple(torch.as_tensor(part, dtype=torch.float64).detach().flatten() for part in parts), None
 
 
-def disagreements(quantity: Number, functions, data_name):
+def disagreements(quantity: Quantity, functions, data_name):
     data = quantity.data[data_name](torch.Generator().manual_seed(5))
     supported = {
-        name: call for name, call in functions.items() if not quantity.without.get(name, {}).keys() & {data_name}
+        name: call for name, call in functions.items() if not quantity.skip_reasons.get(name, {}).keys() & {data_name}
     }
     outcomes = {name: outcome(call, data) for name, call in supported.items()}
     (first, (expected, _)), *others = outcomes.items()
@@ -48,8 +49,8 @@ def close(rtol):
 
 @pytest.mark.parametrize(("name", "data"), CASES)
 def test_functions_of_one_quantity_return_same_value(name, data):
-    quantity = NUMBERS[name]
-    problems = [*disagreements(quantity, quantity.ways, data)]
+    quantity = QUANTITIES[name]
+    problems = [*disagreements(quantity, quantity.entry_points, data)]
     if quantity.intervals:
         problems += [f"interval of {message}" for message in disagreements(quantity, quantity.intervals, data)]
     assert not problems, "\n".join(problems)
@@ -67,13 +68,15 @@ def functions_and_metrics():
 @pytest.mark.lists
 def test_every_function_and_metric_has_row_or_reason():
     in_table = {
-        name_of(function) for quantity in NUMBERS.values() for function in (*quantity.ways, *quantity.intervals)
+        public_name(function)
+        for quantity in QUANTITIES.values()
+        for function in (*quantity.entry_points, *quantity.intervals)
     }
     public = {*functions_and_metrics()}
-    assert public - in_table - SINGLE.keys() == set(), "add them to tests/cases/doors"
-    assert SINGLE.keys() & in_table == set() and SINGLE.keys() <= public
+    assert public - in_table - UNCOMPARED.keys() == set(), "add them to tests/cases/entry_points"
+    assert UNCOMPARED.keys() & in_table == set() and UNCOMPARED.keys() <= public
 
 
 def test_excluded_functions_have_a_row():
-    for name, quantity in NUMBERS.items():
-        assert quantity.without.keys() <= quantity.ways.keys() | quantity.intervals.keys(), name
+    for name, quantity in QUANTITIES.items():
+        assert quantity.skip_reasons.keys() <= quantity.entry_points.keys() | quantity.intervals.keys(), name
