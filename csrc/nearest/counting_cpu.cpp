@@ -1,5 +1,6 @@
-// Counts the entries before each positive, among tiles of filter values, which differ from canonical distances by a
-// bound.
+// Counts for each query the references that are nearer than each of its relevant references, the positives. Float32 filter
+// values, which come from matrix products and approximate distances up to an error bound, decide most comparisons; exact
+// (canonical) distances decide the others.
 #include <torch/csrc/stable/library.h>
 
 #include "canonical.h"
@@ -17,7 +18,8 @@ struct Positives {
   int64_t count;
 };
 
-// Counts the positives before an entry that is not positive. Equal references have equal distances and so equal positions.
+// Finds the positions of references that are no positives: the number of positives before them, by exact distances. Equal
+// references have equal distances and so equal positions.
 class Positions {
  public:
   enum Ties : int64_t { kByIndex, kPositivesFirst, kPositivesLast };
@@ -25,8 +27,8 @@ class Positions {
       : canonical_(reference, distance), equal_(data<const int64_t>(equal)), ties_(ties), requested_(kCacheSize), cached_(kCacheSize),
         columns_(kColumns), delta_(kColumns) {}
 
-  // Adds the entries of `count` columns, at most kColumns, to the counts of their positions. The columns of one query must
-  // ascend, also from call to call.
+  // Adds 1 to the count of the position of each of `count` references, at most kColumns, given by `columns`, which must
+  // ascend for a query, also from call to call: positions that are cached for ties only move up.
   void add(int64_t query_index, const double* query, const int64_t* columns, int64_t count, const Positives& positives,
            int64_t* counts) {
     int64_t num_columns = 0;
@@ -67,17 +69,19 @@ class Positions {
   Canonical canonical_;
   const int64_t* equal_;
   int64_t ties_;
-  std::vector<CacheKey> requested_;  // keys whose distances are computed, in one loop
-  std::vector<Cached> cached_;       // and their positions, in the next one: both loops pass the same columns
+  // Both caches see the same keys in the same order, so the second misses where the first did and reads the distances in
+  // that order.
+  std::vector<CacheKey> requested_;
+  std::vector<Cached> cached_;
   std::vector<int64_t> columns_;
   std::vector<double> delta_;
 };
 
-// Bins of filter values, equally wide over where the positives are. Bins that some positive's interval overlaps are
-// hot; the bin of other entries determines their position.
+// Bins of filter values: bins of equal width over the range of the positives, one below and one above. A bin that the
+// error interval of a positive overlaps is hot; for entries of other bins the bin determines the position.
 class Bins {
  public:
-  std::vector<int32_t> start, stop, entries;  // of each bin: positives below it, positives below or overlapping it, entries
+  std::vector<int32_t> start, stop, entries;  // of each bin: positives below it, positives below or in it, entries
   std::vector<uint8_t> hot;
 
   void layout(const std::vector<float>& low, const std::vector<float>& high, int64_t count, int64_t bins) {
@@ -133,10 +137,11 @@ struct Entries {
 class Counter {
  public:
   Counter(const Queries& queries, const Positions& positions)
-      : queries_(queries), positions_(positions), bins_(std::clamp<int64_t>(32 * queries.width(), 256, 4096)), low_(queries.width()),
+      : queries_(queries), positions_(positions), num_bins_(std::clamp<int64_t>(32 * queries.width(), 256, 4096)), low_(queries.width()),
         high_(queries.width()), open_(kColumns + kStep), uncertain_(kColumns), counts_(queries.width() + 1) {}
 
-  // Counts the entries between each positive of query q and its predecessor, and finally the entries after all positives.
+  // Counts the entries between each positive of query q and its predecessor. The last count, of entries after all
+  // positives, is a part of them only: blocks of such entries are skipped.
   const std::vector<int64_t>& operator()(int64_t q, const Entries& entries) {
     const Positives positives = queries_.positives(q);
     edges(q, positives);
@@ -157,16 +162,17 @@ class Counter {
       low_[p] = std::nextafter(static_cast<float>(value - error), -kInfinity);
       high_[p] = std::nextafter(static_cast<float>(value + error), kInfinity);
     }
-    table_.layout(low_, high_, positives.count, bins_);
+    bins_.layout(low_, high_, positives.count, num_bins_);
   }
 
-  // Counts the entries below `furthest` by their bins, lists those in hot bins, and returns their number.
+  // Counts the entries of all blocks that have one below `furthest` by their bins, lists those in hot bins, and returns the
+  // length of the list.
   int64_t fill_bins(const Entries& entries, float furthest) {
     const float *x = entries.x, *bias = entries.bias;
-    const uint8_t* hot = table_.hot.data();
-    int32_t *bin_counts = table_.entries.data(), *open = open_.data();
+    const uint8_t* hot = bins_.hot.data();
+    int32_t *bin_counts = bins_.entries.data(), *open = open_.data();
     int64_t opened = 0;
-    common::vectorized([=, columns = entries.columns, bins = &table_, &opened](auto) COMMON_INLINE {
+    common::vectorized([=, columns = entries.columns, bins = &bins_, &opened](auto) COMMON_INLINE {
       int64_t count = 0;
       for (int64_t c = 0; c < columns; c += kStep) {
         const int64_t stop = std::min(c + kStep, columns);
@@ -187,19 +193,19 @@ class Counter {
     return opened;
   }
 
-  // The counts: entries of other bins share a position, and each listed entry gets its self_index.
+  // Adds up the counts: all entries of a bin that is not hot share a position, each listed entry has its own.
   void count_open(int64_t q, const Positives& positives, const Entries& entries, int64_t opened) {
     std::fill(counts_.begin(), counts_.end(), 0);
-    for (int64_t b = 0; b < bins_ + 2; ++b)
-      if (!table_.hot[b]) counts_[table_.start[b]] += table_.entries[b];
+    for (int64_t b = 0; b < num_bins_ + 2; ++b)
+      if (!bins_.hot[b]) counts_[bins_.start[b]] += bins_.entries[b];
     const float* high = high_.data();
     int64_t num_uncertain = 0;
     for (int64_t n = 0; n < opened; ++n) {
       const int64_t c = open_[n];
       const float value = entries.x[c] + entries.bias[c];
       if (!(value < kInfinity)) continue;
-      const int32_t b = table_.of(value);
-      const int64_t position = std::lower_bound(high + table_.start[b], high + table_.stop[b], value) - high;
+      const int32_t b = bins_.of(value);
+      const int64_t position = std::lower_bound(high + bins_.start[b], high + bins_.stop[b], value) - high;
       const bool is_certain = position == positives.count || value < low_[position];
       if (is_certain) ++counts_[position];
       else uncertain_[num_uncertain++] = entries.start + c;
@@ -209,8 +215,8 @@ class Counter {
 
   const Queries& queries_;
   Positions positions_;
-  Bins table_;
-  int64_t bins_;
+  Bins bins_;
+  int64_t num_bins_;
   std::vector<float> low_, high_;  // of each positive
   std::vector<int32_t> open_;      // columns in hot bins
   std::vector<int64_t> uncertain_;    // references whose distances determine their position
@@ -220,7 +226,7 @@ class Counter {
 // Adds to before[q][p] the entries that come before positive p of query q and after those before it, among x: (Q, D)
 // times rows: (C, D), transposed, + bias: of references first, first + 1, ...
 // delta, index (Q, P): positives in order, the first `relevant` of each row; factor, shift, error (Q,): as in `Queries`;
-// equal (R,): equal values for equal references.
+// equal (R,): a number for each set of equal references.
 void count_before(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor self_index, std::optional<Tensor> ignored,
                   Tensor query, Tensor reference, Tensor equal, Tensor delta, Tensor index, Tensor relevant,
                   Tensor factor, Tensor shift, Tensor error, int64_t distance, int64_t ties, Tensor before) {

@@ -203,7 +203,7 @@ def test_rnsb_large_coefficients_are_finite(penalize_intercept, generator, devic
 
 def test_rnsb_without_convergence_is_nan(generator, device, monkeypatch):
     t, a, b = random_sets("tab", generator, device)
-    monkeypatch.setattr("tensormetrics.association.metrics._logistic.MAX_STEPS", 2)
+    monkeypatch.setattr("tensormetrics.association.metrics._logistic.MAX_ITERATIONS", 2)
     score, p = association.rnsb(t, a, b, per_word=True)
     assert score.isnan() and p.isnan().all()
 

@@ -113,7 +113,7 @@ def test_gains_without_relevant_references_exit_with_status_3(collection):
     ("arguments", "message"),
     [
         ("q.npy", "LABELS: got no file, wanted one, or --gains FILE"),
-        ("q.npy --gains rows.txt --metric AMI", "--gains: AMI knows labels alone; leave out --metric AMI"),
+        ("q.npy --gains rows.txt --metric AMI", "--gains: AMI uses labels alone; leave out --metric AMI"),
         (
             "q.npy c.txt --gains rows.txt --levels",
             "--levels: not together with --gains, which say what is relevant; leave one out",

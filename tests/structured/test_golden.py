@@ -191,7 +191,7 @@ def test_box_match_golden_cases_match(case, device):
 
 @golden("cluster_accuracy")
 def test_cluster_accuracy_golden_cases_match(case, device):
-    metric = structured.ClusterAccuracy().to(device)
+    metric = structured.ClusterMatchScores().to(device)
     metric.update(*(torch.tensor(case["input"][role], device=device) for role in ("pred", "ref")))
     close(metric.compute(), case["output"])
 

@@ -1,6 +1,6 @@
 """Batched logistic regression of two word sets by Newton's method.
 
-Also classifiers of other libraries, and a report of the quality of predictions.
+`predict_negative` uses classifiers of other libraries instead, and `report` formats the quality of predictions.
 """
 
 import inspect
@@ -14,17 +14,20 @@ from torch import Tensor
 from ..._convergence import Convergence
 from ..sets.word_sets import Words, dot, join, matvec, weighted_sum
 
-MAX_STEPS, TOLERANCE = 100, 1e-10
-# If no margin moves by more than r, the curvature grows by at most e^r, and a Newton step of that length lowers the
-# loss if e^r - r - 1 < r^2: up to 1.79. Steps up to FULL_STEP are therefore taken in full; longer steps are multiplied
-# by the power of two that lowers the loss most. An eighth lowers it if the full step moves no margin by more than
-# MAX_STEP.
-FULL_STEP, MAX_STEP = 1.5, 14.0
+MAX_ITERATIONS, TOLERANCE = 100, 1e-10
+# The size of a step is the largest change of a margin. If it is r, the curvature grows by at most a factor of e^r, and
+# a Newton step lowers the loss if e^r - r - 1 < r^2: up to 1.79. Steps up to FULL_STEP are therefore taken in full;
+# longer ones are first shortened to LINE_SEARCH_STEP and then tried at 1/8, 1/4, ..., 8 times their size. An eighth is
+# at most 14 / 8 < 1.79, so that one of them lowers the loss.
+FULL_STEP, LINE_SEARCH_STEP = 1.5, 14.0
 
 
 def logistic_regression(a: Words, b: Words, C: float, penalize_intercept: bool) -> tuple[Tensor, Tensor]:
     # a: the class +1  b: the class -1  ->  w (..., D), c (...), NaN if the gradient does not vanish
-    """Minimize |v|^2 / 2 + C sum_i log(1 + exp(-y_i (w . x_i + c))), v = (w, c), or |w|^2 instead of |v|^2."""
+    """Minimize |v|^2 / 2 + C sum_i log(1 + exp(-y_i (w . x_i + c))) for words x_i of the classes y_i, 1 or -1.
+
+    v = (w, c) if `penalize_intercept`, else v = w.
+    """
     return fit_margins(*_labelled(a, b), _weights(a, b, C), penalize_intercept)
 
 
@@ -35,45 +38,48 @@ def fit_margins(
     # ->  w (..., D), c (...), NaN if the gradient is longer than the tolerance
     dual = x.shape[-2] <= x.shape[-1]
     problem = (_Dual if dual else _Primal).of(x, y, penalize_intercept)
-    against = x.new_zeros(torch.broadcast_shapes(x.shape[:-1], weight.shape))  # minus the margins
-    unknowns = x.new_zeros(*against.shape[:-1], x.shape[-2] if dual else x.shape[-1] + 1)
+    negated_margins = x.new_zeros(torch.broadcast_shapes(x.shape[:-1], weight.shape))
+    unknowns = x.new_zeros(*negated_margins.shape[:-1], x.shape[-2] if dual else x.shape[-1] + 1)
     on_host = x.device.type == "cpu"
     convergence = Convergence()
-    for _ in range(MAX_STEPS):
-        wrong = sigmoid(against)
-        pull = weight * wrong
+    for _ in range(MAX_ITERATIONS):
+        wrong_probability = sigmoid(negated_margins)
+        pull = weight * wrong_probability  # minus the derivative of the loss by each margin
         descent, products = problem.descent(unknowns, pull)
         square = dot(descent, products)
         is_active = square > tolerance**2
         if convergence.is_reached(is_active.any() if is_active.ndim else is_active):
             break
-        step, change = problem.step(descent, torch.addcmul(pull, pull, wrong, value=-1))
-        length = _length(problem, unknowns, against, weight, step, change)
+        step, change = problem.step(descent, torch.addcmul(pull, pull, wrong_probability, value=-1))
+        length = _step_factor(problem, unknowns, negated_margins, weight, step, change)
         if length is None and on_host and square.ndim == 0:
-            unknowns, against = unknowns + step, against - change
+            unknowns, negated_margins = unknowns + step, negated_margins - change
             continue
         length = (is_active.to(step.dtype) if length is None else is_active * length).unsqueeze(-1)
         unknowns = torch.addcmul(unknowns, length, step)
-        against = torch.addcmul(against, length, change, value=-1)
-    w, c = problem.solution(unknowns, against)
+        negated_margins = torch.addcmul(negated_margins, length, change, value=-1)
+    w, c = problem.solution(unknowns, negated_margins)
     converged = square <= tolerance**2  # false for NaN as well
     return w.where(converged.unsqueeze(-1), torch.nan), c.where(converged, torch.nan)
 
 
-def _length(
-    problem: "_Primal | _Dual", unknowns: Tensor, against: Tensor, weight: Tensor, step: Tensor, change: Tensor
+def _step_factor(
+    problem: "_Primal | _Dual", unknowns: Tensor, negated_margins: Tensor, weight: Tensor, step: Tensor, change: Tensor
 ) -> Tensor | None:
     # ->  (...)
-    """Return the length of the step, which changes the negated margins by -change; None for full steps only."""
+    """Return the factor of each step, where `change` is the change of the margins by the full step.
+
+    None on a CPU if all factors are 1.
+    """
     farthest = torch.linalg.vector_norm(change, ord=torch.inf, dim=-1)
     if change.device.type == "cpu" and not (
         farthest.item() > FULL_STEP if farthest.ndim == 0 else (farthest > FULL_STEP).any()
     ):
         return None
     powers = 2.0 ** torch.arange(-3, 4, device=change.device, dtype=change.dtype)
-    lengths = powers / (farthest / MAX_STEP).clamp(min=1).unsqueeze(-1)  # (..., powers)
-    losses = torch.nn.functional.softplus(against.unsqueeze(-2) - lengths.unsqueeze(-1) * change.unsqueeze(-2))
-    products = problem.metric(step, change)
+    lengths = powers / (farthest / LINE_SEARCH_STEP).clamp(min=1).unsqueeze(-1)  # (..., powers)
+    losses = torch.nn.functional.softplus(negated_margins.unsqueeze(-2) - lengths.unsqueeze(-1) * change.unsqueeze(-2))
+    products = problem.penalty_times_step(step, change)
     slope, bend = (dot(v, products).unsqueeze(-1) for v in (unknowns, step))
     total = dot(losses, weight.unsqueeze(-2)) + lengths * (slope + lengths * bend / 2)
     best = lengths.gather(-1, total.argmin(-1, keepdim=True)).squeeze(-1)
@@ -98,7 +104,8 @@ class _Primal(NamedTuple):
         return cls(torch.cat([x, y.unsqueeze(-1).expand(*x.shape[:-1], 1)], -1), penalty)
 
     def descent(self, v: Tensor, pull: Tensor) -> tuple[Tensor, Tensor]:
-        # ->  the negated gradient, and the vector whose product with it is its squared length
+        # ->  the negated gradient d in the unknowns, and M d, so that d . M d is the squared length of the gradient in
+        # v; M is the identity, in the dual problem the Gram matrix
         descent = weighted_sum(pull, self.x) - self.penalty * v
         return descent, descent
 
@@ -109,17 +116,20 @@ class _Primal(NamedTuple):
         step = torch.linalg.solve_ex(hessian, descent.unsqueeze(-1)).result.squeeze(-1)
         return step, matvec(self.x, step)
 
-    def metric(self, step: Tensor, change: Tensor) -> Tensor:
-        # ->  the vector whose product with unknowns is the penalized product of v with the step
+    def penalty_times_step(self, step: Tensor, change: Tensor) -> Tensor:
+        # ->  a vector p, so that unknowns . p is the penalized inner product of v and the step
         return self.penalty * step
 
-    def solution(self, v: Tensor, against: Tensor) -> tuple[Tensor, Tensor]:
+    def solution(self, v: Tensor, negated_margins: Tensor) -> tuple[Tensor, Tensor]:
         # ->  w (..., D), c (...)
         return v[..., :-1], v[..., -1]
 
 
 class _Dual(NamedTuple):
-    """Dual problem, for no more words than dimensions: the unknowns are weights of words that combine to v."""
+    """Dual problem, for no more words than dimensions: the unknowns are dual coefficients, one for each word.
+
+    The solution is w = coefficients @ x.
+    """
 
     x: Tensor  # (..., n, D)
     y: Tensor  # (..., n)
@@ -141,20 +151,20 @@ class _Dual(NamedTuple):
         if self.penalize_intercept:
             step = torch.linalg.solve_ex(system, descent.unsqueeze(-1)).result.squeeze(-1)
             return step, matvec(self.gram, step)
-        # The step of a free intercept keeps the weights of the two classes equal.
+        # With a free intercept, the sums of the dual coefficients of the two classes stay equal.
         right = torch.stack([descent, curvature * self.y], -1)
         step, answer = torch.linalg.solve_ex(system, right).result.unbind(-1)
         shift = (dot(step, self.y) / dot(answer, self.y)).unsqueeze(-1)
         step = step - shift * answer
         return step, matvec(self.gram, step) + shift * self.y
 
-    def metric(self, step: Tensor, change: Tensor) -> Tensor:
-        return change  # no term for a free intercept, as the weights of the two classes are equal
+    def penalty_times_step(self, step: Tensor, change: Tensor) -> Tensor:
+        return change  # no term for a free intercept, as the sums of the two classes are equal
 
-    def solution(self, weights: Tensor, against: Tensor) -> tuple[Tensor, Tensor]:
+    def solution(self, weights: Tensor, negated_margins: Tensor) -> tuple[Tensor, Tensor]:
         w, c = weighted_sum(weights, self.x), dot(weights, self.y)
-        if not self.penalize_intercept:  # the margins contain it in addition to the part of the weights
-            c = c - ((against + matvec(self.gram, weights)) * self.y).mean(-1)
+        if not self.penalize_intercept:  # the margins contain it in addition to the part of the coefficients
+            c = c - ((negated_margins + matvec(self.gram, weights)) * self.y).mean(-1)
         return w, c
 
 
@@ -185,9 +195,9 @@ def check_estimator(estimator: Any, params: Any) -> None:
         raise TypeError("estimator_params: got options without an estimator; write estimator=")
 
 
-def estimated(t: Words, a: Words, b: Words, estimator: type, params: dict[str, Any]) -> Tensor:
+def predict_negative(t: Words, a: Words, b: Words, estimator: type, params: dict[str, Any]) -> Tensor:
     # ->  (..., T), NaN if a class has no word
-    """Predict the probability of class -1 (words of b) with a classifier on the host, query by query."""
+    """Predict the probability of class -1 (words of b) with a classifier on the host, one for each batch entry."""
     batch_shape = torch.broadcast_shapes(
         *(s.shape[:-1] for words in (t, a, b) for s in (words.vectors[..., 0], words.weights))
     )
@@ -203,7 +213,7 @@ def estimated(t: Words, a: Words, b: Words, estimator: type, params: dict[str, A
 
 def _fit(model: Any, x: np.ndarray, counts: np.ndarray) -> None:
     # x: (N, D)  counts: (N,), negative for class -1
-    """Fit a classifier to rows with counts, or with weights if words have several rows."""
+    """Fit a classifier to rows repeated by their counts; fractions, of words with several rows, are weights."""
     y = np.sign(counts).astype(int)
     if (counts == np.round(counts)).all():
         repeats = np.abs(counts).astype(int)
@@ -229,7 +239,7 @@ def report(predicted: Sequence[bool], truth: Sequence[bool]) -> str:
     """Format precision, recall and F1 of both classes; True is negative sentiment."""
     lines = [f"{'':>10}{'precision':>10}{'recall':>10}{'F1':>10}{'words':>10}"]
     for name, label in ("positive", False), ("negative", True):
-        correct = sum(g == w == label for g, w in zip(predicted, truth, strict=True))
+        correct = sum(p == t == label for p, t in zip(predicted, truth, strict=True))
         precision, recall = correct / max(predicted.count(label), 1), correct / max(truth.count(label), 1)
         f1 = 2 * correct / max(predicted.count(label) + truth.count(label), 1)
         lines.append(f"{name:>10}{precision:>10.3f}{recall:>10.3f}{f1:>10.3f}{truth.count(label):>10}")

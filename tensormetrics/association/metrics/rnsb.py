@@ -14,7 +14,7 @@ from ..embeddings.lookup import check_flag
 from ..embeddings.query import IndexedQuery
 from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors, WordSet
-from ._logistic import check_estimator, estimated, logistic_regression, report, sigmoid
+from ._logistic import check_estimator, logistic_regression, predict_negative, report, sigmoid
 from .base import BaseMetric, by_set, by_word
 
 
@@ -191,7 +191,7 @@ class RNSB(BaseMetric):
         if not self.estimator:
             return _score(t, a, b, self.C, self.penalize_intercept)
         t, a, b = word_sets.read(t=t, a=a, b=b)
-        p = t.mask_absent(estimated(t, a, b, self.estimator, self.estimator_params or {}))
+        p = t.mask_absent(predict_negative(t, a, b, self.estimator, self.estimator_params or {}))
         return divergence(p, t), p
 
     def _evaluation(self, a: WordSet, b: WordSet) -> str:

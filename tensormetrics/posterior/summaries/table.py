@@ -1,4 +1,4 @@
-"""Rows of results as text, or as the objects that other programs take."""
+"""Tables of results as text, as records, or as a DataFrame."""
 
 import math
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ def format_table(
     """Format `rows`, which map headers to texts, numbers (also 0-d tensors) and intervals (low, high), as a table.
 
     "records" gives the rows with Python numbers, "pd" or "pandas" a DataFrame of them. "github", "pipe", "html",
-    "latex", "csv" and "plain" are texts, and any other format tabulate's. Text shows `precision` decimals, columns of
-    `percent` as such, and leaves cells of at most `blank_below` empty.
+    "latex", "csv" and "plain" return text, and any other name is passed to the package tabulate. Text shows `precision`
+    decimals and the columns named in `percent` as percentages; floats of at most `blank_below` are left blank.
 
     >>> print(format_table([{"model": "a", "acc": 0.9, "HDI": (0.85, 0.94)}], ["model", "acc", "HDI"], precision=2))
     | model |  acc |          HDI |
@@ -37,13 +37,13 @@ def format_table(
     if table_fmt in ("pd", "pandas"):
         return import_pandas().DataFrame(rows, columns=list(headers))
     cells = [
-        ["" if _below(row[h], blank_below) else cell_text(row[h], precision, h in percent) for h in headers]
+        ["" if _is_blank(row[h], blank_below) else cell_text(row[h], precision, h in percent) for h in headers]
         for row in rows
     ]
     if table_fmt in TEXTS:
-        numeric = [all(not isinstance(row[h], str) for row in rows) for h in headers]
-        return TEXTS[table_fmt](list(headers), cells, numeric)
-    tabulate = _tabulate()
+        has_no_text = [all(not isinstance(row[h], str) for row in rows) for h in headers]
+        return TEXTS[table_fmt](list(headers), cells, has_no_text)
+    tabulate = _tabulate(table_fmt)
     if table_fmt not in tabulate.tabulate_formats:
         valid = ", ".join(["records", "pandas", *TEXTS])
         raise ValueError(f"table_fmt: got {table_fmt!r}, wanted {valid} or a format of tabulate")
@@ -52,19 +52,21 @@ def format_table(
 
 def _to_python(value: Any) -> Any:
     if isinstance(value, tuple):
-        return tuple(_to_python(end) for end in value)
+        return tuple(_to_python(item) for item in value)
     return value.item() if isinstance(value, Tensor) else value
 
 
-def _below(value: Any, limit: float) -> bool:
+def _is_blank(value: Any, limit: float) -> bool:
+    # A limit of -inf, the default, leaves no cell blank, not even one of -inf.
     return isinstance(value, float) and -math.inf < limit and value <= limit
 
 
-def _tabulate() -> Any:
+def _tabulate(table_fmt: str) -> Any:
     try:
         import tabulate
     except ImportError:
         raise ImportError(
-            'this table_fmt needs tabulate: pip install "tensormetrics[tables]", or use ' + ", ".join(map(repr, TEXTS))
+            f"table_fmt: got {table_fmt!r}, wanted {', '.join(map(repr, TEXTS))}, or a format of tabulate, which is "
+            'not installed; write pip install "tensormetrics[tables]"'
         ) from None
     return tabulate

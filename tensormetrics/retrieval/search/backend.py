@@ -15,7 +15,7 @@ class Candidates(TypedDict, total=False):
     """Options of a search that exclude references from the neighbors of queries; see `TorchKNN`."""
 
     self_index: Tensor | None  # (Q,) int64
-    ignore: Tensor | Callable[[slice], Tensor] | None  # (Q, R) bool
+    ignore: Tensor | Callable[[slice], Tensor] | None  # (Q, R) bool, or a function of a slice of queries: (q, R)
 
 
 class SearchArguments(NamedTuple):
@@ -28,7 +28,7 @@ class SearchArguments(NamedTuple):
     ignored: Tensor | None  # (Q, R) bool
 
 
-def checked_arguments(
+def check_with_full_mask(
     query: Tensor,
     k: int,
     reference: Tensor,
@@ -53,9 +53,10 @@ def search_arguments(
     max_references: int | None = None,
 ) -> tuple[Tensor, int, Tensor, Tensor | None]:
     # query: (Q, D)  reference: (R, D)  self_index: (Q,) integer  ->  (Q, D) floating, k, (R, D) floating, (Q,) int64
-    """Check the arguments of a search. The self_index is returned for `ref_includes_query` as well.
+    """Check the arguments of a search; without a self_index, `ref_includes_query` makes it 0, ..., Q - 1.
 
-    `max_references` is the number of references that a self_index may refer to; None: the number of these references.
+    `max_references` is the number of references that a self_index may refer to, where `reference` is only a part of
+    them; None: `reference` is all of them.
     """
     k = _checks.check_int("k", k, 1)
     query, reference = as_embeddings("query", query), as_embeddings("reference", reference)
@@ -72,11 +73,11 @@ def search_arguments(
             reference,
             check_self_index(self_index, len(query), len(reference) if max_references is None else max_references),
         )
-    index = first_references(len(query), len(reference), query.device) if ref_includes_query else None
+    index = self_index_of_leading_queries(len(query), len(reference), query.device) if ref_includes_query else None
     return query, k, reference, index
 
 
-def first_references(queries: int, references: int, device: torch.device) -> Tensor:
+def self_index_of_leading_queries(queries: int, references: int, device: torch.device) -> Tensor:
     # ->  (Q,) int64
     """Return the self_index of references that begin with the queries; raise a ValueError if there are too few."""
     if references < queries:
@@ -92,10 +93,11 @@ def max_ignored(ignored: Tensor | None) -> int:
     return 0 if ignored is None or not len(ignored) else int(ignored.sum(1).max())
 
 
-def eligible(
+def nearest_eligible(
     values: Tensor, indices: Tensor, k: int, self_index: Tensor | None, ignored: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    # values: (Q, C) smaller is nearer  indices: (Q, C)  self_index: (Q,)  ignored: (Q, R)  ->  (Q, k), (Q, k) int64
+    # values, indices: (Q, C), smaller is nearer, -1 if missing; C >= k + 1 + max_ignored for k results
+    # self_index: (Q,)  ignored: (Q, R)  ->  (Q, k), (Q, k) int64
     """Select the first k candidates, excluding the query itself and ignored references."""
     if self_index is not None and indices.numel():
         values, indices = _without_self(values, indices, self_index)
@@ -105,7 +107,8 @@ def eligible(
 
 
 def _without_self(values: Tensor, indices: Tensor, self_index: Tensor) -> tuple[Tensor, Tensor]:
-    # values: (Q, C)  indices: (Q, C)  self_index: (Q,)  ->  (Q, C - 1), (Q, C - 1), the first other references
+    # values: (Q, C)  indices: (Q, C)  self_index: (Q,)  ->  (Q, C - 1), (Q, C - 1)
+    """Drop the query itself from each row, or the last candidate if it is not in the row."""
     is_self = indices == self_index[:, None]
     position = torch.where(is_self.any(1), is_self.int().argmax(1), indices.shape[1])
     column = torch.arange(indices.shape[1] - 1, device=indices.device)
@@ -124,18 +127,19 @@ def nearest(values: Tensor, indices: Tensor, k: int) -> tuple[Tensor, Tensor]:
     indices = indices.masked_fill(indices < 0, last)
     before, after = values[:, :-1], values[:, 1:]
     ordered = (before < after) | ((before == after) & (indices[:, :-1] <= indices[:, 1:]))
-    # Most searches return ordered rows, and sorting takes longer than a synchronization to find the others.
-    rows = (~ordered.all(1)).nonzero()[:, 0]
-    if len(rows):
-        values[rows], order = values[rows].sort(dim=1, stable=True)
-        indices[rows] = indices[rows].gather(1, order)
-        # Equal values whose second index is the lower one are rare.
+    # Sort only the rows that need it: most searches return ordered rows, and finding the others costs one device
+    # synchronization, less than sorting all rows.
+    unordered = (~ordered.all(1)).nonzero()[:, 0]
+    if len(unordered):
+        values[unordered], order = values[unordered].sort(dim=1, stable=True)
+        indices[unordered] = indices[unordered].gather(1, order)
+        # Rows that still have equal values in the wrong order of indices are few; they are sorted by index first.
         swapped = (values[:, :-1] == values[:, 1:]) & (indices[:, :-1] > indices[:, 1:])
-        rows = swapped.any(1).nonzero()[:, 0]
-    if len(rows):
-        by_index, order = indices[rows].sort(1)
-        values[rows], order = values[rows].gather(1, order).sort(dim=1, stable=True)
-        indices[rows] = by_index.gather(1, order)
+        unordered = swapped.any(1).nonzero()[:, 0]
+    if len(unordered):
+        by_index, order = indices[unordered].sort(1)
+        values[unordered], order = values[unordered].gather(1, order).sort(dim=1, stable=True)
+        indices[unordered] = by_index.gather(1, order)
     indices = indices[:, :k]
     return values[:, :k], indices.masked_fill(indices == last, -1)
 

@@ -14,7 +14,7 @@ from ..._files import load_tensors, open_atomic
 from ..._repr import ConstructorRepr
 from ..inputs import as_embeddings, budget, check_squares
 from ..relevance import rows_of
-from .backend import Candidates, first_references, search_arguments
+from .backend import Candidates, search_arguments, self_index_of_leading_queries
 from .batch import Batch
 from .distance import DISTANCES, Distance, DistanceName, FunctionDistance, distance_of
 from .nearest import FunctionSearch, NearestSearch
@@ -218,7 +218,9 @@ class TorchKNN(ConstructorRepr):
         if callable(ignore):
             raise ValueError("ignore: got a function with leading dimensions or masks, wanted a mask (..., Q, R)")
         if self_index is None and ref_includes_query:
-            self_index = first_references(query.shape[-2], reference.shape[-2], query.device).expand(query.shape[:-1])
+            self_index = self_index_of_leading_queries(query.shape[-2], reference.shape[-2], query.device).expand(
+                query.shape[:-1]
+            )
         batch = Batch(query, reference, query_mask, reference_mask, self_index)
         ignored = None if ignore is None else batch.flattened("ignore", ignore, query.shape[-2], reference.shape[-2])
         distances, indices = self._search_batch(batch, k, ignored, with_distances)

@@ -1,4 +1,4 @@
-"""Exact solutions of NP-hard overlaps: 0/1 selections of largest weight under linear constraints."""
+"""0/1 selections of largest weight under linear constraints, for metrics whose best matching is NP-hard."""
 
 from typing import Any, NamedTuple
 
@@ -7,11 +7,11 @@ from torch import Tensor
 
 from ... import _checks
 
-PROOF = 1e-9  # relative gap below which a value counts as proved, unless all weights are integers
+PROOF = 1e-9  # relative gap between value and bound below which they count as equal, unless weights are integers
 
 
 class SolverResult(NamedTuple):
-    """A value that a solution reaches and an upper bound of all solutions. `exact`: they are proved to be equal."""
+    """Largest value that was found, and an upper bound of the optimum. `exact`: both are proved to be equal."""
 
     value: Tensor  # (...) float64
     bound: Tensor  # (...) float64
@@ -19,7 +19,10 @@ class SolverResult(NamedTuple):
 
 
 class IntegerProgram(NamedTuple):
-    """Selection of columns such that rows @ selected <= limit. The sparse rows are (row, column, coefficient)."""
+    """Maximize weight @ selected subject to A @ selected <= limit, where A[row[e], column[e]] = coefficient[e].
+
+    C columns, L constraints, E nonzero coefficients.
+    """
 
     weight: np.ndarray  # (C,) >= 0
     row: np.ndarray  # (E,)
@@ -29,12 +32,14 @@ class IntegerProgram(NamedTuple):
 
 
 class Answer(NamedTuple):
-    selected: np.ndarray  # (C,) in [0, 1]
-    bound: float  # of the weight of every selection
+    """Selection that a solver found, and an upper bound of the weight of any selection."""
+
+    selected: np.ndarray  # (C,) 0 or 1, fractions from `relax`; all 0 if none was found
+    bound: float
 
 
 def check_solver(solver: str, node_limit: int) -> int | None:
-    """Return the node limit of `solver`; None is no limit."""
+    """Return the checked node limit; None for "exact", which has no limit, and "search", which solves no program."""
     _checks.check_choice("solver", solver, ("auto", "exact", "search"))
     limit = _checks.check_int("node_limit", node_limit, 0)
     return limit if solver == "auto" else None
@@ -46,15 +51,16 @@ def relax(program: IntegerProgram) -> Answer:
     result = _milp(program._replace(weight=scale * program.weight), integral=False)
     if result.x is None:
         return Answer(np.zeros(len(program.weight)), program.weight.sum())
-    return Answer(result.x, _round_down(-result.fun / scale, program.weight))
+    return Answer(result.x, _tightened(-result.fun / scale, program.weight))
 
 
 def solve(program: IntegerProgram, value: float, node_limit: int | None) -> Answer:
-    """Search for a selection heavier than `value`, the weight of a known one.
+    """Search for a selection that is heavier than a known one of weight `value`.
 
-    The bound is the largest possible weight, unless the search stopped after `node_limit` nodes.
+    The bound is the weight of the best selection; if the search stopped after `node_limit` nodes, an upper bound of it.
     """
     weight, limit, scale = program.weight, program.limit, _scale(program.weight)
+    # For other weights the known selection stays feasible: the solver's tolerance must not make the program infeasible.
     min_value = value + 1 if _is_integral(weight) else value * (1 - PROOF)
     better = IntegerProgram(
         scale * weight,
@@ -71,7 +77,7 @@ def solve(program: IntegerProgram, value: float, node_limit: int | None) -> Answ
         return Answer(selected, float(weight @ selected))
     has_bound = result.status == OUT_OF_NODES and result.mip_dual_bound is not None
     upper_bound = -result.mip_dual_bound / scale if has_bound else weight.sum()
-    return Answer(selected, max(value, _round_down(upper_bound, weight)))
+    return Answer(selected, max(value, _tightened(upper_bound, weight)))
 
 
 SOLVED, OUT_OF_NODES, INFEASIBLE = range(3)  # the status of scipy.optimize.milp
@@ -101,9 +107,11 @@ def _is_integral(weight: np.ndarray) -> bool:
 
 
 def _scale(weight: np.ndarray) -> float:
-    # The solver's tolerances are absolute, at most 1e-6: negligible for integer weights; other weights are scaled up.
+    # The solver's tolerances are absolute, at most 1e-6, which is negligible for integer weights. Others are scaled to
+    # a largest weight of 1e4, where 1e-6 is a relative error of 1e-10.
     return 1.0 if _is_integral(weight) else 1e4 / weight.max()
 
 
-def _round_down(bound: float, weight: np.ndarray) -> float:
+def _tightened(bound: float, weight: np.ndarray) -> float:
+    # A sum of integer weights is an integer; 1e-4 covers the solver's error, so that 2.99999 becomes 3.
     return float(np.floor(bound + 1e-4)) if _is_integral(weight) else float(bound)

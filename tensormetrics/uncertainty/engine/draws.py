@@ -1,12 +1,13 @@
 """Draws of a value from the weighted sums of its items, corrected for few items or groups.
 
-The Bayesian bootstrap cannot draw values that were not observed, and its variance is too small for few units. Two sets
-of draws share its replicates; each repairs one of these defects:
+A unit is what is resampled: a group of items, or an item that has no group. The Bayesian bootstrap cannot draw values
+that were not observed, and its variance is too small for few units. Two sets of draws share the bootstrap's replicates;
+each repairs one of these defects:
 
-- P adds one pseudo-unit, half of it on the worst and half on the best possible item. For means of 0 and 1 this is
-  Jeffreys' interval (Brown, Cai & DasGupta 2001, doi:10.1214/ss/1009213286).
-- J moves the replicates away from the value until their standard deviation is that of the jackknife; JT also multiplies
-  them by the scale of a t distribution.
+- P (`pseudo_masses`, `bound_fraction`) adds a unit of two pseudo-items, the worst and the best possible ones. For means
+  of 0 and 1 this is Jeffreys' interval (Brown, Cai & DasGupta 2001, doi:10.1214/ss/1009213286).
+- J (`scaled_draws`) rescales the deviations of the replicates from the value to the standard error of the jackknife; JT
+  also multiplies them by the scale of a t distribution (`t_scales`).
 """
 
 import math
@@ -17,19 +18,20 @@ from torch import Tensor
 
 from .philox import MASK_32, philox4x32, philox_key
 
-TOLERANCE = 1e-9  # of equal influences, relative to the largest
-NUM_DEVIATIONS = 3.0  # standard deviations of the value between the data and a pseudo-item of a mean
-SMALL_SAMPLE_FACTOR = 20.0  # the same, times this over the number of units that differ, is added to it
-MIN_DIFFERING = 5  # differing units from which on a comparison moves a pseudo-item towards the data
+TOLERANCE = 1e-9  # rounding error of influences and replicates, relative to the largest
+# A pseudo-item of a mean lies NUM_DEVIATIONS * (1 + SMALL_SAMPLE_FACTOR / (number of units that differ)) standard
+# deviations of the influences from the data, in comparisons without the second term.
+NUM_DEVIATIONS = 3.0
+SMALL_SAMPLE_FACTOR = 20.0
+MIN_DIFFERING = 5  # with fewer differing units a comparison leaves its pseudo-items at the bounds
 HEAVY_TAILS = 0.4  # excess kurtosis of replicates that few units carry
-MIN_DF = 0.5
+MIN_DF = 0.5  # smaller degrees of freedom are raised to it, which keeps all draws finite
 
 
 class Bounds(NamedTuple):
-    """Rows of the worst and the best possible item, and the range of the values.
+    """Rows (..., K) that the worst and the best possible item add to the K sums; NaN if a value has no bounds.
 
-    Rows (..., K) are shaped as the sums; NaN rows are of values without bounds. `is_mean` if the K columns are V
-    numerators and then V denominators of V means.
+    `is_mean` if the K columns are V numerators and then V denominators of V means.
     """
 
     worst: Tensor
@@ -46,10 +48,10 @@ def mean_bounds(values: int, low: float | Tensor = 0.0, high: float | Tensor = 1
 class Jackknife(NamedTuple):
     """Jackknife estimates of V values: how much each depends on single units."""
 
-    standard_error: Tensor  # (V,), that of the jackknife
-    influence_sd: Tensor  # (V,)
+    standard_error: Tensor  # (V,)
+    influence_sd: Tensor  # (V,), standard deviation of the influences, standard_error * sqrt(num_units)
     num_differing: Tensor  # (V,), units whose influence is not the most frequent one
-    effective_size: float  # items of the group of an average item
+    effective_size: float  # mean size of the unit of a random item: sum of squared sizes over sum of sizes
     num_units: int
     num_items: float
 
@@ -65,9 +67,9 @@ def delete_one_jackknife(values: Tensor, without: Tensor, sizes: Tensor) -> Jack
     influences = ((values - without) * max(count - 1, 1)).nan_to_num(0, 0, 0)
     squares = influences.square().sum(0)
     ordered = influences.sort(0).values
-    scale = influences.abs().amax(0) * TOLERANCE
+    tolerance = influences.abs().amax(0) * TOLERANCE
     starts = torch.ones_like(ordered, dtype=torch.bool)
-    starts[1:] = ordered.diff(dim=0) > scale
+    starts[1:] = ordered.diff(dim=0) > tolerance
     run = starts.long().cumsum(0) - 1
     lengths = torch.zeros_like(run).scatter_add_(0, run, torch.ones_like(run))
     items = float(sizes.sum())
@@ -82,7 +84,8 @@ def delete_one_jackknife(values: Tensor, without: Tensor, sizes: Tensor) -> Jack
 
 
 def joint_jackknife(squares: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-    # squares: (P, V), of the deviations without each unit  counts: (P, V), units of each population  ->  (V,) each
+    # squares: (P, V), mean squared deviation from the value without one unit  counts: (P, V), units of each sample
+    # ->  (V,) each
     """Return the standard error of a value of P independent samples, and its degrees of freedom.
 
     The variances of the samples add up; degrees of freedom as in Satterthwaite 1946, doi:10.2307/3002019. A sample of
@@ -127,31 +130,31 @@ def t_scales(seed: int, replicates: int, df: float | Tensor, device: torch.devic
 
 def scaled_draws(values: Tensor, replicates: Tensor, standard_error: Tensor, scales: Tensor | float) -> Tensor:
     # values, standard_error: (V,)  replicates: (R, V)  scales: (R, 1) or 1  ->  (R, V)
-    """Return the replicates, moved away from the values until their standard deviation is the standard error."""
-    moved = replicates - values
-    is_defined = ~moved.isnan()
+    """Return the replicates, with deviations from the values rescaled to the standard error, times `scales`."""
+    deviations = replicates - values
+    is_defined = ~deviations.isnan()
     count = is_defined.sum(0)
-    centered = (moved - moved.nansum(0) / count).nan_to_num(0)
+    centered = (deviations - deviations.nansum(0) / count).nan_to_num(0)
     sd = (centered.square().sum(0) / (count - 1).clamp(min=1)).sqrt()
     factor = torch.where(sd > 0, standard_error / sd, 1.0)
-    return values + moved * factor * scales
+    return values + deviations * factor * scales
 
 
 def bound_fraction(jackknife: Jackknife, distance: Tensor, of_comparison: bool) -> Tensor:
-    # distance: (V,), from the value to that of the pseudo-item  ->  (V,) in [0, 1]
-    """Return how far a pseudo-item of a mean lies from the data (0) to the bound (1)."""
+    # distance: (V,), from the value to its bound  ->  (V,) in [0, 1]
+    """Return the fraction of the way from the data to the bound at which a pseudo-item of a mean is put."""
     differing = jackknife.num_differing.double()
     factor = torch.full_like(differing, NUM_DEVIATIONS)
     if not of_comparison:
         factor = NUM_DEVIATIONS * (1 + SMALL_SAMPLE_FACTOR / differing)
-    moved = (
+    fraction = (
         factor
         * jackknife.influence_sd
         * (jackknife.num_items / jackknife.num_units)
         / (jackknife.effective_size * distance)
     )
-    fewest = min(MIN_DIFFERING, math.ceil(jackknife.num_units / 2)) if of_comparison else 1
-    return torch.where(differing < fewest, 1.0, moved.nan_to_num(1.0).clamp(max=1.0))
+    min_differing = min(MIN_DIFFERING, math.ceil(jackknife.num_units / 2)) if of_comparison else 1
+    return torch.where(differing < min_differing, 1.0, fraction.nan_to_num(1.0).clamp(max=1.0))
 
 
 def excess_kurtosis(replicates: Tensor) -> Tensor:

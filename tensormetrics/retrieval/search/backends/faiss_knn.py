@@ -16,7 +16,7 @@ from ...._checks import takes_arrays
 from ...._files import open_atomic, open_stream, parsing
 from ...._repr import ConstructorRepr
 from ...inputs import as_embeddings
-from ..backend import Candidates, checked_arguments, eligible, max_ignored, unit_rows
+from ..backend import Candidates, check_with_full_mask, max_ignored, nearest_eligible, unit_rows
 from ..distance import DISTANCES, DistanceName
 from ..knn import TorchKNN
 
@@ -96,7 +96,7 @@ class FaissKNN(ConstructorRepr):
         Without `reference` the rows in the index are searched, regardless of `reset_before`.
         """
         rows = self._rows(query, reference)
-        query, k, rows, self_index, ignored = checked_arguments(query, k, rows, ref_includes_query, **candidates)
+        query, k, rows, self_index, ignored = check_with_full_mask(query, k, rows, ref_includes_query, **candidates)
         num_candidates = max(min(k + max_ignored(ignored), len(rows)) + (self_index is not None), 1)
         reason = self._unable(query.device, num_candidates)
         if not reason:
@@ -209,7 +209,7 @@ class FaissKNN(ConstructorRepr):
         distance = DISTANCES[self.distance]
         # faiss returns squares, computed by a matrix product
         delta = values.clamp(min=0) if distance.euclidean else distance.of_product(values)
-        delta, indices = eligible(delta, indices, k, self_index, ignored)
+        delta, indices = nearest_eligible(delta, indices, k, self_index, ignored)
         return distance.from_canonical(delta), indices
 
     def _prepared(self, name: str, rows: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from typing_extensions import Unpack
 from .... import _checks
 from ...._checks import takes_arrays
 from ...._repr import ConstructorRepr
-from ..backend import Candidates, checked_arguments, eligible, max_ignored, unit_rows
+from ..backend import Candidates, check_with_full_mask, max_ignored, nearest_eligible, unit_rows
 from ..distance import DISTANCES, DistanceName
 
 
@@ -45,7 +45,7 @@ class KeOpsKNN(ConstructorRepr):
         Shapes: query: (Q, D); reference: (R, D); self_index: (Q,) int64; ignore: (Q, R) -> (Q, k) floating, (Q, k)
         int64.
         """
-        query, k, reference, self_index, ignored = checked_arguments(
+        query, k, reference, self_index, ignored = check_with_full_mask(
             query, k, reference, ref_includes_query, **candidates
         )
         dtype = torch.promote_types(torch.promote_types(query.dtype, reference.dtype), torch.float32)
@@ -56,7 +56,7 @@ class KeOpsKNN(ConstructorRepr):
             num_candidates = k + (self_index is not None) + max_ignored(ignored)
             exact = torch.float64 if len(reference) > 2**24 else dtype
             delta, indices = self._search(query.to(exact), reference.to(exact), _rounded(num_candidates))
-        delta, indices = eligible(delta.to(dtype), indices, k, self_index, ignored)
+        delta, indices = nearest_eligible(delta.to(dtype), indices, k, self_index, ignored)
         return DISTANCES[self.distance].from_canonical(delta), indices
 
     def _search(self, query: Tensor, reference: Tensor, k: int) -> tuple[Tensor, Tensor]:

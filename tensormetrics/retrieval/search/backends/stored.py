@@ -11,7 +11,7 @@ from ...._checks import takes_arrays
 from ...._repr import ConstructorRepr
 from ...inputs import check_self_index
 from ...sources.files import open_embeddings
-from ..backend import first_references
+from ..backend import self_index_of_leading_queries
 from ..distance import DISTANCES, DistanceName
 
 CHUNK = 2**22  # indices that are checked at once
@@ -84,7 +84,7 @@ class StoredKNN(ConstructorRepr):
         if stored and (highest := int(indices.max())) >= len(reference):
             raise ValueError(f"indices: got {highest}, wanted -1 to {len(reference) - 1}")
         if self_index is None and ref_includes_query:
-            self_index = first_references(stored, len(reference), query.device)
+            self_index = self_index_of_leading_queries(stored, len(reference), query.device)
         if self_index is None:
             return distances[:, :k], indices[:, :k]
         is_self = indices == check_self_index(self_index, stored, len(reference))[:, None]
