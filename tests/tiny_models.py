@@ -15,7 +15,6 @@ VOCAB = (
     *("this", "good", "bad", "old", "young", "engineer", "and", "went", "home"),
 )
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", ",", *VOCAB, "##s", "##d", "Th", "##ough", "en", "##gin"]
-BYTE_MERGES = "he sh she nu rs nurs doc to tor the wo me en in er".split()
 
 
 def bert_tokenizer() -> "transformers.PreTrainedTokenizerFast":

@@ -75,7 +75,7 @@ def test_load_weat_returns_published_sets():
     assert len(load_weat()["career"]) == 8
 
 
-def test_load_weat_w2v_reads_local_file(tmp_path, caplog):
+def test_load_weat_w2v_reads_local_file(tmp_path):
     (tmp_path / "vectors.txt").write_text("2 3\nrose 1 0 0.5\nant 0 1 -2\n")
     model = load_weat_w2v(tmp_path / "vectors.txt")
     assert (model.name, list(model.vocab), model["ant"].tolist()) == ("weat_w2v", ["rose", "ant"], [0, 1, -2])

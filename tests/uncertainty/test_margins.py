@@ -124,7 +124,7 @@ def test_assurance_equals_fraction_of_larger_samples_that_decide():
 
 
 def test_non_inferiority_at_the_margin_is_claimed_at_the_nominal_rate():
-    generator, claimed = torch.Generator().manual_seed(0), []
+    generator = torch.Generator().manual_seed(0)
     differences = 0.1 * torch.randn(2000, 25, generator=generator, dtype=torch.float64) - 0.05
     zeros = torch.zeros_like(differences)
     claimed = compare(differences, zeros, rope=0.05, replicates=8)
