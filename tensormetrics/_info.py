@@ -37,8 +37,7 @@ def _code() -> Iterator[str]:
     compilers = "; ".join(f"{language}: {name}" for language, name in record.get("compilers", {}).items())
     yield ""
     seconds = f", in {record['seconds']:.0f} s" if "seconds" in record else ""
-    built = f"native code, compiled with {compilers}, for torch {record['torch']}{seconds}"
-    yield built if compilers else "native code"
+    yield "native code" + (f", compiled with {compilers}, for torch {record['torch']}{seconds}" if compilers else "")
     missing = []
     for name, operator in _native.OPERATORS.items():
         cpu, cuda = (_native.has_kernel(name, device) for device in ("cpu", "cuda"))

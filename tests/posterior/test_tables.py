@@ -95,8 +95,8 @@ def test_format_table_no_rows_has_headers():
         (
             "rst",
             "tabulate",
-            "this table_fmt needs tabulate: pip install \"tensormetrics[tables]\", or use 'github', 'pipe', 'html', "
-            "'latex', 'csv', 'plain'",
+            "table_fmt: got 'rst', wanted 'github', 'pipe', 'html', 'latex', 'csv', 'plain', or a format of tabulate, "
+            'which is not installed; write pip install "tensormetrics[tables]"',
         ),
     ],
 )
