@@ -39,7 +39,8 @@ from .uncertainty.engine.weights import (
 class SumMetric(Metric):
     """Metric of sums over items, with `replicates=R` also of R weighted sums, for `interval` and `compare`.
 
-    What is kept is exact, and so the same in any order and split of the items; `ids` and `groups`: see `Uncertain`.
+    Sums of integers are exact, and so the same in any order and split of the items; others differ by rounding errors of
+    float64. `ids` and `groups`: see `Uncertain`.
     """
 
     sums: Tensor

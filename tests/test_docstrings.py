@@ -1,6 +1,7 @@
 """Every public name has a docstring with the shapes of its tensors and is listed on the page of names and in the
 reference."""
 
+import ast
 import dataclasses
 import doctest
 import enum
@@ -16,6 +17,7 @@ import torch
 import tensormetrics
 from tensormetrics.posterior import temporary_registrations
 
+PACKAGE = Path(tensormetrics.__file__).parent
 NAMES = [
     (domain, name) for domain in tensormetrics._DOMAINS for name in import_module(f"tensormetrics.{domain}").__all__
 ]
@@ -116,19 +118,50 @@ def test_names_that_need_examples_have_one():
     assert [row for row in NAMES if needs_example(*row) and row not in WITH_EXAMPLE] == []
 
 
+def run_examples(name: str, docstring: str, names: dict) -> None:
+    example = doctest.DocTestParser().get_doctest(docstring, {"torch": torch, **names}, name, None, None)
+    failures: list[str] = []
+    with temporary_registrations():
+        doctest.DocTestRunner(verbose=False).run(example, out=failures.append)
+    assert example.examples and not failures, "".join(failures)
+
+
+def names_of(domain: str) -> dict:
+    return {"__name__": "__main__", **{name: value_of(where, name) for where, name in NAMES if where == domain}}
+
+
 @pytest.mark.parametrize(("domain", "name"), WITH_EXAMPLE, ids=str)
 def test_docstring_examples_print_expected_output(domain, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pytest.importorskip(REQUIRED_PACKAGES.get(name, "torch"))
     if name.startswith(PLOT_PREFIXES):
         pytest.importorskip("matplotlib"), pytest.importorskip("pandas")
-    domain_names = {other: value_of(where, other) for where, other in NAMES if where == domain}
-    names = {"torch": torch, "__name__": "__main__", **domain_names}
-    example = doctest.DocTestParser().get_doctest(inspect.getdoc(value_of(domain, name)), names, name, None, None)
-    failures: list[str] = []
-    with temporary_registrations():
-        doctest.DocTestRunner(verbose=False).run(example, out=failures.append)
-    assert example.examples and not failures, "".join(failures)
+    run_examples(name, inspect.getdoc(value_of(domain, name)), names_of(domain))
+
+
+def other_examples() -> list:
+    """Return (file, qualified name, docstring) of methods and of functions that are not public with an example."""
+    public, rows = {name for _, name in NAMES}, []
+
+    def collect(file: Path, node: ast.AST, parents: tuple[str, ...]) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.ClassDef):
+                path = (*parents, child.name)
+                docstring = ast.get_docstring(child) or ""
+                if ">>>" in docstring and (parents or child.name not in public):
+                    rows.append(pytest.param(file, docstring, id=".".join(path)))
+                collect(file, child, path)
+
+    for file in sorted(PACKAGE.rglob("*.py")):
+        collect(file.relative_to(PACKAGE), ast.parse(file.read_text()), ())
+    return rows
+
+
+@pytest.mark.parametrize(("file", "docstring"), other_examples())
+def test_examples_of_methods_and_other_functions_print_expected_output(file, docstring, request):
+    module = import_module(".".join(["tensormetrics", *file.with_suffix("").parts]))
+    domain = file.parts[0] if file.parts[0] in tensormetrics._DOMAINS else None
+    run_examples(request.node.name, docstring, vars(module) | (names_of(domain) if domain else {}))
 
 
 @pytest.mark.lists

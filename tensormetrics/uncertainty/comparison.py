@@ -42,9 +42,11 @@ def compare(
 
     Two models: each item (or group of items) has the same weight in both samples, so that items that are hard for both
     models add no noise: see `Metric.interval`, also for the options. The p-value is that of a paired randomization
-    test, which swaps items, or groups, of a and b at random (Noreen 1989; Yeh 2000, doi:10.3115/992730.992783), with
-    resolution 1 / (1 + replicates), or that of the draws if it is larger. Options that say how a model answers, such
-    as the distance or the search of embeddings, may differ.
+    test, which swaps items, or groups, of a and b (Noreen 1989; Yeh 2000, doi:10.3115/992730.992783), or that of the
+    interval's draws if it is larger. Up to 12 items or groups that differ all swaps are enumerated; otherwise they are
+    drawn, with resolution 1 / (1 + replicates). Means whose differences of items all have one size, such as fractions
+    of right items, have the exact binomial test (McNemar's). Of more than 1,000 items or groups swaps are always drawn.
+    Options that say how a model answers, such as the distance or the search of embeddings, may differ.
 
     A number: the interval is `interval(a)` minus it. The p-value of a fraction of right items without groups is that
     of the exact binomial test (two-sided twice the smaller tail), of other means that of random signs of the

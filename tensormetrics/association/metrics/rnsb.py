@@ -57,9 +57,9 @@ def rnsb(
     |v|^2 / 2 + C sum_i log(1 + exp(-y_i (w . x_i + c))), with c outside the penalty if `penalize_intercept=False`. A
     Newton step launches about 50 operators on a GPU; the host polls for convergence without synchronization. With
     p(t) = 1 / (1 + exp(w . t + c)) and q = p / sum p, the score is the divergence from uniform, sum q ln(q T): 0 is no
-    bias, ln T the maximum. `per_word=True` also returns p (..., T). NaN if 100 Newton steps do not reduce the largest
-    gradient to 1e-10, for an empty set, and for non-finite vectors. No gradient. Errors as in `weat`; ValueError for
-    C <= 0. Sweeney & Najafian 2019, doi:10.18653/v1/P19-1162.
+    bias, ln T the maximum. `per_word=True` also returns p (..., T). NaN if 100 Newton steps do not reduce the length
+    of the gradient to 1e-10, for an empty set, and for non-finite vectors. No gradient. Errors as in `weat`;
+    ValueError for C <= 0. Sweeney & Najafian 2019, doi:10.18653/v1/P19-1162.
 
     >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
     >>> a, b = torch.tensor([[1.0, 0.0], [2.0, 1.0]]), torch.tensor([[0.0, 1.0], [1.0, 1.0]])

@@ -36,8 +36,8 @@ def table(source: Samples, metrics: str | Sequence[str] | None = None, class_lab
         >>> study.add_experiment("large", [[45, 5], [8, 42]])
         >>> print(study.table())
                acc                   mcc
-        small  0.750 [0.653, 0.821]  0.503 [0.315, 0.645]
-        large  0.870 [0.788, 0.920]  0.741 [0.580, 0.842]
+        small  0.750 [0.661, 0.828]  0.503 [0.321, 0.653]
+        large  0.870 [0.802, 0.932]  0.741 [0.608, 0.863]
     """
     names = source.list_experiments()
     if not names:
