@@ -261,16 +261,25 @@ def test_import_of_any_module_first_succeeds():
     program = """
 import importlib, os, sys
 import torch, torchmetrics
-failed = []
+children, failed = {}, []
+def wait():
+    child, status = os.wait()
+    module = children.pop(child)
+    if status:
+        failed.append(module)
 for module in sys.stdin.read().split():
+    if len(children) == len(os.sched_getaffinity(0)):
+        wait()
     if (child := os.fork()) == 0:
         try:
             importlib.import_module(module.removesuffix(".__init__"))
         except ImportError as error:
             os._exit(0 if (error.name or "").partition(".")[0] == "triton" else print(module, error, flush=True) or 1)
         os._exit(0)
-    if os.waitpid(child, 0)[1]:
-        failed.append(module)
+    children[child] = module
+while children:
+    wait()
+print(*failed)
 sys.exit(bool(failed))
 """
     process = subprocess.run([sys.executable, "-c", program], input="\n".join(modules), capture_output=True, text=True)
