@@ -61,7 +61,7 @@ class Relevance:
         if isinstance(ignore, tuple):
             self.groups = _check_groups(ignore, self.shape)
         else:
-            self.ignore = rows_of("ignore", ignore, self.shape)
+            self.ignore = masks_of(ignore, self.shape)
         if self.compare:
             self.labels = query_labels
             self.distinct_labels, self.label_index = reference_labels.unique(dim=0, return_inverse=True)
@@ -97,7 +97,7 @@ class Relevance:
                 if values is None
                 else columns_of((values > 0) & (columns != self_index))
             )
-        ignored = _as_mask(self.ignore(rows)) & (columns != self_index) if self.ignore else None
+        ignored = self.ignore(rows) & (columns != self_index) if self.ignore else None
         if self.groups:
             in_group = (index >= 0) & (self.groups[1][index] == self.groups[0][rows, None])
             ignored = scattered(torch.where(in_group, index, -1), in_group, len(columns))
@@ -239,7 +239,15 @@ def rows_of(name: str, values: Tensor | Callable | None, shape: tuple[int, int])
     return checked_rows
 
 
-def _as_mask(ignore: Tensor) -> Tensor:
+def masks_of(
+    ignore: Tensor | Callable[[slice], Tensor] | None, shape: tuple[int, int]
+) -> Callable[[slice], Tensor] | None:
+    """Return `rows_of` an `ignore` argument; the function also checks the dtype."""
+    rows = rows_of("ignore", ignore, shape)
+    return None if rows is None else lambda selected: as_mask(rows(selected))
+
+
+def as_mask(ignore: Tensor) -> Tensor:
     if ignore.dtype != torch.bool:
         raise ValueError(f"ignore: got {ignore.dtype}, wanted torch.bool; write ignore.bool()")
     return ignore

@@ -6,7 +6,15 @@ import re
 import pytest
 import torch
 
-from tensormetrics.retrieval import AccuracyCalculator, NearestCentroidAccuracy, contingency, positive_ranks
+from tensormetrics.retrieval import (
+    AccuracyCalculator,
+    NearestCentroidAccuracy,
+    TorchKNN,
+    contingency,
+    nearest_centroid,
+    positive_ranks,
+    v_measure,
+)
 
 X, Y = torch.tensor([[0.0], [1.0], [3.0], [7.0]]), torch.arange(4)
 RANKS = ["mean_reciprocal_rank", "precision_at_1"]
@@ -28,6 +36,24 @@ INVALID_CALLS = {
     "ignore: got torch.int64, wanted torch.bool; write ignore.bool()": lambda: positive_ranks(
         X, Y, ignore=Y.expand(4, 4)
     ),
+    "ignore: got torch.float32, wanted torch.bool; write ignore.bool()": lambda: TorchKNN()(
+        X, 1, X, ignore=torch.eye(4)
+    ),
+    "ignore: got torch.int32, wanted torch.bool; write ignore.bool()": lambda: TorchKNN()(
+        X, 1, X, ignore=lambda rows: torch.eye(4).int()[rows]
+    ),
+    "ignore: got torch.uint8, wanted torch.bool; write ignore.bool()": lambda: TorchKNN()(
+        X[None], 1, X[None], ignore=torch.eye(4).byte()[None]
+    ),
+    "self_index: got 9, wanted -1 to 3": lambda: nearest_centroid(X, Y, X, Y, self_index=Y + 6),
+    "self_index: got 5, wanted -1 to 3": lambda: nearest_centroid(
+        *[torch.stack([part, part]) for part in (X, Y, X, Y)], self_index=torch.stack([Y + 2, Y])
+    ),
+    "self_index: got shape (2,), wanted (4,)": lambda: nearest_centroid(X, Y, X, Y, self_index=Y[:2]),
+    "self_index: got torch.float32, wanted an integer dtype; write self_index.long()": lambda: nearest_centroid(
+        X, Y, X, Y, self_index=Y.float()
+    ),
+    "beta: got inf, wanted a finite number >= 0": lambda: v_measure(Y, Y, beta=math.inf),
     "clusters: got shape (3,), wanted (4,)": lambda: contingency(Y, Y[:3]),
     "labels: 1 of 4 rows hold NaN or infinity, the first is row 3; wanted finite values": lambda: (
         AccuracyCalculator().update(X, torch.tensor([0.0, 1, 2, math.nan]))
@@ -72,3 +98,9 @@ def test_max_bin_count_with_only_lone_queries_is_nan(device, caplog):
     scores = AccuracyCalculator(RANKS, k="max_bin_count").get_accuracy(X.to(device), Y)
     assert scores.keys() == set(RANKS) and all(map(math.isnan, scores.values()))
     assert caplog.messages == ["no query has a relevant reference: every metric of neighbors is NaN"]
+
+
+@pytest.mark.parametrize("name", ["gains", "ignore", "label_comparison_fn", "ties"])
+def test_nearest_centroid_accuracy_refuses_options_of_ranks(name):
+    with pytest.raises(TypeError, match=f"^NearestCentroidAccuracy: got the argument '{name}', which "):
+        NearestCentroidAccuracy(**{name: None})

@@ -359,3 +359,8 @@ def test_clusters_on_several_ranks_equal_single_process(rank_results):
     for results in rank_results:
         for values in results["test_kmeans"].values():
             assert values == expected
+
+
+def test_first_centroids_may_be_an_array():
+    x, first = torch.tensor([[0.0], [0.1], [5.0], [5.1]]), np.array([[6.0], [1.0]])
+    assert TorchKMeans(init=first)(x, 2).tolist() == [1, 1, 0, 0]

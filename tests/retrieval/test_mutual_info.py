@@ -208,7 +208,7 @@ def test_invalid_options_raise_value_error():
         ):
             function(x, x, average="mean")
     for beta in (-1.0, math.nan):
-        with pytest.raises(ValueError, match=rf"^beta: got {beta}, wanted a number >= 0$"):
+        with pytest.raises(ValueError, match=rf"^beta: got {beta}, wanted a finite number >= 0$"):
             v_measure(x, x, beta=beta)
 
 

@@ -138,3 +138,12 @@ def test_stored_knn_in_calculator_errors_name_the_fix():
         AccuracyCalculator(("mean_average_precision",), knn_func=knn).get_accuracy(x, labels)
     with pytest.raises(ValueError, match="query: got 20 rows, wanted the 150 of the lists"):
         AccuracyCalculator(("precision_at_1",), knn_func=knn).get_accuracy(x, labels, sample_queries=20)
+
+
+def test_integer_distances_are_returned_as_floats():
+    indices, distances = torch.tensor([[0, 1], [1, 0]]), torch.tensor([[0, 3], [0, 3]], dtype=torch.int32)
+    knn, x = StoredKNN(indices, distances), torch.zeros(2, 1)
+    assert torch.equal(knn(x, 2, x, False)[0], distances.double())
+    calculator = AccuracyCalculator(include=("precision_at_1",), k=1, knn_func=knn, keep="neighbors")
+    calculator.get_accuracy(x, torch.zeros(2, dtype=torch.int64))
+    assert calculator.last.neighbors.distances.tolist() == [[3.0], [3.0]]

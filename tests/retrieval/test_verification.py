@@ -216,3 +216,9 @@ def test_invalid_options_raise_value_error(arguments, message):
         assert message is None or str(caught.value) == message
     with pytest.raises(ValueError, match="^far: got none, wanted at least one rate$"):
         PairwiseROC(())
+
+
+@pytest.mark.parametrize("make", [lambda far: pairwise_roc(*rows("plain"), far=far), lambda far: PairwiseROC(far=far)])
+def test_roc_single_rate_raises_type_error_that_names_sequence(make):
+    with pytest.raises(TypeError, match=r"^far: got 0.1, wanted a sequence of rates; write \[0.1\]$"):
+        make(0.1)

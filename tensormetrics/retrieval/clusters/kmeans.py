@@ -34,7 +34,7 @@ class TorchKMeans(ConstructorRepr):
             With the default, 1, scores of clusters vary with the seed; with 10 several times less.
         tol: also stop if an update changes the inertia by less than this fraction.
         max_points_per_centroid: compute centroids from a random sample of at most this many rows per cluster; all rows
-            are assigned.
+            are assigned. None: from all rows.
         spherical: rows and centroids are scaled to unit length; Dhillon and Modha, 2001, DOI 10.1023/A:1007612920971.
 
     >>> x = torch.tensor([[0.0], [0.1], [5.0], [5.1]])
@@ -53,6 +53,7 @@ class TorchKMeans(ConstructorRepr):
         max_points_per_centroid: int | None = None,
         spherical: bool = False,
     ) -> None:
+        init = _checks.array_as_tensor(init)
         if not isinstance(init, Tensor):
             _checks.check_choice("init", init, ("random", "k-means++"))
         self.niter = _checks.check_int("niter", niter, 1)

@@ -148,7 +148,8 @@ def v_measure(labels: Tensor | Contingency, clusters: Tensor | None = None, *, b
 
     Shapes: labels, clusters: (..., N), or a Contingency alone -> (...) float64.
 
-    In [0, 1], higher is better; 0 when h or c is 0. beta above 1 weights completeness more. ValueError for beta < 0.
+    In [0, 1], higher is better; 0 when h or c is 0. beta above 1 weights completeness more. ValueError for beta
+    < 0 or infinite.
 
     >>> labels, clusters = torch.tensor([0, 0, 1, 1, 1]), torch.tensor([5, 5, 7, 7, 5])
     >>> v_measure(labels, clusters)
@@ -268,8 +269,8 @@ def _bounded_from_zero(x: Tensor) -> Tensor:
 
 
 def _check_beta(beta: float) -> None:
-    if not beta >= 0:
-        raise ValueError(f"beta: got {beta}, wanted a number >= 0")
+    if not 0 <= beta < torch.inf:
+        raise ValueError(f"beta: got {beta}, wanted a finite number >= 0")
 
 
 def _hypergeometric_sums(a: Tensor, b: Tensor, first: Tensor, last: Tensor, n: int) -> Tensor:

@@ -17,6 +17,7 @@ from ..inputs import (
     as_embeddings,
     both_or_neither,
     budget,
+    check_self_index,
     check_squares,
     class_parts,
     comparable_labels,
@@ -86,16 +87,19 @@ def _check_inputs(
     reference_labels: Tensor,  # (N,)
     *,
     self_index: Tensor | None,  # (Q,)
+    size: int | None = None,  # references of an item of a batch; None: all
 ) -> RetrievalInputs:
     query, reference = as_embeddings("query", query), as_embeddings("reference", reference)
     _checks.shape("reference", reference, "N", query.shape[1])
     _checks.shape("query_labels", query_labels, len(query))
     _checks.shape("reference_labels", reference_labels, len(reference))
     _checks.same_device(query=query, query_labels=query_labels, reference=reference, reference_labels=reference_labels)
+    _checks.same_device(query=query, self_index=self_index)
     query_labels, reference_labels = comparable_labels(query_labels, reference_labels)
     check_squares(query=query, reference=reference)
     if self_index is None:
         self_index = torch.full((len(query),), -1, device=query.device)
+    self_index = check_self_index(self_index, len(query), len(reference) if size is None else size)
     return RetrievalInputs(query, query_labels, reference, reference_labels, 0, query_index=self_index)
 
 
@@ -170,7 +174,7 @@ def _batch_scores(
         return scores
     flat = {name: tensor.flatten(0, len(batch_shape)) for name, tensor in {"query": query, **args}.items()}
     *tables, self_index = (flat.get(name) for name in (*INPUT_NAMES, "self_index"))
-    inputs = _check_inputs(*cast("list[Tensor]", tables), self_index=self_index)
+    inputs = _check_inputs(*cast("list[Tensor]", tables), self_index=self_index, size=references)
     rows = inputs.query, inputs.query_labels, inputs.reference, inputs.reference_labels, inputs.self_index()
     memory = budget(memory_budget, query.device)
     chunk_size = max(memory // (40 * queries * references + 64 * (queries + references) * width), 1)
@@ -240,7 +244,7 @@ def _small_batch_scores(
 class NearestCentroidAccuracy(QueryMetric):
     """Fraction of queries with their class mean as the nearest one, in [0, 1]; see `nearest_centroid`.
 
-    Options as in `PrecisionAtK`.
+    `average`, `on_lone`, `distance` and `memory_budget` as in `PrecisionAtK`; its other options are a TypeError.
     """
 
     def __init__(
@@ -252,6 +256,9 @@ class NearestCentroidAccuracy(QueryMetric):
         memory_budget: int | None = None,
         **kwargs: Unpack[EmbeddingOptions],
     ) -> None:
+        if refused := kwargs.keys() & {"gains", "ignore", "label_comparison_fn", "ties"}:
+            name = type(self).__name__
+            raise TypeError(f"{name}: got the argument {min(refused)!r}, which class means cannot use; leave it out")
         super().__init__(
             None, None, average=average, on_lone=on_lone, distance=distance, memory_budget=memory_budget, **kwargs
         )

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ... import _checks
 from ..inputs import as_embeddings, check_self_index
-from ..relevance import rows_of
+from ..relevance import masks_of
 
 
 class Candidates(TypedDict, total=False):
@@ -40,7 +40,7 @@ def check_with_full_mask(
     """Check the arguments of a backend that reads the full `ignore` mask at once."""
     query, k, reference, index = search_arguments(query, k, reference, ref_includes_query, self_index)
     _checks.same_device(query=query, ignore=ignore if isinstance(ignore, Tensor) else None)
-    rows = rows_of("ignore", ignore, (len(query), len(reference)))
+    rows = masks_of(ignore, (len(query), len(reference)))
     return SearchArguments(query, k, reference, index, None if rows is None else rows(slice(0, len(query))))
 
 

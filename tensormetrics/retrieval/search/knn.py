@@ -13,7 +13,7 @@ from ..._compiling import breaks_graph
 from ..._files import load_tensors, open_atomic
 from ..._repr import ConstructorRepr
 from ..inputs import as_embeddings, budget, check_squares
-from ..relevance import rows_of
+from ..relevance import as_mask, masks_of
 from .backend import Candidates, search_arguments, self_index_of_leading_queries
 from .batch import Batch
 from .distance import DISTANCES, Distance, DistanceName, FunctionDistance, distance_of
@@ -120,6 +120,7 @@ class TorchKNN(ConstructorRepr):
         """
         return self._search(query, k, reference, ref_includes_query, True, **candidates)
 
+    @takes_arrays
     @torch.no_grad()
     def indices(
         self,
@@ -222,7 +223,8 @@ class TorchKNN(ConstructorRepr):
                 query.shape[:-1]
             )
         batch = Batch(query, reference, query_mask, reference_mask, self_index)
-        ignored = None if ignore is None else batch.flattened("ignore", ignore, query.shape[-2], reference.shape[-2])
+        size = query.shape[-2], reference.shape[-2]
+        ignored = None if ignore is None else as_mask(batch.flattened("ignore", ignore, *size))
         distances, indices = self._search_batch(batch, k, ignored, with_distances)
         shape = (*query.shape[:-1], k)
         return distances.view(shape) if with_distances else distances, indices.view(shape)
@@ -277,7 +279,7 @@ class TorchKNN(ConstructorRepr):
         if self_index is None:
             self_index = torch.full((len(query),), -1, device=query.device)
         _checks.same_device(query=query, ignore=ignore if isinstance(ignore, Tensor) else None)
-        ignored = rows_of("ignore", ignore, (len(query), len(reference)))
+        ignored = masks_of(ignore, (len(query), len(reference)))
         distances, indices = self._missing(len(query), k, query, reference, with_distances)
         count = min(k, len(reference))
         if not count or not len(query):

@@ -20,7 +20,7 @@ from ...._distributed import (
 )
 from ...._repr import ConstructorRepr
 from ...inputs import budget, check_squares
-from ...relevance import rows_of
+from ...relevance import masks_of
 from .. import operators
 from ..backend import nearest, search_arguments
 from ..distance import Distance
@@ -166,7 +166,7 @@ class ShardedKNN(ConstructorRepr):
 
         def merge(start: int, block: Tensor) -> None:
             if len(query) and len(block):
-                ignored = rows_of("ignore", ignore, (len(query), sum(sizes)))
+                ignored = masks_of(ignore, (len(query), sum(sizes)))
                 merge_block(self.knn, (neighbors.delta, neighbors.index), query, self_index, ignored, block, start)
 
         Ring([reference], sizes, self.group, block_rows(reference, min_memory))(merge)

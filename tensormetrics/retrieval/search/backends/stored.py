@@ -86,7 +86,7 @@ class StoredKNN(ConstructorRepr):
         if self_index is None and ref_includes_query:
             self_index = self_index_of_leading_queries(stored, len(reference), query.device)
         if self_index is None:
-            return distances[:, :k], indices[:, :k]
+            return _as_floats(distances[:, :k]), indices[:, :k]
         is_self = indices == check_self_index(self_index, stored, len(reference))[:, None]
         is_self &= indices >= 0
         if k == width and bool(is_self.any()):
@@ -95,7 +95,7 @@ class StoredKNN(ConstructorRepr):
                 "neighbor more"
             )
         order = is_self.byte().argsort(dim=1, stable=True)[:, :k]
-        return distances.gather(1, order), indices.gather(1, order)
+        return _as_floats(distances.gather(1, order)), indices.gather(1, order)
 
     def _sizes(self) -> dict[str, int]:
         return {"queries": len(self.indices), "k": self.indices.shape[1]}
@@ -109,6 +109,10 @@ def _read(name: str, lists: Lists) -> Tensor:
     lists = _checks.array_as_tensor(lists)
     _checks.shape(name, lists, "Q", "K")
     return lists
+
+
+def _as_floats(distances: Tensor) -> Tensor:
+    return distances if distances.is_floating_point() else distances.double()
 
 
 def _refuse_repeated(indices: Tensor) -> None:
