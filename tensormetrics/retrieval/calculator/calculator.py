@@ -44,8 +44,8 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
     Lone queries (no other item has their label) are left out. `update(embeddings, labels)` and `compute()` score every
     item against all others; `get_accuracy` scores one set against another at once. After a call, `class_labels` are
     the classes of the scored queries and `last` holds the values before averaging. A method `calculate_x` of a
-    subclass adds the metric x: it receives the arguments that it names (see `get_accuracy`). Values are in [0, 1];
-    `mean_rank` and `median_rank`, of which less is better, are at least 1.
+    subclass adds the metric x: it receives the arguments that it names (see `get_accuracy`). Values are in [0, 1],
+    but AMI and ARI may be negative; `mean_rank` and `median_rank`, of which less is better, are at least 1.
 
     Args:
         include: names of metrics; default AMI, NMI, mean_average_precision, mean_average_precision_at_r,
@@ -55,10 +55,13 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         exclude: names to leave out; wins over include.
         avg_of_avgs: average over classes of the means over their queries.
         return_per_class: return the mean of each class, in the order of `class_labels`.
-        k: number of neighbors retrieved; deeper references count as not found. None: all; "max_bin_count": the
-            largest number of relevant references; with a smaller integer r_precision and MAP@R are lower bounds.
+        k: number of neighbors retrieved; deeper references count as not found, and ndcg is ndcg_at_k. None: all;
+            "max_bin_count": the largest number of relevant references; with a smaller integer r_precision and MAP@R
+            are lower bounds.
         label_comparison_fn: `(x, y)` for pairs of labels, (n,) or (n, L) each, to (n,) bool; default equality.
-        device: device of the computation; default that of a CUDA input, else the current CUDA device, else the CPU.
+            With another function, or with gains, scores of clusters and class means are a NotImplementedError.
+        device: device of the computation. Default: `update` keeps rows where they are; `get_accuracy` takes the
+            device of a CUDA input, else the current CUDA device, else the CPU.
         knn_func: `(query, k, reference, ref_includes_query) -> (distances, indices)`, default `TorchKNN`.
         kmeans_func: `(x, n_clusters) -> (N,)` integers, default `TorchKMeans`.
         distance, exact, memory_budget: options of the default `TorchKNN`; the budget also bounds the scoring, so that
@@ -68,12 +71,14 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         ties: order at equal distance: "index", "optimistic" (relevant references first) or "pessimistic" (last).
         ignore, gains: references that are no candidates, and graded relevance; as in `positive_ranks`.
         label_levels: labels are (N, L), one level in each column; names of metrics end in `_level{i}`.
-        keep: "all" keeps in `last` also the ranks of all relevant references; "neighbors" keeps `last.neighbors`, the
-            k nearest candidates of each query: `indices`, `distances` and `relevance` (bool, or the gains).
+        keep: "all" keeps in `last` also the ranks of the relevant references that were searched; "neighbors" keeps
+            `last.neighbors`, the k nearest candidates of each query: `indices`, `distances` and `relevance` (bool, or
+            the gains).
         progress: show a progress bar of the scored queries.
         audit: number of queries, drawn by `audit_seed`, that are also searched exactly, to measure the error of a
-            knn_func that is not exact; see `audit_report`.
-        on_lone: lone queries are left out ("exclude"), count as 0 ("zero"), or are a ValueError ("error").
+            knn_func that is not exact; default none; see `audit_report`.
+        on_lone: lone queries are left out ("exclude"), count as 0 ("zero", not for ranks), or are a ValueError
+            ("error").
         kwargs: store_dtype, in which embeddings are kept (default their dtype), and options of every metric, such as
             process_group.
 
@@ -167,7 +172,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
 
     @torch.no_grad()
     def compute(self) -> dict[str, Tensor]:
-        """Compute the value of each metric by name: () float64, or (C,) with `return_per_class`.
+        """Compute the value of each metric by name: () float64, or with `return_per_class` (C,) for means over queries.
 
         If the rows are on several ranks, metrics of ranks leave them there: blocks of rows are exchanged, and each rank
         scores its local queries. So do class means and clusters of the default k-means, by sums of the rows of each
@@ -208,8 +213,9 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         group: torch.distributed.ProcessGroup | None = None,
     ) -> dict[str, float]:
         # query: (Q, D)  query_labels: (Q,)  reference: (N, D)  reference_labels: (N,); tensors, arrays or lists
-        """Score queries against references (default: each other); a float by name (list with `return_per_class`).
+        """Score queries against references (default: each other); a float by name.
 
+        With `return_per_class` means over queries are lists.
         `ref_includes_query=True`: the references begin with the queries, which are no neighbors of themselves.
         `self_index` (Q,) is the general form: the index of the reference that is the query itself, -1 = none.
         `query_cameras` (Q,), `reference_cameras` (N,): relevant references of the query's group, such as pictures of

@@ -95,10 +95,10 @@ def positive_ranks(
         ignore: True = no candidate: for each pair, or (without leading dimensions and masks) a function of a slice of
             the queries that gives its rows. A pair (query groups (..., Q), reference groups (..., N)): relevant
             references of the same group are no candidates.
-        depth: leave out ranks above it.
+        depth: leave out ranks above it; default none.
         ties: the order at equal distance: "index" (of the reference), "optimistic" (relevant ones first) or
             "pessimistic" (last).
-        distance: as in `TorchKNN`.
+        distance: "l2", "sqeuclidean", "ip" or "cosine".
         exact: as in `TorchKNN`.
         memory_budget: as in `TorchKNN`.
         query_mask: False = padding, which has R = 0.

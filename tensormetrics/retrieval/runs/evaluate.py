@@ -127,7 +127,7 @@ def evaluate_run(
     complete: bool = False,
     judged_only: bool = False,
 ) -> RunScores:
-    """Compute the measures of trec_eval for each query, by its names and rules and equal to the last digits.
+    """Compute measures of trec_eval for each query, by its names and rules and equal to the last digits.
 
     Documents are ranked by score, rounded to float32; at equal scores the greater name comes first.
 
@@ -136,7 +136,8 @@ def evaluate_run(
             trec_eval's tables; ``ranx.evaluate`` and ir_measures take ``qrels`` first.
         qrels: Gains of documents by query: a file, a dictionary or `Qrels`.
         metrics: Names of trec_eval (``"ndcg_cut_10"``, ``"P.5,10"``), ranx (``"ndcg@10"``, ``"mrr"``) or ir_measures
-            (``"nDCG@10"``, ``"RR"``); measures with the prefix ``num_`` are counts.
+            (``"nDCG@10"``, ``"RR"``); measures with the prefix ``num_`` are counts. The error for an unknown name lists
+            all.
         relevance_level: Minimum gain of a relevant document. nDCG uses the gains themselves, negative ones as 0.
         complete: Score queries with judgements but without a run as 0; by default they are left out, like queries
             without judgements.
@@ -144,12 +145,12 @@ def evaluate_run(
             trec_eval.
 
     Returns:
-        The values of each query, in [0, 1], higher is better. Time O(n log n), memory O(n).
+        The values of each query, in [0, 1] except counts, higher is better. Time O(n log n), memory O(n).
 
     Raises:
-        TypeError: If ``run`` is a `Qrels` or ``qrels`` a `Run`.
+        TypeError: If ``run`` is a `Qrels` or ``qrels`` a `Run`, or names in a dictionary are not ``str``.
         ValueError: If a name of metrics is unknown, a document occurs twice, a file is malformed, or run and
-            judgements have no query in common.
+            judgements have no query in common (without ``complete``).
 
     Warns:
         UserWarning: If the values look as if run and judgements were swapped.

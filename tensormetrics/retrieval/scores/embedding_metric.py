@@ -167,7 +167,8 @@ class EmbeddingMetric(Metric):
         """Append a batch of queries, of references, or of items that are both.
 
         Shapes: embeddings, reference: (N, D); labels, reference_labels: (N,) or (N, 1), or (N, L) with a
-        `label_comparison_fn`; cameras: (N,) integer; ids, groups: (N,) integer or names. NumPy arrays are converted.
+        `label_comparison_fn`, a function as `gains` or `label_levels`; cameras, ids, groups: (N,) integer or names.
+        NumPy arrays are converted.
 
         With a `reference` set the embeddings are queries that are scored against it, like separate updates with
         `role="query"` and `"reference"`: `metric(query, labels, reference, reference_labels)` is the score of the

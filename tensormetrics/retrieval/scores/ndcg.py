@@ -25,9 +25,9 @@ def ndcg(ranks: PositiveRanks, k: Depths | None = None, gain: Gain = "linear") -
     Shapes: rank: (..., Q, P); relevant: (..., Q); gain, ideal: (..., Q, P) or None -> (..., Q) float64, for K
     values of k (..., Q, K).
 
-    `gain="exp2"` uses 2^g - 1 for g; ranks without gains have g = 1. Without k all ranks count. In [0, 1],
-    higher is better; NaN for a lone query (R = 0). ValueError for k < 1 or another gain. Järvelin and Kekäläinen,
-    2002, DOI 10.1145/582415.582418; exp2: Burges et al., 2005, DOI 10.1145/1102351.1102363.
+    `gain="exp2"` uses 2^g - 1 for g; ranks without gains have g = 1. Without k all ranks count, up to `ranks.depth`. In
+    [0, 1], higher is better; NaN for a lone query (R = 0). ValueError for k < 1 or another gain. Järvelin and
+    Kekäläinen, 2002, DOI 10.1145/582415.582418; exp2: Burges et al., 2005, DOI 10.1145/1102351.1102363.
 
     >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
     >>> ranks = positive_ranks(x, labels)

@@ -75,7 +75,7 @@ def ranking_auroc(ranks: PositiveRanks) -> Tensor:
 class FirstRank(QueryMetric):
     """Median or mean rank of the nearest relevant reference, at least 1, lower is better; see `first_rank`.
 
-    Other options as in `PrecisionAtK`.
+    Other options as in `PrecisionAtK`; on_lone="zero" is a ValueError.
     """
 
     higher_is_better = False

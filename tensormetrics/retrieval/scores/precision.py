@@ -55,13 +55,16 @@ class PrecisionAtK(QueryMetric):
     Args:
         k: number of nearest references. Several, (1, 5, 10), are scored from the same ranks: `compute` then returns a
             value for each, by name ("precision_at_1", ...).
-        average: "micro", over queries; "macro", the mean over classes of "class"; "class", (C,), over the queries of
-            each label in `class_labels`; "none", (Q,), NaN for lone queries.
-        on_lone: lone queries, without a relevant reference, are left out ("exclude"), count as 0 ("zero"), or are a
-            ValueError ("error").
+        average: "micro" (default), over queries; "macro", the mean over classes of "class"; "class", (C,), over the
+            queries of each label in `class_labels`; "none", (Q,), NaN for lone queries.
+        on_lone: lone queries, without a relevant reference, are left out ("exclude", the default), count as 0 ("zero"),
+            or are a ValueError ("error").
         label_comparison_fn: `(x, y)` for pairs of labels, (n,) or (n, L) each, to (n,) bool; default equality.
-        ignore, ties: as in `positive_ranks`, with a row for each query that `compute` scores, in order.
-        distance, memory_budget: as in `TorchKNN`.
+        gains, ignore, ties: as in `positive_ranks`, with a row for each query that `compute` scores, in order.
+        distance: "l2" (default), "sqeuclidean", "ip" or "cosine".
+        memory_budget: as in `TorchKNN`.
+        store_dtype: dtype in which embeddings are kept; default their dtype.
+        device: device of the rows; default that of the first ones.
 
     >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
     >>> metric = PrecisionAtK(1)

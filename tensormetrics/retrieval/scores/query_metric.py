@@ -262,7 +262,8 @@ class QueryMetric(EmbeddingMetric):
             ValueError ("error").
         label_comparison_fn: `(x, y)` for pairs of labels, (n,) or (n, L) each, to (n,) bool; default equality.
         ignore, ties: as in `positive_ranks`, with a row for each query that `compute` scores, in order.
-        distance, memory_budget: as in `TorchKNN`.
+        distance: "l2", "sqeuclidean", "ip" or "cosine".
+        memory_budget: as in `TorchKNN`.
     """
 
     higher_is_better = True

@@ -72,8 +72,9 @@ def pairwise_roc(
 
     Pairs consist of a query and a reference, or, without references, of two queries. Every pair is counted and no list
     of pairs is kept: time O(Q N D), memory within the budget. Pairs at equal distance are accepted together. NaN
-    without pairs of the same label or of different labels. ValueError for incompatible arguments, NaN and infinity.
-    Fawcett, An Introduction to ROC Analysis, 2006, DOI 10.1016/j.patrec.2005.10.010.
+    without pairs of the same label or of different labels. `distance`: "l2", "sqeuclidean", "ip" or "cosine";
+    `memory_budget` as in `TorchKNN`. ValueError for incompatible arguments, NaN and infinity. Fawcett,
+    An Introduction to ROC Analysis, 2006, DOI 10.1016/j.patrec.2005.10.010.
 
         >>> x, y = torch.tensor([[0.0], [1.0], [3.0], [3.5]]), torch.tensor([0, 0, 1, 1])
         >>> pairwise_roc(x, y, far=(0.0, 0.5)).tar

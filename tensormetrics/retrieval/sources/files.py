@@ -18,7 +18,7 @@ KINDS = (".npy", ".safetensors", *TABLES)
 def open_embeddings(*addresses: str | os.PathLike) -> EmbeddingSource:
     """Open the rows of one or more files, concatenated, to be read in blocks.
 
-    Formats are .npy of any dtype, .safetensors, .parquet, .arrow and .feather. An address may be a pattern,
+    Formats are .npy of real numbers, .safetensors, .parquet, .arrow and .feather. An address may be a pattern,
     "embeddings-*.parquet", for files in the order of their names, and may name one of several arrays or columns:
     "table.parquet:column". A column holds a list of D numbers in each row. Parquet and Arrow files require pyarrow
     (`pip install tensormetrics[parquet]`), which also opens addresses such as

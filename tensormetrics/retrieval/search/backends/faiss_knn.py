@@ -33,7 +33,7 @@ class FaissKNN(ConstructorRepr):
 
     Args:
         reset_before: build a new index from the references of a call; False: add them to the index, which must be
-        empty.
+            empty.
         reset_after: delete the index after a call.
         index_init_fn: function of D that returns an index for `distance`, or a faiss factory string; default "Flat".
         gpus: numbers of the GPUs to use, each for a part of the queries; default the GPU of the tensors.
