@@ -106,6 +106,12 @@ def test_json_documents_are_matched_by_id_and_resampled_by_group(folder):
     assert "2   similarity 0.00" in result.stdout and "unreadable: no answer" in result.stdout
 
 
+@pytest.mark.parametrize("output", [("--format", "json"), ("--json", "-")])
+def test_json_explanations_leave_json_on_stdout(folder, output):
+    result = run("p.jsonl", "r.jsonl", "--explain", "2", *output)
+    assert json.loads(result.stdout)["command"] == "json" and "2   similarity" in result.stderr
+
+
 def test_json_saved_schema_reproduces_the_scores(folder):
     result = run("p.jsonl", "r.jsonl", "--save-schema", "s.json", "--html", "page.html", "--replicates", 50)
     assert result.exit_code == 0 and "types inferred" in result.stdout and "wrote page.html" in result.stderr

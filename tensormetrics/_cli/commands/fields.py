@@ -23,7 +23,7 @@ from ..inputs.documents import (
     without_blank_end,
 )
 from ..names import EXTRACT, ON_INVALID
-from ..option_types import Finite, Option, OutputFile, Probability, Rope, SecondModel
+from ..option_types import STDOUT, Finite, Option, OutputFile, Probability, Rope, SecondModel
 from ..output import draw_scores, publish
 from .structured import imported_class
 
@@ -86,9 +86,10 @@ def json(
         numbers_in_strings: Read strings such as "12" as numbers.
         null_string: A text that denotes null.
         unlabelled: Keys that are missing in a reference were not annotated and are not compared.
-        replicates: Intervals from N reweightings of the documents; 0: none.
+        replicates: Intervals from N reweightings of the documents; 0: none, with --compare 1000.
         worst: Number of documents of lowest similarity that --html explains.
-        explain: Also print the alignment of the document with this id or line number.
+        explain: Also print the alignment of the document with this id or line number, on stderr next to JSON; may be
+            repeated.
         html: Write the report as a self-contained page.
         save_schema: Write the schema as JSON, to be edited and passed to --schema.
         require: Status 4 if a score, such as micro-f1 or f1[total], is below X.
@@ -144,8 +145,9 @@ def json(
         files,
         **outputs,
     )
+    is_json = outputs["text_format"] == "json" or outputs["json_file"] == STDOUT
     for explanation in explanations:
-        click.echo(f"\n{explanation}")
+        click.echo(f"\n{explanation}", err=is_json)
     return _unmet(report, required) or status
 
 

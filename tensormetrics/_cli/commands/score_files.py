@@ -49,7 +49,7 @@ def scores(
     tensormetrics scores so_far.jsonl --metric judge --bounds 0 10 --anytime
 
     Args:
-        metric (NAME): Metric or scorer of a log, or column of a table. [default: the only one]
+        metric (NAME): Metric or scorer of a log, or column of a table, there by default score. [default: the only one]
         answer_filter (NAME): Filter of the answers in a log of lm-evaluation-harness.
         ids (COLUMN): Names of the items; default the ids of the log, or the column id.
         groups (COLUMN): Groups of items, such as documents; items of a group share a weight.
@@ -61,6 +61,7 @@ def scores(
         rope: With several files: differences up to X are negligible; print their probability.
         power: With several files: print the number of additional items that decide a comparison with this probability.
         replicates: Number of reweightings of the items or groups.
+        device: Without effect: this command computes on the CPU.
     """
     for option, value in (("--rope", rope), ("--power", power)):
         if len(files) == 1 and value is not None:

@@ -138,7 +138,8 @@ def plot_difference(
 ) -> Any:
     """Plot the distribution of a difference, divided by the region of practical equivalence.
 
-    `metric`: the name on the x axis, by default that of the result.
+    `metric`: the name on the x axis, by default that of the result. `precision`: digits of the region and, less two,
+    decimals of the percentages.
 
     >>> study = Study(seed=0, metrics={"acc": {}})
     >>> study.add_experiment("mlp", [[90, 10], [12, 88]])
@@ -211,7 +212,8 @@ def plot_forest(
 ) -> Any:
     """Plot the intervals of all experiments in rows, and below each group the pooled interval.
 
-    `gap` is the space around a group in rows; `info` writes median, interval and its width on the right.
+    `gap` is the space around a group in rows; `info` writes median, interval and its width on the right, with
+    `precision` decimals.
 
     >>> study = Study(seed=0, metrics={"acc": {"aggregation": "fe"}})
     >>> for fold, right in enumerate((88, 90)):
