@@ -137,6 +137,7 @@ def json(
     if kind is None:
         click.echo(f"schema: {dumps(report.schema)}", err=True)
     explanations = [report.explain(_id_of(name, [each.id for each in report.documents])) for name in explain]
+    unmet = _unmet(report, required)
     status = publish(
         tables,
         answer_of_command,
@@ -148,7 +149,9 @@ def json(
     is_json = outputs["text_format"] == "json" or outputs["json_file"] == STDOUT
     for explanation in explanations:
         click.echo(f"\n{explanation}", err=is_json)
-    return _unmet(report, required) or status
+    if unmet:
+        click.echo(f"not met: {'; '.join(unmet)}", err=True)
+    return UNMET if unmet else status
 
 
 def _report(
@@ -221,7 +224,8 @@ def _numbers(report: FieldReport) -> dict[str, Any]:
     return scores | {f"f1[{path}]": float(report[path].f1) for path in report}
 
 
-def _unmet(report: FieldReport, required: list[tuple[str, float]]) -> int:
+def _unmet(report: FieldReport, required: list[tuple[str, float]]) -> list[str]:
+    """Return a text for each score below its required value."""
     scores = _numbers(report)
     unmet = []
     for name, minimum in required:
@@ -229,6 +233,4 @@ def _unmet(report: FieldReport, required: list[tuple[str, float]]) -> int:
             raise BadInput(f"--require: got {name!r}, wanted one of {', '.join(scores)}")
         if not scores[name] >= minimum or math.isnan(scores[name]):
             unmet.append(f"{name} is {scores[name]:.4g}, required {minimum:g}")
-    if unmet:
-        click.echo(f"not met: {'; '.join(unmet)}", err=True)
-    return UNMET if unmet else 0
+    return unmet

@@ -90,7 +90,8 @@ def scores(
     tables = [means.table("file")]
     if len(models) == 2:
         (a, b), name = models.values(), next(iter(models.values())).name
-        comparisons = Comparisons.of({name: (a, b)}, (files[0], files[1]), HINTS, **options)
+        named = {f"{letter} lacks ": f"{file} lacks " for letter, file in zip("ab", files, strict=True)}
+        comparisons = Comparisons.of({name: (a, b)}, (files[0], files[1]), {**HINTS, **named}, **options)
         tables = [comparisons.table("metric")]
         report["comparison"] = comparisons.answer()
         results = comparisons.results
