@@ -90,7 +90,8 @@ def scores(
     tables = [means.table("file")]
     if len(models) == 2:
         (a, b), name = models.values(), next(iter(models.values())).name
-        named = {f"{letter} lacks ": f"{file} lacks " for letter, file in zip("ab", files, strict=True)}
+        models_by_letter = [(what, *model) for what in ("ids", "scores") for model in zip("ab", files, strict=True)]
+        named = {f"{what}: {letter} lacks ": f"{what}: {file} lacks " for what, letter, file in models_by_letter}
         comparisons = Comparisons.of({name: (a, b)}, (files[0], files[1]), {**HINTS, **named}, **options)
         tables = [comparisons.table("metric")]
         report["comparison"] = comparisons.answer()
