@@ -106,6 +106,18 @@ def test_json_documents_are_matched_by_id_and_resampled_by_group(folder):
     assert "2   similarity 0.00" in result.stdout and "unreadable: no answer" in result.stdout
 
 
+def test_json_unknown_required_score_prints_and_writes_nothing(folder):
+    result = run("p.jsonl", "r.jsonl", "--require", "nothing=1", "--json", "out.json")
+    assert (result.exit_code, result.stdout) == (2, "") and "--require: got 'nothing'" in result.stderr
+    assert not Path("out.json").exists()
+
+
+@pytest.mark.parametrize("output", [("--format", "json"), ("--json", "-")])
+def test_json_explanations_leave_json_on_stdout(folder, output):
+    result = run("p.jsonl", "r.jsonl", "--explain", "2", *output)
+    assert json.loads(result.stdout)["command"] == "json" and "2   similarity" in result.stderr
+
+
 def test_json_saved_schema_reproduces_the_scores(folder):
     result = run("p.jsonl", "r.jsonl", "--save-schema", "s.json", "--html", "page.html", "--replicates", 50)
     assert result.exit_code == 0 and "types inferred" in result.stdout and "wrote page.html" in result.stderr

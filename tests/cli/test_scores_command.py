@@ -82,7 +82,7 @@ def test_scores_invalid_arguments_exit_with_status_2(invoke, tmp_path):
     (tmp_path / "e.csv").write_text("score\n5\n2\n")
     for arguments, message in (
         (["a.csv"], "--metric: got 'score', wanted one of 'id', 'right', 'topic' of a.csv"),
-        (["a.csv", "d.csv", "--metric", "right"], "b lacks 59 of 60, 59 are missing in some model; write --on-missing"),
+        (["a.csv", "d.csv", "--metric", "right"], "d.csv lacks 59 of 60, 59 are missing in some model; write --on"),
         (["a.csv", "--metric", "right", "--rope", "1"], "--rope: is for several files"),
         (["a.csv", "--metric", "right", "--power", ".8"], "--power: is for several files"),
         (["a.csv", "a.csv", "--metric", "right"], "a.csv: got this file twice"),

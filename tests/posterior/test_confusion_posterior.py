@@ -176,6 +176,14 @@ def test_unobserved_cells_keep_positive_probability(device):
     assert all((x == 1).all() for x in certain.compute().values())
 
 
+@pytest.mark.parametrize("replicates", [0, -1, 1.5])
+def test_interval_invalid_replicates_raise(replicates):
+    metric = ConfusionPosterior(2)
+    metric.update(*labels_of([[9, 1], [2, 9]], "cpu"))
+    with pytest.raises(ValueError, match="^replicates: got .*, wanted an integer >= 1$"):
+        metric.interval(replicates=replicates)
+
+
 def test_batch_shape_equals_separate_metrics(device):
     preds, target = torch.randint(0, 3, (2, 2, 4, 50, 6), device=device)
     options = {"metrics": ["acc", "tpr", "f1@macro", "mae"], "replicates": 200}

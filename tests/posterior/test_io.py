@@ -258,3 +258,6 @@ def test_load_csv_invalid_first_row_names_value(tmp_path):
     for delimiter in ("", ";;", 5):
         with pytest.raises(ValueError, match="^delimiter: got .*, wanted None or one character$"):
             load_csv(tmp_path / "m.csv", delimiter=delimiter)
+    for encoding in "utf-9", "hex":
+        with pytest.raises(ValueError, match=f"^encoding: got '{encoding}', wanted None or an encoding of Python"):
+            load_csv(tmp_path / "m.csv", encoding=encoding)

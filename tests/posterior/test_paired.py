@@ -246,3 +246,30 @@ def test_study_invalid_items_raise(arguments, error, message):
     assert str(caught.value) == message and study.to_dict() == before
     with pytest.raises(ValueError, match=r"^items.cells: got shape \(2, 2, 2\), wanted \(E, N\)"):
         sample_paired_matrices(PairedItems("test", torch.zeros(2, 2, 2, dtype=torch.int64)), 2, 5)
+
+
+INVALID_ITEMS = [
+    ([0, 1], None, TypeError, "items.cells: got a list, wanted a tensor"),
+    (torch.tensor([0.0, 1.0]), None, ValueError, "items.cells: got torch.float32, wanted an integer dtype"),
+    (torch.tensor([0, 4]), None, ValueError, "items.cells: got 0 to 4, wanted 0 to 3 for 2 classes"),
+    (torch.tensor([-1, 3]), torch.tensor([0, 0]), ValueError, "items.cells: got -1 to 3, wanted 0 to 3 for 2 classes"),
+    (torch.tensor([0, 1]), torch.tensor([0]), ValueError, "items.groups: got shape (1,), wanted (2,)"),
+    (torch.tensor([0, 1]), ["a", "b"], TypeError, "items.groups: got a list, wanted a tensor"),
+]
+
+
+@pytest.mark.parametrize(("cells", "groups", "error", "message"), INVALID_ITEMS)
+def test_paired_matrices_invalid_items_raise(cells, groups, error, message):
+    with pytest.raises(error) as caught:
+        sample_paired_matrices(PairedItems("test", cells, groups), 2, 5)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_paired_matrices_take_arrays_and_small_integers(grouped, device):
+    cells, groups = torch.tensor([[0, 1, 3, 3], [0, 0, 3, 2]]), torch.tensor([0, 0, 1, 2]) if grouped else None
+    expected = sample_paired_matrices(PairedItems("test", cells, groups), 2, 5)
+    small = PairedItems("test", cells.byte().to(device), None if groups is None else groups.short().to(device))
+    arrays = PairedItems("test", cells.numpy(), None if groups is None else groups.numpy())
+    assert torch.equal(sample_paired_matrices(small, 2, 5).cpu(), expected)
+    assert torch.equal(sample_paired_matrices(arrays, 2, 5), expected)

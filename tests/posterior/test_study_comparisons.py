@@ -101,6 +101,7 @@ def test_study_table_lists_values_and_intervals(generator):
         assert value == pytest.approx(report["Observed"]) and low <= value <= high
         assert [low, high] == pytest.approx([min(ends[0], value), max(ends[1], value)])
     assert table["a", "acc"].confidence == 0.9 and study.table("fnr", 1).select("fnr/1")["a"]
+    assert [*study.table(["acc", "fnr"], 1).columns] == ["acc", "fnr/1"]
     with pytest.raises(ValueError, match="the study has no experiments"):
         Study(0, metrics={"acc": {}}).table()
     with pytest.raises(ValueError, match="a comparison needs at least 2"):

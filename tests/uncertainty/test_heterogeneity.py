@@ -57,6 +57,12 @@ def test_estimate_i2_without_variance_is_nan(device):
     assert heterogeneity_dl(tensor([0.5]), tensor([0.1])) == 0 == heterogeneity_pm(tensor([0.5]), tensor([0.1]))
 
 
+def test_dersimonian_laird_variance_of_zero_gives_nan(device):
+    means, variances = tensor([0.8, 0.9, 0.7], device), tensor([[0.0] * 3, [0.0, 1e-4, 1e-4], [1e-4] * 3], device).T
+    assert heterogeneity_dl(means[:, None].expand(3, 3), variances).isnan().tolist() == [True, True, False]
+    assert heterogeneity_dl(tensor([0.5], device), tensor([0.0], device)) == 0
+
+
 def test_estimate_i2_batch_equals_a_loop(device):
     both = torch.stack([SAMPLES, SAMPLES**2], -1).to(device)
     result = estimate_i2(both)

@@ -23,7 +23,7 @@ from ..inputs.documents import (
     without_blank_end,
 )
 from ..names import EXTRACT, ON_INVALID
-from ..option_types import Finite, Option, OutputFile, Probability, Rope, SecondModel
+from ..option_types import STDOUT, Finite, Option, OutputFile, Probability, Rope, SecondModel
 from ..output import draw_scores, publish
 from .structured import imported_class
 
@@ -86,9 +86,10 @@ def json(
         numbers_in_strings: Read strings such as "12" as numbers.
         null_string: A text that denotes null.
         unlabelled: Keys that are missing in a reference were not annotated and are not compared.
-        replicates: Intervals from N reweightings of the documents; 0: none.
+        replicates: Intervals from N reweightings of the documents; 0: none, with --compare 1000.
         worst: Number of documents of lowest similarity that --html explains.
-        explain: Also print the alignment of the document with this id or line number.
+        explain: Also print the alignment of the document with this id or line number, on stderr next to JSON; may be
+            repeated.
         html: Write the report as a self-contained page.
         save_schema: Write the schema as JSON, to be edited and passed to --schema.
         require: Status 4 if a score, such as micro-f1 or f1[total], is below X.
@@ -136,6 +137,7 @@ def json(
     if kind is None:
         click.echo(f"schema: {dumps(report.schema)}", err=True)
     explanations = [report.explain(_id_of(name, [each.id for each in report.documents])) for name in explain]
+    unmet = _unmet(report, required)
     status = publish(
         tables,
         answer_of_command,
@@ -144,9 +146,12 @@ def json(
         files,
         **outputs,
     )
+    is_json = outputs["text_format"] == "json" or outputs["json_file"] == STDOUT
     for explanation in explanations:
-        click.echo(f"\n{explanation}")
-    return _unmet(report, required) or status
+        click.echo(f"\n{explanation}", err=is_json)
+    if unmet:
+        click.echo(f"not met: {'; '.join(unmet)}", err=True)
+    return UNMET if unmet else status
 
 
 def _report(
@@ -219,7 +224,8 @@ def _numbers(report: FieldReport) -> dict[str, Any]:
     return scores | {f"f1[{path}]": float(report[path].f1) for path in report}
 
 
-def _unmet(report: FieldReport, required: list[tuple[str, float]]) -> int:
+def _unmet(report: FieldReport, required: list[tuple[str, float]]) -> list[str]:
+    """Return a text for each score below its required value."""
     scores = _numbers(report)
     unmet = []
     for name, minimum in required:
@@ -227,6 +233,4 @@ def _unmet(report: FieldReport, required: list[tuple[str, float]]) -> int:
             raise BadInput(f"--require: got {name!r}, wanted one of {', '.join(scores)}")
         if not scores[name] >= minimum or math.isnan(scores[name]):
             unmet.append(f"{name} is {scores[name]:.4g}, required {minimum:g}")
-    if unmet:
-        click.echo(f"not met: {'; '.join(unmet)}", err=True)
-    return UNMET if unmet else 0
+    return unmet

@@ -62,7 +62,7 @@ def posterior(
         paired (FILE): A .csv of items on which models are compared item by item: a header, then rows of the true label
             and each model's answer.
         compare: Also compare all pairs of experiments and find the best; --plot draws the differences.
-        rope: With --compare: differences below X are negligible. [default: a tenth of the scores' spread]
+        rope: With --compare: differences up to X are negligible. [default: a tenth of the scores' spread]
         width (X): Also print the total number of similar items for an interval of width X.
         prior (NUMBER|NAME): Counts added to the cells: balanced, one for the table, half of it on the diagonal;
             hierarchical, which shares information between classes, for 5 to 20 items per class; perks, one for each

@@ -49,7 +49,7 @@ def scores(
     tensormetrics scores so_far.jsonl --metric judge --bounds 0 10 --anytime
 
     Args:
-        metric (NAME): Metric or scorer of a log, or column of a table. [default: the only one]
+        metric (NAME): Metric or scorer of a log, or column of a table, there by default score. [default: the only one]
         answer_filter (NAME): Filter of the answers in a log of lm-evaluation-harness.
         ids (COLUMN): Names of the items; default the ids of the log, or the column id.
         groups (COLUMN): Groups of items, such as documents; items of a group share a weight.
@@ -61,6 +61,7 @@ def scores(
         rope: With several files: differences up to X are negligible; print their probability.
         power: With several files: print the number of additional items that decide a comparison with this probability.
         replicates: Number of reweightings of the items or groups.
+        device: Without effect: this command computes on the CPU.
     """
     for option, value in (("--rope", rope), ("--power", power)):
         if len(files) == 1 and value is not None:
@@ -89,7 +90,9 @@ def scores(
     tables = [means.table("file")]
     if len(models) == 2:
         (a, b), name = models.values(), next(iter(models.values())).name
-        comparisons = Comparisons.of({name: (a, b)}, (files[0], files[1]), HINTS, **options)
+        models_by_letter = [(what, *model) for what in ("ids", "scores") for model in zip("ab", files, strict=True)]
+        named = {f"{what}: {letter} lacks ": f"{what}: {file} lacks " for what, letter, file in models_by_letter}
+        comparisons = Comparisons.of({name: (a, b)}, (files[0], files[1]), {**HINTS, **named}, **options)
         tables = [comparisons.table("metric")]
         report["comparison"] = comparisons.answer()
         results = comparisons.results

@@ -49,6 +49,7 @@ def trec(
         per_query: Also print each query's scores.
         compare: RUN of a second model: also its scores and the paired differences.
         replicates: Intervals from N resamples of the queries; 0: none, with --compare 1000.
+        device: Without effect: this command computes on the CPU.
     """
     with naming():
         judgements = Qrels.read(existing(qrels))

@@ -202,6 +202,8 @@ class ExperimentAggregator(RecordedArguments, torch.nn.Module):
 def get_experiment_aggregator(aggregation: str, rng: RNG | None = None, **options: Any) -> ExperimentAggregator:
     """Return the aggregator that an alias names, with its options. ValueError: unknown alias or option.
 
+    `rng` is the stream of its draws, by default `RNG(0)`.
+
     >>> generator = torch.Generator().manual_seed(0)
     >>> samples = torch.tensor([0.80, 0.84, 0.90]) + 0.02 * torch.randn(2000, 3, generator=generator)
     >>> round(float(get_experiment_aggregator("fe")(samples, (0.0, 1.0)).mean()), 2)

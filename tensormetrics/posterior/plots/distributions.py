@@ -66,7 +66,8 @@ def plot_distributions(
 ) -> Any:
     """Plot each distribution in an axes, with its median and highest density interval.
 
-    `centre`: the index of the distribution whose median is the center of the x axis.
+    `centre`: the index of the distribution whose median is the center of the x axis. `options` are those of
+    `drawing.Look`.
 
     >>> study = Study(seed=0, metrics={"acc": {}})
     >>> study.add_experiment("mlp", [[90, 10], [12, 88]])
@@ -138,7 +139,8 @@ def plot_difference(
 ) -> Any:
     """Plot the distribution of a difference, divided by the region of practical equivalence.
 
-    `metric`: the name on the x axis, by default that of the result.
+    `metric`: the name on the x axis, by default that of the result. `precision`: digits of the region and, less two,
+    decimals of the percentages. `options` are those of `drawing.Look`.
 
     >>> study = Study(seed=0, metrics={"acc": {}})
     >>> study.add_experiment("mlp", [[90, 10], [12, 88]])
@@ -211,7 +213,8 @@ def plot_forest(
 ) -> Any:
     """Plot the intervals of all experiments in rows, and below each group the pooled interval.
 
-    `gap` is the space around a group in rows; `info` writes median, interval and its width on the right.
+    `gap` is the space around a group in rows; `info` writes median, interval and its width on the right, with
+    `precision` decimals. `options` are those of `drawing.Look`.
 
     >>> study = Study(seed=0, metrics={"acc": {"aggregation": "fe"}})
     >>> for fold, right in enumerate((88, 90)):

@@ -23,7 +23,8 @@ class Look:
     parts to matplotlib keywords, `hide` drops parts, `ax` draws into existing axes, one for each axes of the plot,
     without a legend. `method` is "kde", with `bw_adjust`, `cut` and `grid_samples`, or "hist", with `bins` ("auto", a
     number, or edges). With `normalize` every distribution is equally high; without it, only where one scale would
-    flatten some.
+    flatten some. `xlim`, the limits of the x axis, is chosen by the distributions unless it is given; `background` is
+    a color.
     """
 
     method: str = "kde"

@@ -19,7 +19,7 @@ def validate_confusion_matrix(confusion_matrix: Any, *, allow_empty_rows: bool =
     Shapes: confusion_matrix: (C, C) -> (C, C).
 
     ConfMatIOError: not such a matrix, or rows that add up to more than 1e37, which float32 cannot sample. A class that
-    is never predicted: ConfMatIOWarning.
+    is never predicted: ConfMatIOWarning. `allow_empty_rows` accepts classes without items.
 
     >>> validate_confusion_matrix([[2, 1], [0, 1]])
     tensor([[2., 1.],
@@ -155,7 +155,7 @@ def pred_cond_to_confusion_matrix(
     pred_first: bool = True,
     num_classes: int | None = None,
 ) -> Tensor:
-    """Invert `confusion_matrix_to_pred_cond`; C is the largest label + 1 if `num_classes` is not given.
+    """Invert `confusion_matrix_to_pred_cond`; C is the largest label + 1, at least 2, if `num_classes` is not given.
 
     Shapes: pairs: (N, 2) -> (C, C) int64.
 

@@ -98,7 +98,7 @@ def sample_sums(
     items may be 0 / 0, which is nan or `zero_division`, and x / 0 = inf.
 
     A row whose concentrations are all 0 contributes nothing. Raises ValueError for counts that are negative or not
-    finite, or add up to more than 1e37 in a row.
+    finite, or add up to more than 1e37 in a row, and for "prior" with such a row.
 
     >>> counts = torch.tensor([[90, 10], [12, 88]])
     >>> sums = sample_sums(counts, 1000)

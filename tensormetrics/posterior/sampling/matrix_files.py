@@ -114,6 +114,8 @@ def _csv_rows(location: str | Path, encoding: str | None, delimiter: str | None)
     data = read_bytes(location)
     try:
         text = data.decode(encoding) if encoding else text_of(data, location)
+    except LookupError:
+        raise ValueError(f"encoding: got {encoding!r}, wanted None or an encoding of Python, as 'cp1252'") from None
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         got = f"{location}, line {line}: got the byte {data[error.start]:#04x}"

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ...uncertainty.engine.weights import joined, weighted_sums
 from . import operators
 from .dirichlet import DTYPES, HIERARCHICAL_WITH_ITEMS, confusion_prior_of, dirichlet_prior, normalised, stream_keys
@@ -25,6 +26,7 @@ class PairedItems(NamedTuple):
     groups: Tensor | None = None  # (N,) int64, equal for items that share a weight
 
 
+@takes_arrays
 def sample_paired_matrices(
     items: PairedItems,
     num_classes: int,
@@ -55,16 +57,22 @@ def sample_paired_matrices(
     replicates = _checks.check_int("replicates", replicates, 0)
     start = _checks.check_int("start", start, 0)
     _checks.check_choice("dtype", dtype, DTYPES)
-    cells = torch.atleast_2d(items.cells).contiguous()
+    _checks.integral("items.cells", items.cells)
+    cells = torch.atleast_2d(items.cells).long().contiguous()
     _checks.shape("items.cells", cells, "E", "N")
     E, device = len(cells), cells.device
+    if cells.numel() and not 0 <= cells.min() <= cells.max() < C * C:
+        raise ValueError(f"items.cells: got {cells.min()} to {cells.max()}, wanted 0 to {C * C - 1} for {C} classes")
+    if items.groups is not None:
+        _checks.integral("items.groups", items.groups)
+        _checks.shape("items.groups", items.groups, cells.shape[1])
     names = [str(e) for e in range(E)] if names is None else names
     shared = f"items:{items.label}"
     masses = torch.empty(E, C * C, replicates, dtype=torch.float64, device=device)
     if items.groups is None:
         operators.item_sums(masses, cells, *stream_keys(seed, [shared], "posterior", "items", device), start)
     else:
-        _group_sums(masses, cells, items.groups.to(device), seed, shared, start)
+        _group_sums(masses, cells, items.groups.to(device, torch.int64), seed, shared, start)
 
     def log_gamma(alpha: Tensor, names: Sequence[str], stream: str) -> Tensor:  # (E, R, K) -> (E, R, K, S)
         out = alpha.new_empty(*alpha.shape, replicates)

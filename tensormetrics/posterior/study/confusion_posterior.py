@@ -34,11 +34,12 @@ class ConfusionPosterior(Metric):
     """Classification metrics with credible intervals, from the posterior of the confusion matrix.
 
     `metrics` are strings such as "acc", "tpr" (one value per class) or "f1@macro": see `get_metric`, also for
-    `zero_division`; `scores.SCORES` has their formulas, ranges and directions. `compute()` gives tensors, float64, of
-    `batch_shape`, then (C,) for one value per class: "acc", the observed score, and "acc/low" and "acc/high", the ends
-    of the highest density (`interval="hdi"`) or equal-tailed ("eti") interval of mass `confidence` of `replicates`
-    samples in `dtype`; `method` as in `sample_sums`. `interval()` gives the same as an `Estimate` of each metric, with
-    the posterior's median and mean. `forward` answers with the observed scores of its batch, without sampling.
+    `zero_division`; `metrics.classification.SCORES` has their formulas, ranges and directions. `compute()` gives
+    tensors, float64, of `batch_shape`, then (C,) for one value per class: "acc", the observed score, and "acc/low" and
+    "acc/high", the ends of the highest density (`interval="hdi"`) or equal-tailed ("eti") interval of mass `confidence`
+    of `replicates` samples in `dtype`; `method` as in `sample_sums`. `interval()` gives the same as an `Estimate` of
+    each metric, with the posterior's median and mean. `forward` answers with the observed scores of its batch, without
+    sampling.
 
     Draws are addressed by `seed` and `name`, followed by "/0", "/1", ... where there is a `batch_shape`: equal counts
     give equal answers, on one rank or many. Targets equal to `ignore_index` are left out. `labels` are the names of the
@@ -236,6 +237,7 @@ class ConfusionPosterior(Metric):
             ValueError: If an option is out of range, or labels were no class.
         """
         confidence = self.confidence if confidence is None else check_confidence(confidence)
+        replicates = None if replicates is None else _checks.check_int("replicates", replicates, 1)
         with self._whole_state("interval"):
             counts = self._number_of_items()
             return {

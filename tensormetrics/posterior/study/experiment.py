@@ -96,7 +96,7 @@ class ExperimentGroupResult:
 
 
 class Experiment:
-    """A confusion matrix (rows are the truth) and the priors of its posterior; priors as in `dirichlet_prior`.
+    """A confusion matrix (rows are the truth) and the priors of its posterior; priors as in `sample_sums`.
 
     Draws are addressed by the seed of `rng` and `name`; those of the posterior also by the label of `items`, if given,
     which the matrix counts: experiments on the same items share what is random in them. ConfMatIOError, ConfigError:

@@ -106,7 +106,7 @@ def report_pairwise_comparison(
     precision: int = 4,
     table_fmt: str | None = None,
 ) -> str:
-    """Report one comparison as a sentence."""
+    """Report one comparison in sentences; `table_fmt` is ignored, with a warning."""
     if table_fmt is not None:
         warnings.warn(
             f"table_fmt: got {table_fmt!r}, but one comparison is a text; report_pairwise_comparisons is a table",

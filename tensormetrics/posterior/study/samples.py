@@ -40,7 +40,7 @@ class Samples(Protocol):
         """Return an experiment by its name "group/experiment"."""
 
     def list_experiments(self) -> list[str]:
-        """List the names "group/experiment" in the order of insertion."""
+        """List the names "group/experiment", group by group, in the order of insertion."""
 
     def find_metric(self, metric: str | Quantity) -> Quantity:
         """Return a metric, by any of its names."""

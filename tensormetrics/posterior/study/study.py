@@ -31,13 +31,14 @@ CachedResult = TypeVar("CachedResult", bound=Result)
 class Study:
     """Experiments "group/experiment" and metrics; reports and plots of their posteriors and comparisons.
 
-    `experiments`: {group: {experiment: {"confusion_matrix": ..., "prevalence_prior": ..., "confusion_prior": ...}}};
-    `metrics`: {metric string: {} or {"aggregation": ..., its options}}, where "__default__" gives what entries without
-    an aggregation have. Samples are drawn when asked for, on `device`, and depend on `seed` and the experiment's name
-    alone. Cached samples and scratch memory stay near `memory_limit` bytes; dropped samples are drawn again, equal.
-    `zero_division` as in `get_metric`, for all metrics.
+    `experiments`: {group: {experiment: {"confusion_matrix": ..., other arguments of `add_experiment`}}}; `metrics`:
+    {metric string: {} or {"aggregation": ..., its options}}, where "__default__" gives what entries without an
+    aggregation have; or a list of metric strings. `seed=None` draws a seed. Samples are drawn when asked for, on
+    `device`, and depend on `seed` and the experiment's name alone. Cached samples and scratch memory stay near
+    `memory_limit` bytes; dropped samples are drawn again, equal. `zero_division` as in `get_metric`, for all metrics.
 
-    Bad arguments raise a ConfigError; a ConfigWarning names values that were chosen or converted.
+    Bad arguments raise a ValueError, often a ConfigError, or a TypeError; a ConfigWarning names values that were chosen
+    or converted.
 
     >>> study = Study(seed=0, metrics={"acc": {}})
     >>> study.add_experiment("mlp", [[90, 10], [12, 88]])
@@ -174,14 +175,14 @@ class Study:
     ) -> None:
         """Add "group/experiment", or "name" for "name/name", from its confusion matrix or from its labels.
 
-        Priors are those of `dirichlet_prior`; None means "perks" and "balanced", with which intervals of the
-        accuracy cover it for any number of classes. With 0, events that were never observed are impossible. `labels`
-        are the classes in the order of the matrix, by default those of y_true and y_pred, sorted; reports and plots
-        call them by these names, and `class_label` may be one of them. Experiments of a group have the same. `items`
-        names the test set: experiments of one name have the same y_true, and comparisons pair what they predict. A
-        comparison of experiments with the same y_true and without items warns; items=False says that these differ.
-        `groups` (N,), integers or names, are the documents, patients or speakers of the items of y_true and y_pred:
-        intervals resample groups.
+        Priors are those of `sample_sums`; None means "perks" and "balanced", with which intervals of the accuracy cover
+        it for any number of classes. With 0, events that were never observed are impossible. `labels` are the classes
+        in the order of the matrix, by default those of y_true and y_pred, sorted, or with `num_classes` 0 to
+        num_classes - 1; reports and plots call them by these names, and `class_label` may be one of them. Experiments
+        of a group have the same. `items` names the test set: experiments of one name have the same y_true, and
+        comparisons pair what they predict. A comparison of experiments with the same y_true and without items warns;
+        items=False says that these differ. `groups` (N,), integers or names, are the documents, patients or speakers of
+        the items of y_true and y_pred: intervals resample groups.
         """
         group, name = config.split_name(experiment_name)
         full_name = f"{group}/{name}"
@@ -317,7 +318,7 @@ class Study:
     plot_forest_plot = figures.plot_forest_plot
 
     def list_experiments(self) -> list[str]:
-        """List the names "group/experiment" in the order of insertion."""
+        """List the names "group/experiment", group by group, in the order of insertion."""
         return [f"{group}/{name}" for group, members in self._groups.items() for name in members.experiments]
 
     def all_experiments(self) -> list[str]:
@@ -392,7 +393,7 @@ class Study:
 
     @classmethod
     def load(cls, path: str | Path, **overrides: Any) -> "Study":
-        """Read a study that `save` wrote; ConfigError, which names the file, for anything else."""
+        """Read a study that `save` wrote; ConfigError, which names the file, for other content."""
         described = config.read(path)
         try:
             return cls.from_dict(described, **overrides)

@@ -104,8 +104,10 @@ def short_names(names: Sequence[str]) -> list[str]:
 
 def _labels(source: Samples, metric: str, class_label: Label, name: str) -> dict[str, Label]:
     """Return the columns of a metric, each with its class."""
-    if source.find_metric(metric).is_multiclass or class_label is not None:
-        return {metric if class_label is None else f"{metric}/{class_label}": class_label}
+    if source.find_metric(metric).is_multiclass:
+        return {metric: None}
+    if class_label is not None:
+        return {f"{metric}/{class_label}": class_label}
     experiment = source[name]
     names = experiment.labels or range(experiment.num_classes)
     return {f"{metric}/{label}": index for index, label in enumerate(names)}

@@ -45,6 +45,7 @@ def heterogeneity_dl(means: Tensor, variances: Tensor) -> Tensor:
 
     Shapes: means, variances: (M, ...) -> (...).
 
+    Among several experiments a variance of 0, which has no finite weight, gives nan.
     Reference: DerSimonian & Laird 1986, doi:10.1016/0197-2456(86)90046-2.
 
     >>> means, variances = torch.tensor([0.80, 0.84, 0.90]), torch.tensor([4e-4, 4e-4, 4e-4])
@@ -55,7 +56,10 @@ def heterogeneity_dl(means: Tensor, variances: Tensor) -> Tensor:
     w = 1 / variances
     scale = w.sum(0) - w.square().sum(0) / w.sum(0)
     excess = weighted_squares(means, w) - (len(means) - 1)
-    return _where_finite(means, variances, torch.where(scale > 0, (excess / scale).clamp(min=0), 0))
+    tau2 = torch.where(scale > 0, (excess / scale).clamp(min=0), 0)
+    if len(means) > 1:
+        tau2 = tau2.masked_fill(scale.isnan(), torch.nan)
+    return _where_finite(means, variances, tau2)
 
 
 @takes_arrays
