@@ -101,7 +101,7 @@ class HungarianMatcher(RecordedArguments, nn.Module):
             outputs: "pred_logits" (B, Q, K), "pred_boxes" (B, Q, 4), "pred_masks" (B, Q, H, W) logits, if a weight
                 needs them; all other entries are ignored and may have any type.
             targets: One for each image: "labels" (n,) int64, "boxes" (n, 4), "masks" (n, H', W'); n may be 0.
-            generator: Random generator of the points at which masks are compared.
+            generator: Random generator of the points at which masks are compared; default torch's.
 
         Returns:
             For each image query indices, ascending, and target indices, int64 of min(Q, number of targets) entries.

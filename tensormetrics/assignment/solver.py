@@ -24,7 +24,7 @@ class Assignment(NamedTuple):
     cost: Tensor  # (...) float64: sum of the matched entries; NaN if `status` is not 0
     row_dual: Tensor  # (..., R), and
     col_dual: Tensor  # (..., C): certificate of optimality, see `linear_sum_assignment`
-    status: Tensor  # (...) int8: 0 optimal, 1 infeasible, 2 NaN or -inf, or an option out of range
+    status: Tensor  # (...) int8: 0 optimal, 1 infeasible, 2 NaN or -inf (maximizing: +inf), or an option out of range
 
 
 @takes_arrays
@@ -49,14 +49,14 @@ def linear_sum_assignment(
     are a ValueError; without it they are rounded, and a matching of status 0 need not be optimal. Entries of a problem
     must differ by less than the largest number of the dtype, and if pairs are forbidden by less than that number
     divided by min(R, C); otherwise their sums overflow. An entry of +inf (-inf when maximizing), or one where `mask` is
-    False, forbids its pair. `row_lengths` and `col_lengths` (int64) are the numbers of valid rows and columns; entries
-    beyond them never matter. A column may be matched to `col_capacity` rows (default 1): then min(R, sum of capacities)
-    pairs are matched. With `unmatched_cost` rows may stay unmatched at that cost, which `Assignment.cost` does not
-    include.
+    False, forbids its pair. `row_lengths` and `col_lengths` (int64, default all) are the numbers of valid rows and
+    columns; entries beyond them never matter. A column may be matched to `col_capacity` rows (default 1): then min(R,
+    sum of capacities) pairs are matched. With `unmatched_cost` rows may stay unmatched at that cost, which
+    `Assignment.cost` does not include.
 
     Duals: sign * (cost - row_dual - col_dual) is >= 0 where allowed and 0 on pairs, sign = -1 when maximizing. Columns
-    with remaining capacity and unmatched rows have dual 0, with `unmatched_cost` unmatched rows have that value;
-    columns of capacity 0 have dual 0.
+    with remaining capacity and unmatched rows have dual 0, with `unmatched_cost` unmatched rows have that value.
+    Columns of capacity 0 have dual 0; pairs in them count as forbidden.
 
     Equal problems have equal solutions, independent of their index in the batch; the choice among several optimal
     matchings is unspecified. `Assignment.cost` is differentiable in backward and forward mode; other outputs are

@@ -135,8 +135,8 @@ def mean(
 ) -> Callable[..., StructuredMetric]:
     """Make a weighted mean over fields that either value has: mean[X]({field: metric or ...}, weights={field: w}).
 
-    None and an empty collection count as a missing field. Metrics of fields should be at most 1, as normalized ones
-    are.
+    None and an empty collection count as a missing field; two values without any field have similarity 1. Metrics of
+    fields should be at most 1, as normalized ones are.
     """
     build_product = dataclass[tp, constraint, normalizer]
 

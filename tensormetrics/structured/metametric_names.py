@@ -2,8 +2,8 @@
 
 `metametric.dsl` corresponds to `tensormetrics.structured.dsl`; the decorator and the classes of structures have the
 same names in `tensormetrics.structured`. Suites return the values of metametric, a mean over documents; `CorefScores`,
-`EventScores`, `Smatch` and `RankingScores` are faster, sum over documents and follow the reference scorers of the
-field.
+`EventScores` and `Smatch` are faster, sum over documents and follow the reference scorers of the field, and so does
+`RankingScores`, which averages queries.
 """
 
 from collections.abc import Iterable, Sequence

@@ -133,6 +133,15 @@ def test_smatch_invalid_arguments_raise(monkeypatch):
     assert str(error.value) == "text: PENMAN notation is read by penman; write pip install penman"
 
 
+def test_read_triples_entries_that_are_no_text_raise():
+    with pytest.raises(TypeError) as error:
+        read_triples([("a", "quant", 5)])
+    assert str(error.value) == "triples: got the target 5, wanted a text such as '5'"
+    with pytest.raises(TypeError) as error:
+        read_triples([("a", None, "cat")])
+    assert str(error.value) == "triples: got ('a', None, 'cat'), wanted a text as role"
+
+
 def test_text_holds_one_graph():
     with pytest.raises(ValueError) as error:
         read_penman("(a / b)\n(c / d)")

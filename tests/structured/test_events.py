@@ -86,6 +86,16 @@ def test_arguments_linked_by_type_are_counted_over_the_document(documents):
         assert sums(metric, name) == [shared, pred, ref]
 
 
+@pytest.mark.parametrize("link", ["trigger", "type"])
+def test_arguments_of_no_event_do_not_count(link, device):
+    triggers = torch.tensor([[[0, 1, 1], [4, 6, 6]], [[3, 2, 2], [3, 6, 6]]])
+    args = torch.tensor([[[-1, 0, 7, 7], [0, 0, 5, 5], [9, 0, 8, 8]], [[1, 0, 7, 7], [0, 0, 8, 8], [0, 1, 9, 9]]])
+    triggers, args, one, two = (x.to(device) for x in (triggers, args, torch.tensor([1, 1]), torch.tensor([3, 2])))
+    metric = EventScores(link=link).to(device)
+    metric.update(triggers, triggers, args, args, one, one, two, two)
+    assert sums(metric, "argument_identification") == sums(metric, "argument_classification") == [2, 2, 2]
+
+
 def test_event_scores_match_each_event_once():
     """Two predicted events share one reference event, which keeps the better."""
     argument = [Argument(FIRST, role) for role in "xyz"]

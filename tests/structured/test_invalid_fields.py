@@ -32,6 +32,12 @@ class Note(TypedDict):
     number: int
 
 
+class Titled(TypedDict):
+    words: list[str]
+    title: str | None
+    pages: list[int] | None
+
+
 ADA, KURT = Person("Ada", 1815), Person("Kurt", 1906)
 
 
@@ -54,6 +60,8 @@ def scores(metric, preds, refs, **options):
         (Doc.metric, Doc([ADA, "Kurt"]), Doc([ADA, KURT]), 1 / 2, 1 / 2, 1),
         (Doc.metric, Doc({"name": "Ada"}), Doc([ADA, KURT]), 0, 0, 1),
         (derive(list[Note]), [{"words": ["a"]}], [{"words": ["a"], "number": 1}], 0, 0, 0),
+        (derive(Titled), {"words": ["a"]}, {"words": ["a"], "title": None, "pages": None}, 1, 1, 0),
+        (derive(Titled), {"words": ["a"]}, {"words": ["a"], "title": "b", "pages": None}, 0, 0, 0),
         (derive(list[Note]), [{"words": ["a"], "number": "1"}], [{"words": ["a"], "number": 1}], 0, 0, 1),
         (derive(list[Note]), [{"words": ["a", 5], "number": 1}], [{"words": ["a"], "number": 1}], 1 / 2, 1, 1),
         (derive(dict[str, int]), {"a": 1, "b": "x"}, {"a": 1, "b": 2}, 1 / 2, 1 / 2, 1),

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tensormetrics.structured import (
+    BoxMatch,
     Constraint,
     FScore,
     Normalizer,
@@ -15,6 +16,7 @@ from tensormetrics.structured import (
     SetMatch,
     SpanScores,
     box_iou,
+    derive,
     multiset_overlap,
     normalize,
     read_tags,
@@ -59,6 +61,14 @@ def test_counts_equal_the_pairwise_overlap(constraint, generator, device):
     for value, (x, y) in zip(counts, ((pred, ref), (pred, pred), (ref, ref)), strict=True):
         equal = (x[:, :, None] == y[:, None]).all(-1).double()
         assert torch.equal(value.double(), set_overlap(equal, constraint=constraint))
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_multiset_overlap_set_cross_equals_the_metric_of_objects(constraint):
+    pred, ref = [1, 1, 2], [1, 2, 2, 2]
+    counts = multiset_overlap(torch.tensor(pred), torch.tensor(ref), constraint=constraint, duplicates="set_cross")
+    objects = derive(list[int], constraint=constraint, policy=Policy(duplicates="set_cross")).overlap([pred], [ref])
+    assert [int(value) for value in counts] == [int(value) for value in objects[:3]]
 
 
 def test_inequalities_and_mirror(generator):
@@ -213,6 +223,15 @@ def test_overlap_invalid_arguments_raise():
             "zero_division: got 'never', wanted a number, 'agree' or 'metametric'",
         ),
         (lambda: set_overlap(torch.zeros(3)), "similarity: got shape (3,), wanted (..., N, M)"),
+        (
+            lambda: set_overlap(similarity, constraint=["->"]),
+            "constraint: got ['->'], wanted one of '<->', '->', '<-', '~', '1:1', '1:*', '*:1', '*:*'",
+        ),
+        (
+            lambda: normalize(similarity, similarity, similarity, ["f1"]),
+            "normalizer: got ['f1'], wanted one of 'none', 'precision', 'p', 'recall', 'r', 'jaccard', 'j', 'dice', "
+            "'f', or 'f' and a positive number such as 'f0.5'",
+        ),
     ):
         with pytest.raises(ValueError) as error:
             call()
@@ -231,6 +250,14 @@ def test_boxes_of_any_dtype_are_compared_in_float32(dtype):
             shared = max(0, min(bx, dx) - max(ax, cx)) * max(0, min(by, dy) - max(ay, cy))
             expected[i, j] = shared / ((bx - ax) * (by - ay) + (dx - cx) * (dy - cy) - shared)
     torch.testing.assert_close(box_iou(boxes, boxes), expected)
+
+
+def test_box_match_repeated_threshold_counts_once():
+    boxes = torch.tensor([[[0.0, 0, 2, 2]]])
+    once, twice = BoxMatch([0.5]), BoxMatch([0.5, 0.5])
+    for metric in (once, twice):
+        metric.update(boxes, boxes)
+    assert twice.compute() == once.compute()
 
 
 def test_labels_in_an_array_are_accepted():

@@ -223,6 +223,8 @@ def test_ner_report_accepts_argument_names_of_seqeval():
     for options in ({"mode": "strict"}, {"scheme": "IOB2"}, {"scheme": type("IOB2", (), {})}):
         with pytest.raises(ValueError, match="which are seqeval's; write mode='iob2' for its strict IOB2"):
             ner_report(PRED, REF, **options)
+    with pytest.raises(ValueError, match="^scheme: got 'exact', which ignores the labels of a report; wanted 'strict'"):
+        ner_report(PRED, REF, scheme="exact")
 
 
 def test_ner_report_swapped_arguments_warn():

@@ -42,7 +42,8 @@ def evaluate(
         ids: Integers or names of the documents, which may have another order in the report of another model.
         groups: Integers or names of the groups of the documents, such as customers; groups are resampled as units.
         confidence: Mass of the intervals, in (0, 1).
-        replicates: Number of random draws, 0 for no intervals.
+        replicates: Number of random draws, 0 for no intervals; raised to about 20 per row of the report if memory
+            allows, so that corrected p-values can reach 0.05.
         seed: Seed of the draws.
         **options: Options of reading and comparison.
             ``extract``: locations of JSON: "lenient" (default): also code blocks of Markdown and prose; "fences": also

@@ -118,7 +118,7 @@ def derive(
         localns: Further names in scope, for annotations.
 
     Raises:
-        TypeError: If a part of the type has no metric.
+        TypeError: At the first use, if a part of the type has no metric.
 
     Example:
         >>> derive(list[tuple[str, int]]).score([("a", 1), ("b", 2)], [("a", 1)])  # the overlap

@@ -165,7 +165,7 @@ class StructuredMetric(nn.Module):
         return self._score(Overlap(s, s, s)).item()
 
     def compute(self, pred: Any, ref: Any, max_depth: int | None = None) -> tuple[float, Matching]:
-        """Compute the score and the matched components, down to paths of `max_depth` components."""
+        """Compute the score and the matched components, down to paths of `max_depth` components, default all."""
         rows, i, j = self._encode([pred], [ref])
         score = self._score(self._overlap(rows, i, j, self._reads)).item()
 

@@ -87,6 +87,8 @@ def read_triples(triples: Iterable[Triple], top: bool | str = True, root: str | 
     triples = _checks.as_list("triples", triples)
     if wrong := [triple for triple in triples if not isinstance(triple, tuple | list) or len(triple) != 3]:
         raise ValueError(f"triples: got {wrong[0]!r:.60}, wanted (source, role, target)")
+    if wrong := [triple for triple in triples if not isinstance(triple[1], str)]:
+        raise TypeError(f"triples: got {wrong[0]!r:.60}, wanted a text as role")
     triples = [(source, role.lstrip(":").lower(), target) for source, role, target in triples]
     concepts = {source: target for source, role, target in triples if role == "instance"}
     props = [_prop(source, role, target, concepts) for source, role, target in triples if target is not None]
@@ -109,6 +111,8 @@ def _prop(source: str, role: str, target: str, concepts: dict[str, str | None]) 
 
 
 def _normalize_constant(constant: str) -> str:
+    if not isinstance(constant, str):
+        raise TypeError(f"triples: got the target {constant!r:.60}, wanted a text such as {str(constant)!r:.60}")
     return constant.strip('"').lower()
 
 

@@ -64,7 +64,8 @@ class EventScores(CountMetric):
 
         Shapes: pred_triggers: (..., N, 3) int (type, first, last); ref_triggers: (..., M, 3) int; pred_args: (..., A,
         4) int (number of the event, role, first, last); ref_args: (..., C, 4) int; n_pred (triggers), n_ref,
-        n_pred_args, n_ref_args: (...). Lists of events go to `update_events`.
+        n_pred_args, n_ref_args: (...). Arguments of an event that does not exist do not count. Lists of events go to
+        `update_events`.
         """
         _checks.shape("pred_triggers", pred_triggers, "...", "N", 3)
         batch = pred_triggers.shape[:-2]
@@ -136,6 +137,8 @@ class EventScores(CountMetric):
             self._counted(*(table[..., 1:] for table in triggers), *n_events),
             self._counted(*triggers, *n_events),
         ]
+        if self.link == "type":  # `_nested` leaves them out by itself
+            args, n_args = zip(*map(_with_events, args, n_args, n_events), strict=True)
         owner = [table[..., 0].long() for table in args]
         both = torch.cat(args, -2).long()
         span = numbered(both[..., 2:])
@@ -206,6 +209,15 @@ def _nested_cells(n: int | Tensor, m: int | Tensor, a: int | Tensor, c: int | Te
 def _ends(items: Iterable[Trigger | Argument]) -> tuple[list[int], list[int]]:
     mentions = [item.mention for item in items]
     return [mention.left for mention in mentions], [mention.right for mention in mentions]
+
+
+def _with_events(args: Tensor, n_args: Tensor, n_events: Tensor) -> tuple[Tensor, Tensor]:
+    # args: (..., A, 4)  n_args, n_events: (...)  ->  (..., A, 4), (...)
+    """Move the arguments of existing events to the front, and count them."""
+    event = args[..., 0]
+    exists = _lengths.mask(n_args, event.shape[-1]) & (event >= 0) & (event < n_events[..., None])
+    order = exists.sort(dim=-1, descending=True, stable=True).indices
+    return args.gather(-2, order[..., None].expand_as(args)), exists.sum(-1)
 
 
 def _type_of(triggers: Tensor, event: Tensor) -> Tensor:

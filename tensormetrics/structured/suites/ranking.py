@@ -31,7 +31,8 @@ class RankingScores(CountMetric):
     same sum for the best order. `ap` and `ndcg` use the full ranking. On request `ap_metametric`, as in the package
     metametric: the sum of P_k (R_k - R_(k-1)) up to 10, with P_k = o_k / min(k, n) of n predictions and R_k =
     o_k / min(k, m); it may exceed 1. Without reference items ratios over m are `zero_division`, see `normalize`; a gain
-    that is not finite makes its query's ndcg NaN. The mean ignores NaN. Other arguments: see `CountMetric`.
+    that is not finite makes its query's ndcg NaN. The mean ignores NaN. Other arguments except `average`: see
+    `CountMetric`.
 
     >>> metric = RankingScores(ks=[2], scores=["precision", "rr"])
     >>> metric.update(torch.tensor([[4, 7, 9]]), torch.tensor([[7, 8]]))  # numbers of items: ranked, relevant

@@ -53,7 +53,7 @@ class BoxMatch(CountMetric):
                 raise ValueError(f"threshold: got {t!r}, wanted a number in [0, 1], or several")
         self.suffixes = {t: f"@{t:g}" if several else "" for t in thresholds}
         self.format, self.objective = format, objective
-        super().__init__(2 + 2 * len(thresholds), average, **kwargs)
+        super().__init__(2 + 2 * len(self.suffixes), average, **kwargs)
 
     def update(
         self,

@@ -27,7 +27,7 @@ class Constraint(Enum):
         """Parse the spelling of a constraint; a Constraint is returned unchanged."""
         if isinstance(text, cls):
             return text
-        if text not in _SPELLINGS:
+        if not isinstance(text, str) or text not in _SPELLINGS:
             raise ValueError(f"constraint: got {text!r}, wanted one of {', '.join(map(repr, _SPELLINGS))}")
         return _SPELLINGS[text]
 

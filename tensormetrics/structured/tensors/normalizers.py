@@ -46,7 +46,7 @@ class Normalizer(ABC):
         """Parse the name of a normalizer; a Normalizer is returned unchanged."""
         if isinstance(text, Normalizer):
             return text
-        if text in _NAMED:
+        if isinstance(text, str) and text in _NAMED:
             return _NAMED[text]
         f_match = re.fullmatch(r"f(\d+\.?\d*(?:e[+-]?\d+)?)", text) if isinstance(text, str) else None
         beta = float(f_match[1]) if f_match else 0.0
@@ -159,7 +159,7 @@ def normalize(
     Normalizers: `none`; `precision`, `p`; `recall`, `r`; `jaccard`, `j`; `dice`, `f`, `f1`; `f0.5`, `f2` and so on; or
     an object. A denominator of 0 gives `zero_division`: a number, "agree" (1 if both self-overlaps are 0, else 0), or
     "metametric" (0 for an F-score, else NaN). Values are never clamped: `->` and `<-` may exceed 1. Counts are divided
-    in float64. Overlaps that are not finite give no finite value.
+    in float64. Overlaps that are read and not finite give no finite value.
 
     >>> cross, pred, ref = torch.tensor(3), torch.tensor(4), torch.tensor(6)
     >>> normalize(cross, pred, ref, "f1"), normalize(cross, pred, ref, "recall")

@@ -94,9 +94,9 @@ def set_overlap(
 
     Shapes: similarity: (..., N, M); n_pred: (...); n_ref: (...) -> (...).
 
-    Higher is better. Pairs of similarity <= 0 are never selected, so -inf forbids a pair. `n_pred` and `n_ref` (int)
-    are the numbers of items; entries beyond them never matter. NaN or +inf among a document's similarities makes its
-    value NaN. Differentiable in `similarity` through the selected pairs; half types are summed from float32.
+    Higher is better. Pairs of similarity <= 0 are never selected, so -inf forbids a pair. `n_pred` and `n_ref` (int,
+    default all) are the numbers of items; entries beyond them never matter. NaN or +inf among a document's similarities
+    makes its value NaN. Differentiable in `similarity` through the selected pairs; half types are summed from float32.
     `return_pairs` adds the partner of each item, -1 for none; `~` allows many partners and is a ValueError.
 
     >>> set_overlap(torch.tensor([[0.9, 0.5], [0.8, 0.1]]))
@@ -184,7 +184,7 @@ def multiset_overlap(
     )
     if duplicates == "set":
         p, r = p.clamp(max=1), r.clamp(max=1)
-    once = duplicates == "set_cross"
+    once = duplicates == "set_cross" and constraint is Constraint.ONE_TO_ONE
     cross = common(p.clamp(max=1), r.clamp(max=1), constraint) if once else common(p, r, constraint)
     if constraint is Constraint.MANY_TO_MANY:
         return Overlap(cross.sum(-1), (p * p).sum(-1), (r * r).sum(-1))

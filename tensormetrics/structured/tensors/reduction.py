@@ -68,7 +68,7 @@ class CountMetric(SumMetric):
     """Base of the metrics that compute named scores from counts of each document.
 
     `average="micro"` scores the sums of the counts; "macro" takes the mean of the documents' scores, leaving out NaN.
-    Without a document every score is NaN. Every `update` takes `ids` and `groups` of its documents,
+    After updates without documents every score is NaN. Every `update` takes `ids` and `groups` of its documents,
     integers or names: items of one id, or group, share a weight in every replicate of `interval`.
 
     >>> class Share(CountMetric):

@@ -86,7 +86,8 @@ class SimilarityMatch(OverlapMetric):
 class SetMatch(SimilarityMatch):
     """Precision, recall and F1 of items under the matching of largest total similarity; see `set_overlap`.
 
-    `update(similarity, n_pred, n_ref)`. Scores: `normalize`; empty and repeated items: `Policy`.
+    `update(similarity, n_pred, n_ref)`. Scores: `normalize`; empty documents: `Policy`. `duplicates="set"` is a
+    ValueError, since similarities do not define equal items.
     """
 
     def overlap(self, similarity: Tensor, n_pred: Tensor | None, n_ref: Tensor | None) -> Tensor:
@@ -96,7 +97,7 @@ class SetMatch(SimilarityMatch):
 class SequenceMatch(SimilarityMatch):
     """Precision, recall and F1 of sequences matched in order, by similarity; see `sequence_overlap`.
 
-    Scores: `normalize`; empty and repeated items: `Policy`.
+    Scores: `normalize`; empty documents: `Policy`. `duplicates`: see `SetMatch`.
     """
 
     def overlap(self, similarity: Tensor, n_pred: Tensor | None, n_ref: Tensor | None) -> Tensor:

@@ -58,6 +58,8 @@ class casefold(_TextComparator):
 class normalized(_TextComparator):
     """Equality of strings after NFKC and `str.casefold`, with punctuation and separators as one space.
 
+    Tabs and line feeds are no separators of Unicode and are compared.
+
     Example:
         >>> normalized().similarity("A.C.M.E., Ltd.", "a c m e ltd")
         1.0
@@ -190,7 +192,7 @@ class within(Comparator):
 
 @dataclass(frozen=True)
 class parsed(_TextComparator):
-    """Equality of the dates that strings denote, by the first format that supports, else ISO 8601.
+    """Equality of the dates that strings denote, by the first format that fits, else ISO 8601.
 
     Strings that no format fits are compared as they are.
 

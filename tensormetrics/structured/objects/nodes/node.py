@@ -27,7 +27,7 @@ from ...tensors.normalizers import (
 from ..values.columns import EQUAL_THEMSELVES, Keys, RowPath, check_no_nan, combine_keys, read_once
 from ..values.errors import WrongTypeError
 from ..values.leaf_types import LeafType
-from ..values.tolerance import check_or_replace
+from ..values.tolerance import MissingValue, check_or_replace
 from ..variable import Variable
 
 upper_bound_mode = ContextVar("bounding", default=False)  # if set, inexact nodes return an upper bound
@@ -279,7 +279,7 @@ class Union(Node):
         cases = [case for case in map(self.choose, values) if case is not None]
         if len(cases) < len(values):
             values = check_or_replace(self._check, values, split, where)
-            cases = [self.choose(value) or 0 for value in values]  # an invalid value is assigned to the first case
+            cases = [self._case(value) for value in values]
         case = torch.tensor(cases, dtype=torch.int64, device="cpu")
         case_row, columns = torch.zeros_like(case), []
         for index, node in enumerate(self.cases):
@@ -295,6 +295,10 @@ class Union(Node):
         pairs = [(n, next(key_values[n])) for n in cases]
         key = Keys(pairs, where, device, [part for part in parts if part is not None])
         return Choice(case.to(device), case_row.to(device), columns, key)
+
+    def _case(self, value: Any) -> int:
+        """Return the case of a value: that of None for a missing key, the first one for an invalid value."""
+        return self.choose(None if isinstance(value, MissingValue) else value) or 0
 
     def _check(self, values: Sequence[Any], where: RowPath) -> None:
         for row, value in enumerate(values):

@@ -39,11 +39,11 @@ def ner_report(
         digits: Digits after the decimal point.
         y_true: The reference, by seqeval's name.
         y_pred: The prediction, by seqeval's name.
-        **options: Options of `SpanScores`, such as `replicates=1000`.
+        **options: Options of `SpanScores` other than `labels`, such as `replicates=1000`.
 
     Raises:
         TypeError: If prediction or reference is missing, or passed by two names.
-        ValueError: If a tag is invalid, or numbers of documents or tags differ.
+        ValueError: If a tag or an option is invalid, or numbers of documents or tags differ.
 
     Warns:
         UserWarning: If `pred` and `ref` look swapped: only `ref` has spans that begin with I, a typical model error.
@@ -68,6 +68,8 @@ def ner_report(
             f"got mode={mode!r} and scheme={name!r}, which are seqeval's; write mode='iob2' for its strict IOB2, "
             f"wanted one of {', '.join(map(repr, MODES))}"
         )
+    if scheme in ("exact", "partial"):
+        raise ValueError(f"scheme: got {scheme!r}, which ignores the labels of a report; wanted 'strict' or 'type'")
     inputs = (
         documents_of(_select_alias(pred=pred, y_pred=y_pred), "pred"),
         documents_of(_select_alias(ref=ref, y_true=y_true), "ref"),

@@ -95,7 +95,7 @@ class SpanScores(LabelScores):
         Shapes: pred: (..., W) int with a vocabulary; ref: (..., W) int.
 
         Tokens with a negative index in `pred` or `ref` are ignored in both. A warning is issued if tags do not fit the
-        scheme: any reference tag, or half of the predicted tags.
+        scheme: any reference tag, more than half of the predicted tags, or any prefix that the scheme lacks.
         """
         _checks.check_choice("mode", mode, MODES)
         if vocabulary is not None:

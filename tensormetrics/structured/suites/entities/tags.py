@@ -66,8 +66,8 @@ def read_tags(
     the same label; "ioe2": I..., then E; "ioe1": E only if a span of the same label follows; "iobes", "bilou": S, or B,
     I..., E. All are schemes of seqeval; tags that do not fit are ignored, with a warning.
     Labels are numbered by their index in `labels`, or else by a hash of their text, so that predictions and references
-    that are read separately agree. An unknown prefix, or a label missing in `labels`, is a ValueError with document and
-    position.
+    that are read separately agree. An unknown prefix is a ValueError with document and position, a label missing in
+    `labels` one with the label.
 
     >>> result = read_tags([["B-PER", "I-PER", "O", "B-LOC"]], labels=["LOC", "PER"])
     >>> result.spans
