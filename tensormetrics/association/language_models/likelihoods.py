@@ -79,7 +79,11 @@ def log_probabilities(
     """
     check_masked(model, "log_probabilities")
     slots = ("{}",) if attributes is None else ("{}", "{attribute}")
-    for name, texts in ("templates", templates), ("words", words), ("attributes", attributes or ["a"]):
+    for name, texts in (
+        ("templates", templates),
+        ("words", words),
+        ("attributes", ["a"] if attributes is None else attributes),
+    ):
         if isinstance(texts, str) or not texts or not all(isinstance(text, str) for text in texts):
             raise TypeError(f"{name}: got {texts!r:.60}, wanted a list of at least one str")
     for template in templates:
