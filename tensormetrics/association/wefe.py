@@ -203,7 +203,8 @@ def get_embeddings_from_tuples(
 ) -> list[Vectors]:
     """Return `{key: vector}` for each small set of related words, such as definitional pairs.
 
-    Sets with a lost word are left out unless `discard_incomplete_sets=False`. ValueError if no set remains.
+    Sets with a lost word are left out unless `discard_incomplete_sets=False`. ValueError if no set remains. Messages
+    call the sets `sets_name`, by default "sets"; `warn_lost_sets` logs incomplete sets, `verbose` prints found words.
 
     >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
     >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
@@ -221,17 +222,16 @@ def get_embeddings_from_tuples(
     ):
         check_flag(flag, value)
     search, sets = model.search(preprocessors, strategy), check_word_sets("sets", sets)
-    selected = []
+    name, selected = "sets" if sets_name is None else sets_name, []
     for words in sets:
         matches = search.words(words)
         complete = not matches.lost
         if not complete and warn_lost_sets:
-            log.warning("%s: %s of %s are not in the vocabulary of %r", sets_name, matches.lost, words, model.name)
+            log.warning("%s: %s of %s are not in the vocabulary of %r", name, matches.lost, words, model.name)
         if verbose:
             print(f"{words}: found {matches.keys}, lost {matches.lost}")
         if matches.keys and (complete or not discard_incomplete_sets):
             selected.append(model.arrays(matches.keys, normalize))
-    name = "sets" if sets_name is None else sets_name
     if verbose:
         print(f"{name}: {len(selected)} of {len(sets)} sets found")
     if not selected:

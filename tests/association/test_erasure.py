@@ -207,6 +207,10 @@ def test_erasure_invalid_options_raise():
         LEACE().fit_batches([])
     with raises(ValueError, "labels: got -1, wanted integers >= 0"):
         LEACE().fit_batches([(x, -labels)])
+    with raises(ValueError, "labels: got 1 classes, wanted at least two"):
+        LEACE().fit_batches([(x, 0 * labels)])
+    with raises(ValueError, "labels: got 0 classes, wanted at least two"):
+        LEACE().fit_batches([(x[:0], labels[:0])])
     with raises(ValueError, "vectors: got shape (20, 5), wanted (N, 6) as in the first batch"):
         LEACE().fit_batches([(x, labels), (x[:, :5], labels)])
     with raises(ValueError, "n_iterations: got 0, wanted an integer >= 1"):

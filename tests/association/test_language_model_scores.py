@@ -264,6 +264,59 @@ def test_sentence_triples_are_read_from_the_format_of_stereoset(tmp_path):
         read_sentence_triples(path)
 
 
+@pytest.mark.parametrize("batch_size", [0, -1, 1.5])
+def test_scores_with_invalid_batch_size_raise(batch_size):
+    message = f"batch_size: got {batch_size}, wanted an integer >= 1"
+    net, tokenizer = model_of("bert_mlm")
+    with raises(ValueError, message):
+        pseudo_log_likelihood(net, tokenizer, SENTENCES, batch_size=batch_size)
+    with raises(ValueError, message):
+        score_pairs(net, tokenizer, PAIRS, batch_size=batch_size)
+    with raises(ValueError, message):
+        sentence_log_likelihood(*model_of("gpt2"), SENTENCES, batch_size=batch_size)
+
+
+def test_score_pairs_of_long_triples_raises():
+    net, tokenizer = model_of("bert_mlm")
+    context = "he " * 600 + "is BLANK"
+    sentences = tuple(context.replace("BLANK", word) for word in ("good", "old", "home"))
+    triples = SentenceTriples([context], [sentences], [("1", "2", "3")], ["he"], ["gender"])
+    with pytest.raises(ValueError, match="model: got a text of .* tokens, of which it reads"):
+        score_pairs(net, tokenizer, triples)
+
+
+def test_score_pairs_of_an_empty_sentence_raises():
+    triples = SentenceTriples(["he is BLANK"], [("he is", "", "he")], [("1", "2", "3")], ["he"], ["gender"])
+    with raises(ValueError, "sentences: got '', wanted at least one token"):
+        score_pairs(*model_of("gpt2"), triples)
+
+
+def test_scores_by_another_tokenizer_raise():
+    net, (_, other) = model_of("bert_mlm")[0], model_of("gpt2")
+    blank = SentenceTriples(["BLANK"], [("good", "old", "home")], [("1", "2", "3")], ["he"], ["gender"])
+    for pairs in PAIRS, blank:
+        with raises(
+            TypeError, f"tokenizer: got a {type(other).__name__} without a mask token, wanted that of the model"
+        ):
+            score_pairs(net, other, pairs)
+    with raises(
+        TypeError, "tokenizer: got a int, wanted one of transformers; write AutoTokenizer.from_pretrained(name)"
+    ):
+        sentence_log_likelihood(model_of("gpt2")[0], 3, SENTENCES)
+
+
+def test_scores_of_no_sentences_are_empty():
+    net, tokenizer = model_of("bert_mlm")
+    assert pseudo_log_likelihood(net, tokenizer, []).shape == (0,)
+    assert [len(scores) for scores in score_pairs(net, tokenizer, SentencePairs([], [], []))] == [0, 0]
+    assert sentence_log_likelihood(*model_of("gpt2"), []).shape == (0,)
+
+
+def test_log_probabilities_without_attributes_to_fill_in_raise():
+    with raises(TypeError, "attributes: got [], wanted a list of at least one str"):
+        log_probabilities(*model_of("bert_mlm"), ["{} is a {attribute}"], ["he"], [])
+
+
 def test_pair_preference_of_crows_pairs_scores_equals_protocol():
     net, tokenizer = model_of("bert_mlm")
     metric = PairPreference("crows-pairs", categories=["age", "gender"])

@@ -252,6 +252,9 @@ def test_p_values_invalid_arguments_raise(device):
     with pytest.raises(TypeError) as info:
         permutation_p_value(u.long(), u)
     assert str(info.value) == "u: got torch.int64, wanted a floating dtype; write u.float()"
+    with pytest.raises(ValueError) as info:
+        permutation_p_value(u, u[0])
+    assert str(info.value) == "v: got shape (), wanted (..., N)"
 
 
 def test_permutation_exact_caches_binomial_table(generator, device, monkeypatch):

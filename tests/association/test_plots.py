@@ -117,3 +117,18 @@ def test_plot_queries_results_stars_significant_corrected_p_values():
         (ax,) = plot_queries_results(table, by).axes
         assert sorted(text.xy[1] for text in ax.texts if text.get_text() == "*") == [0.01, 0.049]
         assert ax.get_ylabel() == "p-value (max-t), * below 0.05"
+
+
+@pytest.mark.parametrize("kind", ["bars", "lines"])
+@pytest.mark.parametrize("by", ["query", "model"])
+def test_plot_queries_results_draws_intervals_as_error_bars(by, kind):
+    table = results(2)
+    fields = pd.concat({"value": table, "low": table - 1, "high": table + 2}, axis=1).swaplevel(axis=1)
+    fields = fields[list(table.columns)].rename_axis(columns=["query_name", "field"])
+    (ax,) = plot_queries_results(fields, by, kind=kind).axes
+    bars = table if by == "query" else table.T
+    labels = [label.get_text().replace("\n", " ") for label in ax.get_xticklabels()]
+    assert labels == list(bars.columns)
+    segments = [segment for lines in ax.collections for segment in lines.get_segments()]
+    ends = [[value - 1, value + 2] for value in bars.to_numpy().flatten().tolist()]
+    assert [segment[:, 1].tolist() for segment in segments] == ends

@@ -319,6 +319,11 @@ OTHER = Query([["w3"], ["w1"]], [["w2"]], ["T", "U"], ["A"])
             "aggregate_results: got True with as_dataframe=False, wanted a table to append a column to",
         ),
         (
+            {"return_only_aggregation": True, "as_dataframe": False},
+            ValueError,
+            "return_only_aggregation: got True with as_dataframe=False, wanted as_dataframe=True",
+        ),
+        (
             {"metric_params": ["normalize"]},
             TypeError,
             "metric_params: got a list, wanted a dict of options of run_query",

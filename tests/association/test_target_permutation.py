@@ -85,3 +85,14 @@ def test_target_permutation_invalid_arguments_raise(device):
     with pytest.raises(ValueError) as info:
         target_permutation_p_value(association.rnd, x, x, x[:, :2])
     assert str(info.value) == "a: got 2 dimensions, wanted 3 as x has"
+    with pytest.raises(TypeError) as info:
+        target_permutation_p_value(association.ripa, x, x, x)
+    advice = "wanted one of two separate sets; write RIPA().run_query(..., calculate_p_value=True)"
+    assert str(info.value) == f"metric: got ripa, whose targets are pairs, {advice}"
+
+
+@every_metric
+def test_target_permutation_of_an_empty_target_is_nan(metric, device):
+    x = torch.ones(3, 2, device=device)
+    assert target_permutation_p_value(metric, x[:0], x, x).isnan()
+    assert target_permutation_p_value(metric, x, x[:0], x).isnan()

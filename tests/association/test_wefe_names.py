@@ -194,6 +194,11 @@ def test_get_embeddings_arrays_of_words_are_accepted(model):
     assert list(get_embeddings_from_tuples(model, np.array([["ana", "bob"]]))[0]) == ["ana", "bob"]
 
 
+def test_get_embeddings_from_tuples_without_name_logs_sets(model, caplog):
+    get_embeddings_from_tuples(model, [["ana", "bob"], ["ana", "zoe"]])
+    assert caplog.messages[0].startswith("sets: ['zoe'] of ['ana', 'zoe'] are not in the vocabulary of")
+
+
 def test_get_embeddings_flags_must_be_bools(model):
     query = Query([["ana"]], [])
     functions = {

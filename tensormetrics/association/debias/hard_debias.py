@@ -19,8 +19,8 @@ class HardDebias(Debias):
 
     g (`bias_direction`) is the first right singular vector of the unit vectors of the definitional pairs, each pair
     centered, and points to their first words. Equalized pairs keep the part of their mean orthogonal to g; they change
-    even if they are ignored. All rows of the transformed model have length 1, zero rows stay. Bolukbasi et al. 2016,
-    arXiv:1607.06520.
+    even if they are ignored. All rows of the transformed model have length 1, zero rows stay. `pca_args` is accepted;
+    only the first component is used. Bolukbasi et al. 2016, arXiv:1607.06520.
 
     >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
     >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
@@ -41,7 +41,7 @@ class HardDebias(Debias):
         definitional_pairs: Sequence[Sequence[str]],
         equalize_pairs: Sequence[Sequence[str]] | None = None,
     ) -> "HardDebias":
-        """Fit the direction. Without `equalize_pairs` definitional pairs are equalized, in lower, title and upper case.
+        """Fit the direction. `equalize_pairs` (default: these pairs) are equalized in lower, title and upper case.
 
         Pairs with an unknown word are left out; ValueError for tuples of other sizes, or if all pairs are left out.
         """

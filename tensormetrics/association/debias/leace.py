@@ -64,7 +64,8 @@ class LEACE(GroupDebias):
             The fitted method itself.
 
         Raises:
-            ValueError: If there are no batches, a label is negative, a vector is not finite, or shapes differ.
+            ValueError: If there are no batches or fewer than two classes, a label is negative, a vector is not finite,
+                or shapes differ.
         """
         moments: Moments | None = None
         for vectors, labels in batches:
@@ -74,6 +75,8 @@ class LEACE(GroupDebias):
             moments.add(vectors, labels)
         if moments is None:
             raise ValueError("batches: got none, wanted at least one pair of vectors and labels")
+        if (classes := moments.num_classes()) < 2:
+            raise ValueError(f"labels: got {classes} classes, wanted at least two")
         base.check_finite_rows(moments.sums, moments.products)
         self.words = {}
         self.mean, self.proj_left, self.proj_right = moments.projection()
@@ -128,6 +131,9 @@ class Moments:
             for start in range(0, rows.shape[-1], BLOCK):
                 block = rows[..., start : start + BLOCK].mT @ rows[..., start:]
                 self.products[..., start : start + BLOCK, start:] += block
+
+    def num_classes(self) -> int:
+        return int((self.counts.sum_to_size(self.counts.shape[-1]) > 0).sum())
 
     def projection(self) -> tuple[Tensor, Tensor, Tensor]:
         # ->  mean (..., D), left (..., D, r), right (..., r, D), whose product is the oblique projection

@@ -47,7 +47,8 @@ def load_weat() -> WordSets:
 def load_weat_w2v(path: Folder = None, *, n_retries: int = 3, timeout: float = 30) -> WordEmbeddingModel:
     """Load WEFE's word2vec vectors (300 dimensions) of 347 words of `load_weat`; `path` is a local copy of the file.
 
-    A downloaded file is verified by its SHA-256; WEFE has the MIT license.
+    A downloaded file is verified by its SHA-256; `n_retries` and `timeout` as in `load_bingliu`. WEFE has the MIT
+    license.
 
     >>> from pathlib import Path
     >>> _ = Path("words.txt").write_text("rose 0.5 0.1")
@@ -65,6 +66,9 @@ def load_weat_w2v(path: Folder = None, *, n_retries: int = 3, timeout: float = 3
 
 def load_bingliu(path: Folder = None, *, n_retries: int = 3, timeout: float = 30) -> WordSets:
     """Load opinion words: positive_words (2006), negative_words (4783). Hu & Liu 2004, doi:10.1145/1014052.1014073.
+
+    `path` is a folder with copies of the files. Without it they are downloaded, with `timeout` seconds for each and up
+    to `n_retries` repetitions while the server is busy; ConnectionError if that fails.
 
     >>> from pathlib import Path
     >>> _ = Path("positive-words.txt").write_text("good"), Path("negative-words.txt").write_text("bad")
@@ -90,8 +94,9 @@ def fetch_eds(
     """Fetch adjectives, names and words of groups, and occupations of one census year.
 
     male_occupations have no fewer men than women; occupations_white, _black, _asian and _hispanic are the
-    `top_n_race_occupations` with the highest percentage of that group. ValueError for a year without data. Garg et al.
-    2018, doi:10.1073/pnas.1720347115; the repository of the authors states no license.
+    `top_n_race_occupations` with the highest percentage of that group. ValueError for a year without data. `path`,
+    `n_retries` and `timeout` as in `load_bingliu`. Garg et al. 2018, doi:10.1073/pnas.1720347115; the repository of the
+    authors states no license.
 
     >>> "male_occupations" in fetch_eds(1940)  # doctest: +SKIP
     True
@@ -139,7 +144,7 @@ def fetch_eds(
 def fetch_debiaswe(*, path: Folder = None, n_retries: int = 3, timeout: float = 30) -> WordSets:
     """Fetch gender words: terms, definitional pairs (female word first), equalize pairs, specific words, professions.
 
-    Bolukbasi et al. 2016, arXiv:1607.06520; MIT license.
+    `path`, `n_retries` and `timeout` as in `load_bingliu`. Bolukbasi et al. 2016, arXiv:1607.06520; MIT license.
 
     >>> from pathlib import Path
     >>> for name in ("definitional_pairs", "equalize_pairs", "gender_specific_full", "professions"):
@@ -165,7 +170,8 @@ def fetch_debiaswe(*, path: Folder = None, n_retries: int = 3, timeout: float = 
 def fetch_debias_multiclass(*, path: Folder = None, n_retries: int = 3, timeout: float = 30) -> WordSets:
     """Fetch words of gender, ethnicity and religion, separately, and the definitional sets for debiasing.
 
-    Manzini et al. 2019, doi:10.18653/v1/N19-1062; the repository of the authors states no license.
+    `path`, `n_retries` and `timeout` as in `load_bingliu`. Manzini et al. 2019, doi:10.18653/v1/N19-1062; the
+    repository of the authors states no license.
 
     >>> "islam_terms" in fetch_debias_multiclass()  # doctest: +SKIP
     True
@@ -205,6 +211,8 @@ def _multiclass_sets(gender: Any, ethnicity: Any, religion: Any) -> WordSets:
 
 def fetch_gn_glove(*, path: Folder = None, n_retries: int = 3, timeout: float = 30) -> WordSets:
     """Fetch male_terms and female_terms, 222 each. Zhao et al. 2018, doi:10.18653/v1/D18-1521; Apache license 2.0.
+
+    `path`, `n_retries` and `timeout` as in `load_bingliu`.
 
     >>> from pathlib import Path
     >>> _ = Path("male_word_file.txt").write_text("he"), Path("female_word_file.txt").write_text("she")

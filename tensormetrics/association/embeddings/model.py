@@ -106,7 +106,13 @@ class WordEmbeddingModel:
         dtype: torch.dtype | None = None,
         **options: Unpack[Options],
     ) -> "WordEmbeddingModel":
-        """Read a word2vec or GloVe file, also in a .zip; `options` as in `read_word2vec`: limit, only, member, ..."""
+        """Read a word2vec or GloVe file, also in a .gz or .zip.
+
+        `binary` is detected by default. Options: `limit` keeps the first rows; `only` keeps these words; `member` names
+        the file in a .zip with several; `no_header=True` is for text without a first line of two sizes, which is
+        detected by default; `encoding="utf-8"` and `errors="strict"` decode the words. The first row of a repeated word
+        counts.
+        """
         words, vectors = read_word2vec(path, binary, **options)
         table = Table(torch.from_numpy(vectors), vocabulary_of(words, len(vectors)))
         stem = Path(options.get("member") or path).name.removesuffix(".gz")

@@ -79,7 +79,11 @@ def log_probabilities(
     """
     check_masked(model, "log_probabilities")
     slots = ("{}",) if attributes is None else ("{}", "{attribute}")
-    for name, texts in ("templates", templates), ("words", words), ("attributes", attributes or ["a"]):
+    for name, texts in (
+        ("templates", templates),
+        ("words", words),
+        ("attributes", ["a"] if attributes is None else attributes),
+    ):
         if isinstance(texts, str) or not texts or not all(isinstance(text, str) for text in texts):
             raise TypeError(f"{name}: got {texts!r:.60}, wanted a list of at least one str")
     for template in templates:
@@ -87,7 +91,7 @@ def log_probabilities(
             if template.count(slot) != 1:
                 raise ValueError(f"templates: got {template!r}, wanted a str with one {slot}")
     cells = [(template, a, word) for template in templates for a in attributes or [""] for word in words]
-    rows = _whole_texts(model, tokenizer, [_filled(t, f"{OPEN}{word}{CLOSE}", a) for t, a, word in cells])
+    rows = whole_texts(model, tokenizer, [_filled(t, f"{OPEN}{word}{CLOSE}", a) for t, a, word in cells])
     shape = (len(templates), len(attributes or [0]), len(words))
     log_p = _word_log_probabilities(model, tokenizer, rows, batch_size).view(shape)
     if attributes is None:
@@ -135,6 +139,7 @@ def sentence_log_likelihood(
         torch.Size([2])
     """
     check_causal(model, "sentence_log_likelihood")
+    tokens.check_tokenizer(tokenizer)
     _check_sentences("sentences", sentences)
     befores = [""] * len(sentences) if contexts is None else list(contexts)
     if len(befores) != len(sentences):
@@ -183,7 +188,7 @@ def pseudo_log_likelihood(model: Any, tokenizer: Any, sentences: Sequence[str], 
     """
     check_masked(model, "pseudo_log_likelihood")
     _check_sentences("sentences", sentences)
-    rows = _whole_texts(model, tokenizer, sentences)
+    rows = whole_texts(model, tokenizer, sentences)
     positions = [[i for i, special in enumerate(row.is_special) if not special] for row in rows]
     return masked_token_sums(model, tokenizer, [row.ids for row in rows], positions, batch_size)
 
@@ -310,7 +315,8 @@ def _masked(row: Tokens, is_attribute: Sequence[bool], mask: int) -> Tokens:
     return row._replace(ids=[mask if is_masked and not is_word else token for token, is_masked, is_word in columns])
 
 
-def _whole_texts(model: Any, tokenizer: Any, strings: Sequence[str]) -> list[Tokens]:
+def whole_texts(model: Any, tokenizer: Any, strings: Sequence[str]) -> list[Tokens]:
+    """Return the tokens of texts for a masked model; raise a ValueError for a text that is too long."""
     tokens.check_tokenizer(tokenizer)
     if getattr(tokenizer, "mask_token_id", None) is None:
         raise TypeError(f"tokenizer: got a {type(tokenizer).__name__} without a mask token, wanted that of the model")

@@ -7,22 +7,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import tokens
 from .contexts import CLOSE, OPEN
 from .likelihoods import (
     Continuation,
     Probe,
     causal_log_p,
     check_causal,
-    check_lengths,
     check_masked,
     is_causal,
     masked_log_p,
     masked_token_sums,
     sentence_log_likelihood,
     sums_by_owner,
+    whole_texts,
 )
 from .pair_files import SentencePairs, SentenceTriples, blank_word
+from .tokens import check_tokenizer
 
 
 def score_pairs(
@@ -94,9 +94,7 @@ def _score_pairs_causal(model: Any, tokenizer: Any, pairs: SentencePairs, batch_
 
 def _score_pairs_masked(model: Any, tokenizer: Any, pairs: SentencePairs, batch_size: int) -> tuple[Tensor, ...]:
     check_masked(model, "score_pairs")
-    rows = tokens.tokenize(tokenizer, [*pairs.more, *pairs.less])
-    ids = [row.ids for row in rows]
-    check_lengths(ids, tokens.token_limit(model, tokenizer, None))
+    ids = [row.ids for row in whole_texts(model, tokenizer, [*pairs.more, *pairs.less])]
     count = len(pairs.more)
     shared = [_shared_positions(first, second) for first, second in zip(ids[:count], ids[count:], strict=True)]
     positions = [first[1:-1] for first, _ in shared] + [second[1:-1] for _, second in shared]
@@ -115,12 +113,15 @@ def _shared_positions(first: Sequence[int], second: Sequence[int]) -> tuple[list
 def _mean_log_likelihood(model: Any, tokenizer: Any, sentences: Sequence[str], batch_size: int) -> Tensor:
     # ->  (N,) float64
     """Average over tokens: the first token given the beginning of a text, the others without it."""
+    check_tokenizer(tokenizer)
     beginning = tokenizer.bos_token_id
     ids = tokenizer(list(sentences), add_special_tokens=False, verbose=False)["input_ids"]
     if beginning is None:
         raise TypeError(
             f"tokenizer: got a {type(tokenizer).__name__} without bos_token, wanted one for the first token"
         )
+    if [] in ids:
+        raise ValueError(f"sentences: got {sentences[ids.index([])]!r}, wanted at least one token")
     firsts = [Continuation([beginning, row[0]], 1) for row in ids]
     sums = causal_log_p(model, tokenizer, [*firsts, *(Continuation(row, 1) for row in ids)], batch_size)
     lengths = torch.tensor([len(row) for row in ids], dtype=torch.float64, device=sums.device)
@@ -135,7 +136,7 @@ def _blank_log_probability(
     words = [blank_word(context, sentence) for context, sentence in zip(contexts, sentences, strict=True)]
     marked = [context.replace("BLANK", f"{OPEN}{word}{CLOSE}") for context, word in zip(contexts, words, strict=True)]
     probes, owners = [], []
-    for i, row in enumerate(tokens.tokenize(tokenizer, marked)):
+    for i, row in enumerate(whole_texts(model, tokenizer, marked)):
         positions = [k for k, is_word in enumerate(row.is_word) if is_word]
         for k, position in enumerate(positions):
             left_out = set(positions[k + 1 :])

@@ -45,6 +45,8 @@ def tokenize(tokenizer: Any, strings: Sequence[str]) -> list[Tokens]:
     to its end are tokenized separately: if both give the first tokens of the full text, the word has the tokens
     between.
     """
+    if not strings:
+        return []
     texts, spans = zip(*map(unmarked, strings), strict=True)
     if not getattr(tokenizer, "is_fast", False):
         return [_tokenize_slowly(tokenizer, text, words) for text, words in zip(texts, spans, strict=True)]
@@ -106,6 +108,7 @@ def batches_by_length(model: Any, lengths: Sequence[int], batch_size: int) -> li
 
     CANINE mixes tokens with adjacent padding, so each of its batches has sequences of one length.
     """
+    batch_size = _checks.check_int("batch_size", batch_size, 1)
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
     groups = [order]
     if getattr(getattr(model, "config", None), "model_type", None) == "canine":

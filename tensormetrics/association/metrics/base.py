@@ -181,8 +181,9 @@ class BaseMetric(SumMetric):
         Further options, by name: `preprocessors=[{}]`, `strategy="first"` (see `WordEmbeddingModel.index_query`),
         `normalize=False` (unit vectors), `warn_not_found_words=False`, and options of the constructor, for this call.
         `calculate_p_value=True` adds the `p_value` of a permutation test: `p_value_test_type="right-sided"` ("left-",
-        "two-sided"), `p_value_method="auto"` ("exact", "approximate"), `p_value_iterations=10000`, `p_value_seed=0`.
-        `replicates=1000` adds `low` and `high`, the bounds of a bootstrap interval of `confidence=0.95`.
+        "two-sided"), `p_value_method="auto"` ("exact", "approximate"), `p_value_iterations=10000`, `p_value_seed=0`;
+        `p_value_verbose=True` prints it.
+        `replicates=1000` adds `low` and `high`, the bounds of a bootstrap interval of `confidence=0.95` by `seed=0`.
         A word counts once in a score, with the mean over its rows (templates, contexts); `unit="row"` counts every row,
         as in SEAT. P-values and intervals always resample words.
         Returns `query_name`, `result` and the keys of the metric, as float64 or dictionaries by word; NaN and {} for a

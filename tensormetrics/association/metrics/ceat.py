@@ -34,7 +34,7 @@ def random_effects(e: Tensor, v: Tensor, *, alternative: Alternative = "greater"
 
     Args:
         e: Effects.
-        v: Variances of the effects. Negative and non-finite values give NaN.
+        v: Variances of the effects. Values of 0, negative values and NaN give NaN.
         alternative: Side of the test: ``"greater"`` (the effect is above 0), ``"less"`` or ``"two-sided"``.
         confidence: Mass of the interval, in (0, 1).
 
@@ -173,8 +173,8 @@ class CEAT(BaseMetric):
     """CEAT for queries in a model with several vectors per word, such as `from_contexts`; see `ceat`.
 
     With `calculate_p_value`, `p_value` permutes the target words with all their contexts, by the WEAT statistic of each
-    word's mean. The published test, `p_value_random_effects`, treats samples of contexts as independent studies: for
-    8 + 8 words of one population it was at most .05 in 84 to 97 of 100 tables, more with more `samples`.
+    word's mean. The published test, `p_value_random_effects`, treats samples of contexts as independent studies:
+    two-sided, for 6 + 6 words of one population it was at most .05 in 82 to 97 of 100 tables, more with more `samples`.
 
     With `replicates`, `low` and `high` are the bounds of a bootstrap interval of `effect_size`, the WEAT effect size of
     each word's mean, which draws words with all their contexts; the interval is extended to contain `ceat`.

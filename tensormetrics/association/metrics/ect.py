@@ -25,8 +25,9 @@ def ect(
     Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D), tensors or `WordSet`s -> (...) float64.
 
     In [-1, 1]; 1 means the same order of attribute words for both targets, no bias. Ties share their mean rank; cosines
-    that differ by less than 2^-40 are ties. NaN for fewer than two attribute words, for constant cosines and for an
-    empty set. No gradient. Zero vectors and errors as in `weat`. Dev & Phillips 2019, arXiv:1901.07656.
+    are rounded to multiples of 2^-40, so that ties count as ties. NaN for fewer than two attribute words, for constant
+    cosines and for an empty set. No gradient. Zero vectors and errors as in `weat`. Dev & Phillips 2019,
+    arXiv:1901.07656.
 
     >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
     >>> a = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 1.0]])

@@ -44,8 +44,8 @@ def pair_preference(more: Tensor, less: Tensor, *, protocol: str | None = None, 
         finite.
 
     Raises:
-        TypeError: If scores are not floating.
-        ValueError: If shapes differ or the protocol is unknown.
+        TypeError: If the mask is not bool.
+        ValueError: If scores are not floating, shapes differ or the protocol is unknown.
 
     Example:
         >>> pair_preference(torch.tensor([-9.0, -7.0, -8.0]), torch.tensor([-9.5, -7.0, -6.0]))
@@ -137,7 +137,8 @@ class PairPreference(RowMetric):
             more: Scores of the sentences that are more stereotyping.
             less: Scores of the sentences that are less stereotyping.
             unrelated: Scores of unrelated sentences, only for StereoSet.
-            categories: The category of each pair: names, or indices into the categories of the metric.
+            categories: The category of each pair: names, or indices into the categories of the metric; a pair with
+                another index counts only in the value over all pairs.
             terms: The target term of each triple, integers or names, only for StereoSet.
             ids: Integers or names of the pairs, so that resampling weights do not depend on their order.
             groups: Group of each pair, such as one source sentence; the resampling unit of intervals.
@@ -146,8 +147,8 @@ class PairPreference(RowMetric):
             - more, less, unrelated, categories, terms, ids, groups: ``(N,)``
 
         Raises:
-            TypeError: If scores are not floating.
-            ValueError: If shapes differ, a category is unknown, or an argument is of another protocol.
+            ValueError: If scores are not floating, shapes differ, a category's name is unknown, or an argument is of
+                another protocol.
         """
         _checks.shape("more", more, "N")
         preferred = [_preferred(more, less, self.protocol)]

@@ -58,9 +58,9 @@ def rnd(
     `distance` is "norm" (Euclidean), "cos" (1 - cosine) or "cos_similarity" (the cosine, with the opposite sign).
     Negative: nearer to x; 0: no difference; swapping x and y changes the sign. `per_word=True` also returns the
     differences (..., A). The mean of fewer words is noisier and therefore further from all words: "norm" of target sets
-    of unequal size is biased towards the larger one, by .3 to .6 for 5 against 50 words of one population. Use "cos",
-    or `rnd_corrected` of `RND`. Empty sets, zero vectors and errors as in `weat`; ValueError for another distance.
-    Garg, Schiebinger, Jurafsky & Zou 2018, doi:10.1073/pnas.1720347115.
+    of unequal size is biased towards the larger one, by about 8 % of the distance for 5 against 50 words of one
+    population. Use "cos", or `rnd_corrected` of `RND`. Empty sets, zero vectors and errors as in `weat`; ValueError for
+    another distance. Garg, Schiebinger, Jurafsky & Zou 2018, doi:10.1073/pnas.1720347115.
 
     >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
     >>> a = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 1.0]])

@@ -217,7 +217,10 @@ def _cosines(w: word_sets.Words, attributes: word_sets.Words) -> Tensor:
 
 
 class SCWEAT(BaseMetric):
-    """Mean of `sc_weat` over the target words, with the effect size of each."""
+    """Mean of `sc_weat` over the target words, with the effect size of each.
+
+    With `calculate_p_value`, `p_value_by_word` has the p-value of each.
+    """
 
     metric_template = (1, 2)
     metric_name = "Single-Category WEAT"

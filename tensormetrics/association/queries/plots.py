@@ -25,6 +25,7 @@ from ..._plots import (
     new_axes,
     wrapped,
 )
+from ...uncertainty.results.estimates import Estimate
 from .ranking import check_table
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ def plot_queries_results(
     `kind="lines"` draws a line instead of bars of one color: with `by="model"` a line for each query over the models,
     such as the layers of a language model.
 
-    `results` is the result of `run_queries`; `figsize` (inches) depends on the labels by default. Corrected p-values
-    (`attrs["correction"]`) get a line at .05, and a star if they are below it.
+    `results` is the result of `run_queries`, whose intervals become error bars; `figsize` (inches) depends on the
+    labels by default. Corrected p-values (`attrs["correction"]`) get a line at .05, and a star if they are below it.
 
     >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
     >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
@@ -64,7 +65,10 @@ def plot_queries_results(
     check_table("results", results)
     _checks.check_choice("by", by, ("query", "model"))
     _checks.check_choice("kind", kind, ("bars", "lines"))
-    table = results if by == "query" else results.T
+    tables = [results]
+    if results.columns.nlevels == 2:  # with intervals
+        tables = [results.xs(field, axis=1, level=1) for field in Estimate.tensors]
+    table, *bounds = tables if by == "query" else [frame.T for frame in tables]
     bars, groups = table.shape
     upright = groups > 8  # more horizontal labels do not fit on a screen
     labels = [wrapped(name, 40 if upright else WIDTH) for name in table.columns]
@@ -78,11 +82,14 @@ def plot_queries_results(
     width = 0.8 / max(bars, 2) if kind == "bars" else 0.0  # a lone bar does not fill the axes
     positions = np.arange(groups) + (np.arange(bars)[:, None] - (bars - 1) / 2) * width
     values = table.to_numpy(float)
+    errors = np.abs([bound.to_numpy(float) - values for bound in bounds])  # (2, bars, groups), or none
     for i, name in enumerate(legend):
         if kind == "bars":
             ax.bar(positions[i], values[i], width, label=name, **bar_style(i))
         else:
             ax.plot(positions[i], values[i], label=name, **line_style(i))
+        if bounds:
+            ax.errorbar(positions[i], values[i], errors[:, i], fmt="none", ecolor=ink(), elinewidth=0.8, capsize=2)
     for position in positions[np.isnan(values)]:
         ax.annotate(
             "no score", (position, 0), (0, 3), textcoords="offset points", rotation=90, ha="center", fontsize=SMALL

@@ -135,7 +135,8 @@ def run_queries(
 ) -> "pd.DataFrame | QueryScores":
     """Score all queries in all models: a row per model, a column per query.
 
-    `metric_params` are options of `run_query`; `value` is the key of its result to return, such as "p_value".
+    `metric_params` are options of `run_query` (but `lost_vocabulary_threshold` and `warn_not_found_words`, which are
+    arguments here); `value` is the key of its result to return, such as "p_value".
     `correction` corrects p-values for the number of queries per model and is stored in `attrs["correction"]`: "holm"
     and "bh" as in `uncertainty.correct_p_values`; "max-t" draws `p_value_iterations` permutations jointly for all
     queries and compares with the largest score of each draw (Westfall & Young 1993, step-down), which has more power
@@ -143,8 +144,9 @@ def run_queries(
     With `intervals=True` and `metric_params={"replicates": 1000}` each query has the columns "value", "low" and "high".
     `generate_subqueries` splits every query by the metric's template.
     A query that a model cannot score is NaN, with a reason in `attrs["reasons"][model name, query name]`.
-    `aggregate_results` appends a column: the "sum", "avg", "abs_sum" or "abs_avg" of the other columns, or the result
-    of a function of the table; NaN is skipped.
+    `aggregate_results` appends a column, with `queries_set_name` in its name: the `aggregation_function` "sum", "avg",
+    "abs_sum" or "abs_avg" of the other columns, which skips NaN, or a function of the table. With
+    `return_only_aggregation` it is the only column.
     `as_dataframe=False` returns `QueryScores`, with values on the device and a method `table()` for a `Table`.
     A metric that defines `measure` is computed in batches, a metric that overrides `run_query` query by query.
     TypeError and ValueError for invalid arguments, such as different queries of one name, before any work.
@@ -173,6 +175,8 @@ def run_queries(
         _checks.check_choice("aggregation_function", aggregation_function, tuple(AGGREGATIONS))
     if aggregate_results and not as_dataframe:
         raise ValueError("aggregate_results: got True with as_dataframe=False, wanted a table to append a column to")
+    if return_only_aggregation and not as_dataframe:
+        raise ValueError("return_only_aggregation: got True with as_dataframe=False, wanted as_dataframe=True")
     if as_dataframe:
         import_pandas()  # fail before the work if it is missing
     options = _options(

@@ -49,13 +49,15 @@ def bootstrap_interval(
     draws are centered on the score, scaled to the standard error of the jackknife (the variances of the sets are
     added), and multiplied by the scale of a t distribution with Satterthwaite's (1946, doi:10.2307/3002019) degrees of
     freedom, rounded down; for `weat_effect_size` on the scale of Fisher's z. The bounds are their
-    (1 -+ confidence) / 2 quantiles. A set of one word is fixed. NaN scores are ignored; the bounds are NaN if over half
-    are NaN. If the target sets of `rnd` by "norm" differ in size, its draws are centered on the score minus the
-    jackknife bias, `details["corrected"]`, with a warning. Intervals of 95 % cover the effect size of the populations
-    in .93 to .98 of simulated sets of 5 to 30 words, of the two kinds on which the method was chosen.
+    (1 -+ confidence) / 2 quantiles, extended to contain the score. A set of one word is fixed. NaN scores are ignored;
+    the bounds are NaN if over half are NaN. If the target sets of `rnd` by "norm" differ in size, its draws are
+    centered on the score minus the jackknife bias, `details["corrected"]`, with a warning. Intervals of 95 % cover the
+    effect size of the populations in .93 to .98 of simulated sets of 5 to 30 words, of the two kinds on which the
+    method was chosen.
 
-    `metric` returns one score per query, with options bound by functools.partial: every score of this package except
-    `ceat`, which has a standard error, and `sc_weat`, for which use `mean_sc_weat`; or a function that passes each of
+    `metric` returns one score per query, with options bound by functools.partial: every score of sets of words except
+    `ceat`, which has a standard error, `ml_eat`, whose effect is a `weat_effect_size`, and `sc_weat`, for which use
+    `mean_sc_weat`; or a function that passes each of
     its sets on to such a score as a `WordSet` with weights as mask. A word is drawn with all the rows that
     `WordSet.words` assigns to it. Draws depend only on `seed` (None: fresh) and the positions of the words in their
     sets. No gradient. ValueError for replicates < 1 and a confidence outside (0, 1), TypeError for a metric that takes

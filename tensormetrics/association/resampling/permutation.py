@@ -41,9 +41,9 @@ def permutation_p_value(
     with |d| >= its modulus ("two-sided"). "exact" counts all partitions, the observed one included, up to 50
     positions; "approximate" draws `replicates` of them: (1 + extreme) / (1 + replicates); "auto" is exact up to 32
     positions, padding included. Draws depend only on `seed` (None: fresh) and the sizes: queries of equal sizes share
-    them. Scores are rounded to multiples of 2^-40, of 2^-40 times a power of two if any reaches 2, so that ties count
-    as ties. NaN for an empty set, NaN or infinite scores; no gradient. ValueError for other options and for "exact"
-    with more than 50 positions. Phipson & Smyth 2010, doi:10.2202/1544-6115.1585.
+    them. Scores are rounded to multiples of 2^-40, of 2^-40 times a power of two if any reaches 2 (coarser from 1,024
+    scores on), so that ties count as ties. NaN for an empty set, NaN or infinite scores; no gradient. ValueError for
+    other options and for "exact" with more than 50 positions. Phipson & Smyth 2010, doi:10.2202/1544-6115.1585.
 
     A word with several rows (templates, contexts), identified by `WordSet.words`, is one position with the mean of its
     rows (Winkler et al. 2015, doi:10.1016/j.neuroimage.2015.05.092).
@@ -267,7 +267,7 @@ def _read(**vectors: Vectors) -> tuple[list[WordSet], Tensor, Tensor, torch.Size
     """Return sets of scores, all scores (B, N) with 0 for invalid ones, the valid mask (B, N), and the batch shape."""
     sets = {name: WordSet.of(word_set) for name, word_set in vectors.items()}
     for name, word_set in sets.items():
-        _checks.tensor(name, word_set.values)
+        _checks.shape(name, word_set.values, "...", "N")
     columns = {name: WordSet(word_set.values.detach().unsqueeze(-1), word_set.mask) for name, word_set in sets.items()}
     scores, valid_mask = concatenate(word_sets.read(**columns))
     for name, word_set in sets.items():

@@ -36,16 +36,23 @@ def target_permutation_p_value(
 
     Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D), tensors or `WordSet`s -> (...) float64.
 
-    `metric` is `rnd`, `ect` or another function of three `WordSet`s. "exact" scores all partitions, up to 20,000, for
-    targets without masks; "auto" does so under the same conditions. All else is as in `permutation_p_value`: a word
-    moves with all the rows that `WordSet.words` assigns to it. Scores within 2^-40 (relative, above 1) of the observed
-    score count as equal to it, NaN scores as not extreme. NaN if the observed score is NaN.
+    `metric` is `rnd`, `ect` or another function of three `WordSet`s, not of pairs as `ripa`. "exact" scores all
+    partitions, up to 20,000, for targets without masks; "auto" does so under the same conditions. All else is as in
+    `permutation_p_value`: a word moves with all the rows that `WordSet.words` assigns to it. Scores within 2^-40
+    (relative, above 1) of the observed score count as equal to it, NaN scores as not extreme. NaN if the observed score
+    is NaN.
 
     >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
     >>> a = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 1.0]])
     >>> target_permutation_p_value(rnd, x, y, a, alternative="two-sided")
     tensor(0.6667, dtype=torch.float64)
     """
+    score = getattr(metric, "func", metric)  # of a partial
+    if getattr(score, "tuples", ()):
+        raise TypeError(
+            f"metric: got {score.__name__}, whose targets are pairs, wanted one of two separate sets; "
+            "write RIPA().run_query(..., calculate_p_value=True)"
+        )
     return target_null(metric, x, y, a, seed).p_value(alternative, method, replicates)
 
 
@@ -98,7 +105,8 @@ def target_null(
 
     @torch.no_grad()
     def fraction(alternative: Alternative) -> Tensor:
-        table = torch.tensor(list(itertools.combinations(range(num_words), n)), device=device).view(-1, n)
+        combinations = list(itertools.combinations(range(num_words), n))
+        table = torch.tensor(combinations, dtype=torch.int64, device=device).view(len(combinations), n)
         members = torch.zeros(len(table), num_words, dtype=torch.bool, device=device).scatter(-1, table, True)
         count = torch.zeros_like(observed, dtype=torch.int64)
         for start, rows in chunks(len(members), cost):

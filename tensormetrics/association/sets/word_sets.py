@@ -23,7 +23,7 @@ class WordSet(NamedTuple):
     Accepted instead of a tensor by the functions and metrics of `association` wherever they take a set.
 
     Args:
-        values: Vectors of the words; scores for functions of scores. Masked values are not read.
+        values: Vectors of the words; scores for functions of scores. Values are not read where a bool mask is False.
         mask: True for words; all rows are words by default. Integers are counts of the words.
         words: The id of each row's word in its set; by default each row is a word. A word counts once, with the mean
             over its rows; p-values and intervals move and draw it with all its rows.
