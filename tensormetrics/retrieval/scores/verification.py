@@ -228,7 +228,8 @@ def _rates(far: float | Sequence[float]) -> Sequence[float]:
 
 def _check_rates(far: Sequence[float]) -> tuple[float, ...]:
     if _is_one(far):
-        raise TypeError(f"far: got {float(far)}, wanted a sequence of rates; write [{float(far)}]")
+        rate = float(cast(float, far))
+        raise TypeError(f"far: got {rate}, wanted a sequence of rates; write [{rate}]")
     for rate in far:
         if not 0 <= rate <= 1:
             raise ValueError(f"far: got {rate!r}, wanted rates in [0, 1]")
