@@ -315,7 +315,19 @@ class Metric(RecordedArguments, torchmetrics.Metric):
             for updates, state in states:
                 self._add_state(state)
                 self._update_count += updates
+            for incoming in several if check else ():
+                self._check_options(incoming)
             self._computed = None
+
+    def _check_options(self, incoming: State) -> None:
+        """Raise a ValueError for a metric of other options; a `metric_state` has none."""
+        if not isinstance(incoming, Metric):
+            return
+        options, incoming_options = self.rank_options(), incoming.rank_options()
+        for name in dict.fromkeys((*options, *incoming_options)):
+            expected, value = options.get(name, "nothing"), incoming_options.get(name, "nothing")
+            if value != expected:
+                raise ValueError(f"{name}: got {value} of the incoming metric, wanted {expected}; merge equal options")
 
     def _check_mergeable(self, states: list[dict[str, Tensor]]) -> None:
         """Raise a ValueError if these states must not be added to this one."""
