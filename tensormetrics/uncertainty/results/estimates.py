@@ -217,8 +217,8 @@ class Estimate(Result):
         high: Upper ends, at least `value`.
         confidence: Mass of the interval, in (0, 1).
         items: Items that were scored; None if unknown.
-        groups: Number of independent units of the items, equal to `items` without groups; estimated if there are more
-            than 1,000 units (`details` then has "groups_estimated"); None if unknown.
+        groups: Number of independent units of the items, equal to `items` without groups; estimated for metrics that
+            keep sums of more than 1,000 units (`details` then has "groups_estimated"); None if unknown.
         effective_groups: Number of groups of equal size with the same information (Kish 1965); None if unknown.
         method: Method of the interval, such as "bayesian bootstrap" or "posterior (hdi)".
         name: Name of the metric.
