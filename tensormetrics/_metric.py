@@ -20,6 +20,7 @@ from ._distributed import (
     all_gather_status,
     check_same_options,
     constructor_options,
+    described,
     gather,
     options_of,
     raise_on_all_ranks,
@@ -315,7 +316,19 @@ class Metric(RecordedArguments, torchmetrics.Metric):
             for updates, state in states:
                 self._add_state(state)
                 self._update_count += updates
+            for incoming in several if check else ():
+                self._check_options(incoming)
             self._computed = None
+
+    def _check_options(self, incoming: State) -> None:
+        """Raise a ValueError for a metric of other options; a `metric_state` has none."""
+        if not isinstance(incoming, Metric):
+            return
+        options, incoming_options = _options_to_merge(self), _options_to_merge(incoming)
+        for name in dict.fromkeys((*options, *incoming_options)):
+            expected, value = options.get(name, "nothing"), incoming_options.get(name, "nothing")
+            if value != expected:
+                raise ValueError(f"{name}: got {value} of the incoming metric, wanted {expected}; merge equal options")
 
     def _check_mergeable(self, states: list[dict[str, Tensor]]) -> None:
         """Raise a ValueError if these states must not be added to this one."""
@@ -501,6 +514,13 @@ class Metric(RecordedArguments, torchmetrics.Metric):
         rows = {name: getattr(self, name).clone() for name in self._stores}
         dropped = {} if self._items is None else {"_items": None, "_computed": None}
         return {**state, **rows, **dropped, "_stores": {}, "_lock": Lock()}
+
+
+def _options_to_merge(metric: Any) -> dict[str, str]:
+    if not hasattr(metric, "scoring_options"):
+        return metric.rank_options()
+    # The other options of these metrics hold names of the caller, which differ between equal metrics.
+    return {name: described(option) for name, option in metric.scoring_options().items()}
 
 
 def _equal(a: Tensor, b: Tensor) -> bool:

@@ -172,6 +172,16 @@ def test_several_states_are_merged_in_order_all_or_none():
     assert whole.rows.tolist() == [[0, 0], [1, 1], [2, 2]] and whole.update_count == 3
 
 
+def test_merge_state_other_option_raises_and_changes_nothing():
+    metrics = [BrierScore(replicates=9, seed=seed) for seed in (0, 1)]
+    for metric in metrics:
+        metric.update(torch.full((4,), 0.5), torch.tensor([0, 1, 0, 1]), ids=[1, 2, 3, 4])
+    for incoming in (metrics[1], [metrics[0].metric_state, metrics[1]]):
+        with pytest.raises(ValueError, match="^seed: got 1 of the incoming metric, wanted 0; merge equal options$"):
+            metrics[0].merge_state(incoming)
+    assert metrics[0].update_count == 1 and metrics[0].sums.tolist() == [1, 4]
+
+
 def test_a_failing_compute_leaves_the_state_in_order():
     class Fails(Rows):
         def compute(self) -> Tensor:

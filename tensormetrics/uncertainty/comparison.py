@@ -48,9 +48,9 @@ def compare(
     of right items, have the exact binomial test (McNemar's). Of more than 1,000 items or groups swaps are always drawn.
     Options that say how a model answers, such as the distance or the search of embeddings, may differ.
 
-    A number: the interval is `interval(a)` minus it. The p-value of a fraction of right items without groups is that
-    of the exact binomial test (two-sided twice the smaller tail), of other means that of random signs of the
-    differences to the number, or that of the draws if it is larger; other values have that of the draws.
+    A number: the interval is `interval(a)` minus it. The p-value of a fraction of right items without groups, at most
+    1,000, is that of the exact binomial test (two-sided twice the smaller tail), of other means that of random signs of
+    the differences to the number, or that of the draws if it is larger; other values have that of the draws.
 
     Several models: name -> model, or name -> {name: score}, or a DataFrame whose column `model` names them, in a table
     of all pairs that also knows the models, their ranks and the best ones, see `ComparisonTable`; with a `baseline` in
@@ -140,6 +140,8 @@ def compare(
         return PairedScores.of({"a": source.read(a, "a"), "b": source.read(b, "b")}, options, on_missing).compared(
             options
         )
+    if is_scores(a) and b is None:
+        raise TypeError("b: got a NoneType, wanted scores of the same items, or a number")
     check_comparable(a, b)
     source.check_unused(source._fields, f"a {type(a).__name__}, which knows its items")
     comparisons = compare_sampled(SampledMetric.of(a, options), SampledMetric.of(b, options), options)

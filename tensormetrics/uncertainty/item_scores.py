@@ -48,7 +48,8 @@ class Scores:
         scores: Tensor, array, list or Series of scores, or a dictionary of them by id. NaN and None are missing scores.
         ids: Names or integers of the items, by which scores of two models are paired. Scores of equal ids are repeats:
             an item's score is their mean.
-        groups: Names or integers of what items belong to, such as documents: items of one group share a weight.
+        groups: Names or integers of what items belong to, such as documents, or a dictionary of them by id: items of
+            one group share a weight.
         repeats: Which repeat of its item each score is, such as the epoch or seed; kept, not computed with.
         bounds: Least and largest possible score. By default 0 and 1 if all scores are 0 or 1, else unknown.
         higher_is_better: Direction of the scores.

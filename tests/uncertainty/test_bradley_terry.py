@@ -100,9 +100,10 @@ def test_bradley_terry_all_ties_give_equal_strengths_and_infinite_nu():
     assert strengths.tolist() == [0, 0, 0] and float(nu) == torch.inf
 
 
-def test_bradley_terry_diagonal_is_ignored(generator):
+@pytest.mark.parametrize("diagonal", [5.0, -1.0, float("nan")])
+def test_bradley_terry_diagonal_is_ignored(generator, diagonal):
     wins, ties = battles(generator, 4)
-    filled = wins + 5 * torch.eye(4), ties + 2 * torch.eye(4)
+    filled = [counts.clone().fill_diagonal_(diagonal) for counts in (wins, ties)]
     for a, b in zip(bradley_terry(wins, ties), bradley_terry(*filled), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0)
 

@@ -268,3 +268,10 @@ def test_as_scalars_names_values_and_ends():
         }
     )
     assert as_scalars({"x": torch.tensor(2.0)}) == {"x": 2.0}
+
+
+def test_as_scalars_single_result_uses_its_name():
+    estimate = Estimate(*torch.tensor([[0.5, 0.6], [0.4, 0.5], [0.6, 0.7]]), name="tpr")
+    assert as_scalars(estimate, "val/") == as_scalars({"tpr": estimate}, "val/")
+    assert as_scalars(estimate, labels={"tpr": ["a", "b"]})["tpr/b/high"] == pytest.approx(0.7)
+    assert as_scalars(Estimate(*torch.tensor([1.0, 0.5, 2.0]))) == {"value": 1.0, "value/low": 0.5, "value/high": 2.0}

@@ -67,6 +67,8 @@ def test_table_sort_and_tied_agree_with_pairwise_p_values(models):
     assert table.to_latex(bold="tied").count(r"\textbf") >= table.to_latex().count(r"\textbf") == 2
     with pytest.raises(ValueError, match="column: got 'hits p', for which neither high nor low is better"):
         table.tied("hits p")
+    with pytest.raises(KeyError, match="column: got 'misses', wanted one of hits, hits - small"):
+        table.tied("misses")
 
 
 def pair_of(table, *names):

@@ -315,6 +315,7 @@ def test_compare_equal_scores_of_any_source_agree(tmp_path, generator):
         (lambda: compare({"x": [1, 0]}), ValueError, "a: got 1 models, wanted at least two"),
         (lambda: compare([1, 0], [[1, 0]]), ValueError, "b: got scores (1, 2), wanted (2,) as a has"),
         (lambda: compare([1, 0], HitRate(1)), TypeError, "a: got a list, wanted a metric of this package"),
+        (lambda: compare([1, 0]), TypeError, "b: got a NoneType, wanted scores of the same items, or a number"),
         (
             lambda: compare({"x": [[1, 0]], "y": [[1, 0]]}),
             ValueError,

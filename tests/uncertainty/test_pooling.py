@@ -207,6 +207,7 @@ U_SHAPED = torch.special.ndtri(FLAT).mul(3).sigmoid()
         (lambda: pool_beta(U_SHAPED, U, UNIT), "samples: the product of their beta densities has no finite mass; A"),
         (lambda: pool_gamma(FLAT**9, U, UNIT), "samples: the product of their gamma densities has no finite mass; A"),
         (lambda: pool_beta(SAMPLES, U, (0.0, math.inf)), r"bounds: got \(0.0, inf\), 'beta' wants finite ones; A"),
+        (lambda: pool_beta(SAMPLES, U, (1.0, 0.0)), r"bounds: got \(1.0, 0.0\), wanted \(low, high\) with low <= high"),
         (
             lambda: pool_gamma(SAMPLES, U, (-1.0, 1.0)),
             r"bounds: got \(-1.0, 1.0\), 'gamma' wants a lower one >= 0; write shifted=True, or A",

@@ -12,7 +12,7 @@ from test_weights import weight
 from torchmetrics import MeanSquaredError
 
 from tensormetrics.retrieval import HitRate
-from tensormetrics.uncertainty import BrierScore, Uncertain, UncertaintyWarning, compare
+from tensormetrics.uncertainty import BinaryAUROC, BrierScore, Uncertain, UncertaintyWarning, compare
 from tensormetrics.uncertainty.engine.draws import Bounds, mean_bounds, pseudo_masses, t_scales
 from tensormetrics.uncertainty.engine.intervals import interval
 from tensormetrics.uncertainty.engine.paired import comparisons
@@ -196,13 +196,30 @@ def test_comparison_of_five_pairs_warns():
     assert float(comparison.p_value) == pytest.approx(0.0625) and comparison.high == 0
 
 
+def test_interval_above_the_unit_limit_counts_groups_of_stored_rows():
+    groups = torch.cat([torch.arange(1200), torch.arange(600)])
+    estimate = interval(resampled(means(torch.arange(1800) % 2), groups), 0.95)
+    assert estimate.groups == 1200 and estimate.effective_groups == pytest.approx(1800**2 / (600 * 4 + 600))
+    assert estimate.details == {}
+    auroc = BinaryAUROC()
+    auroc.update(torch.arange(1800.0), torch.arange(1800) % 2, groups=groups)
+    assert auroc.interval().groups == 1200
+
+
+def test_interval_above_the_unit_limit_estimates_groups_of_sums():
+    metric, ids = BrierScore(replicates=100), torch.arange(1500)
+    metric.update(torch.full((1500,), 0.5), ids % 2, ids=ids)
+    estimate = metric.interval()
+    assert estimate.details == {"groups_estimated": True} and estimate.groups == pytest.approx(1500, rel=0.5)
+
+
 def test_interval_above_the_unit_limit_is_close_to_that_at_the_limit(generator):
     right = (torch.rand(1001, generator=generator) < 0.5).double()
     above_limit, at_limit = interval(resampled(means(right)), 0.95), interval(resampled(means(right[:1000])), 0.95)
-    assert at_limit.details == {} and above_limit.details == {"groups_estimated": True}
     for one, other in zip(above_limit, at_limit, strict=True):
         assert float(one) == pytest.approx(float(other), abs=0.01)
-    assert above_limit.groups == pytest.approx(1001, rel=0.1) and at_limit.groups == 1000
+    assert above_limit.groups == above_limit.effective_groups == 1001 and at_limit.groups == 1000
+    assert at_limit.details == above_limit.details == {}
     rare = torch.zeros(1500)
     rare[:2] = 1  # the value rests on two items
     assert interval(resampled(means(rare), replicates=1000), 0.95).high > 2.5 / 1500

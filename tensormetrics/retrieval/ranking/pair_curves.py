@@ -9,7 +9,7 @@ from torch import Tensor
 from ..._exact_sums import prefix_sums
 from ...uncertainty.engine.draws import Bounds
 from ...uncertainty.engine.resampling import Range, Resampled
-from ...uncertainty.engine.units import units_of_values
+from ...uncertainty.engine.units import unit_counts, units_of_values
 from ...uncertainty.engine.weights import ItemNames, fingerprint
 from .pair_counts import DIFFERENT, SAME, PairCounts, bin_starts, count_pairs, weighted_counts
 from .pairs import Pairs, Threshold
@@ -112,4 +112,5 @@ def resampled_curve(
         bounds=Bounds(worst, best),
         range=value_range,
         is_smooth=False,
+        unit_counts=unit_counts(names.units) if units is None else None,
     )

@@ -27,7 +27,7 @@ def bradley_terry(wins: Tensor, ties: Tensor | None = None, *, prior_sd: float |
     Args:
         wins: How often the model of the row beat that of the column; weights may be fractions. The diagonal does not
             count. A fit with a negative or infinite number, or NaN, is NaN.
-        ties: Number of ties of each pair, a symmetric matrix; None without ties.
+        ties: Number of ties of each pair, a symmetric matrix, else averaged with its transpose; None without ties.
         prior_sd: Standard deviation of the strengths in their prior; None without one.
 
     Shape:
@@ -76,10 +76,10 @@ class Battles(NamedTuple):
 
     @classmethod
     def of(cls, wins: Tensor, ties: Tensor) -> "Battles":
-        valid = ((wins >= 0) & (ties >= 0) & wins.isfinite() & ties.isfinite()).flatten(-2).all(-1)[..., None, None]
         diagonal = torch.eye(wins.shape[-1], dtype=torch.bool, device=wins.device)
-        wins, ties = (outcomes.masked_fill(diagonal, 0) for outcomes in (wins, (ties + ties.mT) / 2))
-        return cls(wins.where(valid, torch.nan), ties.where(valid, torch.nan))
+        wins, ties = (outcomes.masked_fill(diagonal, 0) for outcomes in (wins, ties))
+        valid = ((wins >= 0) & (ties >= 0) & wins.isfinite() & ties.isfinite()).flatten(-2).all(-1)[..., None, None]
+        return cls(wins.where(valid, torch.nan), ((ties + ties.mT) / 2).where(valid, torch.nan))
 
     def __len__(self) -> int:
         return self.wins.shape[-1]

@@ -19,6 +19,7 @@ from ..engine.errors import UncertaintyWarning
 from ..engine.intervals import interval
 from ..engine.paired import comparisons_with
 from ..engine.resampling import Joined, Resampled
+from ..engine.units import unit_counts
 from ..engine.weights import ItemNames, ResamplingUnits, check_draws, digest, fingerprint
 from ..metric_pairs import Options as ComparisonOptions
 from ..model_tables import correct_comparisons, one_warning, rank_models
@@ -257,6 +258,7 @@ class Ratings(RowMetric):
             num_items=len(table.first),
             sizes=torch.cat([sizes for _, sizes in chunks]),
             seed=seed,
+            unit_counts=unit_counts(table.names.units) if units is None else None,
         )
 
     def _replicates(self, method: str, replicates: int | None = None, seed: int | None = None) -> Resampled:

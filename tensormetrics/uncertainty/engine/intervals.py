@@ -78,7 +78,8 @@ def interval(resampled: Resampled | Joined, confidence: float) -> Any:
         jackknife, value, ranges, counts["groups"] != counts["items"], resampled.is_smooth
     ):
         warnings.warn(message, UncertaintyWarning, stacklevel=3)
-    details = {} if resampled.units is not None else {"groups_estimated": True}
+    is_counted = resampled.units is not None or resampled.unit_counts is not None
+    details = {} if is_counted else {"groups_estimated": True}
 
     def estimate(value: Tensor, low: Tensor, high: Tensor) -> Estimate:
         return Estimate(
@@ -203,6 +204,9 @@ def counts_of(resampled: Resampled, jackknife: Jackknife | None) -> dict[str, An
     items = resampled.num_items
     if jackknife is not None:
         return {"items": items, "groups": jackknife.num_units, "effective_groups": jackknife.effective_units}
+    if resampled.unit_counts is not None:
+        groups, effective_groups = resampled.unit_counts
+        return {"items": items, "groups": groups, "effective_groups": effective_groups}
     groups = round(items / _effective_size(resampled))
     return {"items": items, "groups": groups, "effective_groups": float(groups)}
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from .draws import Bounds
-from .units import Units, units_of_items
+from .units import Units, unit_counts, units_of_items
 from .weights import fingerprint, joined, weighted_sums
 
 Range = tuple[float | Tensor, float | Tensor]  # of all values, or (V,)
@@ -30,6 +30,7 @@ class Resampled(NamedTuple):
     bounds: Bounds | None = None
     range: Range = UNKNOWN
     is_smooth: bool = True  # else the jackknife is inconsistent, as for medians (Efron 1982, section 3.4)
+    unit_counts: tuple[int, float] | None = None  # of stored rows with too many units, see `units.unit_counts`
     as_second: Callable[[], Tensor] | None = None  # `weighted` with other pseudo-items, for the second of two
 
 
@@ -78,6 +79,7 @@ class Items(NamedTuple):
             bounds=self.bounds,
             range=self.range,
             is_smooth=self.is_smooth,
+            unit_counts=unit_counts(self.units) if units is None else None,
         )
 
 

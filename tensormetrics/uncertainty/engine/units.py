@@ -113,6 +113,13 @@ def units_of_values(ids: Tensor) -> Units | None:
     return None if len(distinct) > MAX_UNITS else Units(distinct, torch.zeros_like(sizes.double()), sizes.double())
 
 
+def unit_counts(ids: Tensor) -> tuple[int, float]:
+    # ids: (N,) int64
+    """Return the number of units, and of units of equal size with the same information."""
+    sizes = ids.unique(return_counts=True)[1].double()
+    return len(sizes), float(sizes.sum().square() / sizes.square().sum()) if len(sizes) else 0.0
+
+
 def group_size(ids: Tensor) -> float:
     # ids: (N,) int64
     """Return the size of the group of an average item."""

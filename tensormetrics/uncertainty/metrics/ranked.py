@@ -15,7 +15,7 @@ from ..._metric import Options
 from ..._row_metric import RowMetric
 from ..engine.draws import pseudo_masses
 from ..engine.resampling import Resampled
-from ..engine.units import group_size, units_of_values
+from ..engine.units import group_size, unit_counts, units_of_values
 from ..engine.weights import ResamplingUnits, check_draws, fingerprint, replicate_weights
 
 
@@ -164,6 +164,7 @@ class RankedMetric(RowMetric):
             seed=seed,
             range=(0.0, 1.0),
             is_smooth=False,
+            unit_counts=unit_counts(names.units) if units is None else None,
             as_second=lambda: areas("second pseudo")[0],
         )
 

@@ -25,9 +25,9 @@ class Uncertain(SumMetric):
     It stores only `replicates` weighted sums of its states, and as many of random halves. Metrics with list
     states (`thresholds=None`) are a ValueError: give them thresholds.
 
-    Bounds of single items are known for accuracy, precision, recall, specificity, F, Jaccard and Hamming scores: the
-    interval of 10 right answers of 10 is no point. `item_bounds=(worst, best)` gives them for other metrics: the states
-    that one worst and one best possible item adds, by name.
+    Bounds of single items are known for accuracy, precision, recall, specificity, negative predictive value, F, Jaccard
+    and Hamming scores: the interval of 10 right answers of 10 is no point. `item_bounds=(worst, best)` gives them for
+    other metrics: the states that one worst and one best possible item adds, by name.
 
         metric = Uncertain(MulticlassF1Score(10), replicates=1000)
         for preds, target in loader:

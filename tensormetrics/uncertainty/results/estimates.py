@@ -217,7 +217,8 @@ class Estimate(Result):
         high: Upper ends, at least `value`.
         confidence: Mass of the interval, in (0, 1).
         items: Items that were scored; None if unknown.
-        groups: Number of independent units of the items, equal to `items` without groups; None if unknown.
+        groups: Number of independent units of the items, equal to `items` without groups; estimated for metrics that
+            keep sums of more than 1,000 units (`details` then has "groups_estimated"); None if unknown.
         effective_groups: Number of groups of equal size with the same information (Kish 1965); None if unknown.
         method: Method of the interval, such as "bayesian bootstrap" or "posterior (hdi)".
         name: Name of the metric.
@@ -266,7 +267,7 @@ class Comparison(Result):
     """The difference a - b of two scores of the same items: interval, `p_better` and `p_value` are one statement.
 
     The interval excludes 0 exactly where `p_value` <= 1 - `confidence`, and `p_better` > .975 never comes with a
-    `p_value` above .1. `p_value` is the larger of the swap test's and the draws'.
+    two-sided `p_value` above .1. In `compare`, `p_value` is the larger of the swap test's and the draws'.
 
     Args:
         difference: a - b.
@@ -279,7 +280,7 @@ class Comparison(Result):
         alternative: ``"two-sided"``, ``"greater"`` (a is above b) or ``"less"``; of `p_value` and the interval, whose
             other end is that of the range.
         items: Items that were scored; None if unknown.
-        groups: Number of independent units of the items; None if unknown.
+        groups: Number of independent units of the items, see `Estimate`; None if unknown.
         effective_groups: Number of groups of equal size with the same information; None if unknown.
         discordant: Groups (or items) on which a and b differ; None if unknown.
         test: Where `p_value` comes from: "paired swaps" (exact for differences of one size, as McNemar's test, and for
@@ -343,9 +344,9 @@ class Comparison(Result):
     def verdict(self) -> Any:
         """Return the conclusion of the interval as a text, or nested lists of texts for several values.
 
-        "better" or "worse" if the interval excludes 0, with a `rope` also "better by more than rope", "equivalent"
-        (within it), "not worse" and "not better", else "undecided". That is stricter than `p_equivalent`: a p-value of
-        .05 belongs to the interval of 90 %.
+        "better" or "worse" if the interval excludes 0, with a `rope` also "better by more than rope", "worse by more
+        than rope", "equivalent" (within it), "not worse" and "not better", else "undecided". That is
+        stricter than `p_equivalent`: a p-value of .05 belongs to the interval of 90 %.
         """
         rows = value_rows(self, ("low", "high") if self.higher_is_better else ("high", "low"))
         sign = 1 if self.higher_is_better else -1
@@ -386,12 +387,13 @@ def check_confidence(confidence: float) -> float:
 
 
 def as_scalars(
-    values: Mapping[str, Any], prefix: str = "", labels: Mapping[str, Sequence[str]] | None = None
+    values: Mapping[str, Any] | Result, prefix: str = "", labels: Mapping[str, Sequence[str]] | None = None
 ) -> dict[str, float]:
     """Return a flat dictionary for a logger: "acc", "acc/low", "acc/high", with indices as in "tpr/0" and "tpr/0/low".
 
-    `values` has an `Estimate`, a `Comparison` ("acc" is the difference) or a tensor (...) by name. `labels` replaces
-    the last index of some values by names: {"tpr": ["cat", "dog"]}.
+    `values` has an `Estimate`, a `Comparison` ("acc" is the difference) or a tensor (...) by name, or is one of the
+    former two, with its own name or else "value". `labels` replaces the last index of some values by names:
+    {"tpr": ["cat", "dog"]}.
 
         self.log_dict(as_scalars(metric.interval()))
 
@@ -400,6 +402,8 @@ def as_scalars(
     {'acc': 0.8999999761581421, 'acc/low': 0.75, 'acc/high': 1.0, 'tpr/cat': 0.5, 'tpr/dog': 0.25}
     """
     scalars = {}
+    if isinstance(values, Result):
+        values = {getattr(values, "name", None) or "value": values}
     for name, result in values.items():
         names = (labels or {}).get(name) or getattr(result, "labels", None)
         tensors = {field: getattr(result, field) for field in getattr(result, "tensors", ())} or {"value": result}

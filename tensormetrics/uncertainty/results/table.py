@@ -217,11 +217,14 @@ class Table:
         return self._comparisons()
 
     def tied(self, column: str) -> tuple[str, ...]:
-        """Return the best row of a column and those whose difference from it is not significant (Holm's correction).
+        """Return the best row of a column and those whose difference from it is not significant by corrected p-values.
 
         Raises:
+            KeyError: If there is no such column.
             ValueError: If the rows were not made from metrics, or the column has no direction.
         """
+        if column not in self.higher_is_better:
+            raise KeyError(f"column: got {column!r}, wanted one of {', '.join(self.higher_is_better)}")
         if self.higher_is_better[column] is None:
             raise ValueError(f"column: got {column!r}, for which neither high nor low is better")
         best, *others = self.sort(column).rows
@@ -279,7 +282,8 @@ class Table:
         """Return a pandas DataFrame of a row per row.
 
         Args:
-            style: "numbers" adds "metric/low" and "metric/high" to the column of a metric, "text" has printed cells.
+            style: "numbers" adds "metric/low" and "metric/high" to the column of a metric, and p-values and
+                probabilities to that of a difference; "text" has printed cells.
 
         Raises:
             ImportError: Without pandas; it names the extra that has it.

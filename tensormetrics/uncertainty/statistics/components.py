@@ -117,8 +117,8 @@ def variance_components(scores: Any, ids: Names, repeats: Names | None = None) -
         - ids, repeats: ``(N,)``
 
     Returns:
-        The mean and its parts. Without an item that has two scores the variance within is NaN; without any variance
-        the intraclass correlation is.
+        The mean and its parts. Without an item that has two scores both variances are NaN; without any variance the
+        intraclass correlation is.
 
     Raises:
         ValueError: If there are fewer than two items or seeds, or a score of an item and a seed is missing, or double.

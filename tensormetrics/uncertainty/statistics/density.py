@@ -40,8 +40,8 @@ def kde(
     there. nan and infinite samples are left out. Above 20,000 samples are binned, which moves the density by less than
     1e-4 of its peak. Equal samples have bandwidth 0 and no density: nan.
 
-    Raises ValueError for `bw_adjust`, `cut` or `clip` out of range, an unknown `boundary`, or `boundary="reflect"`
-    without `clip`.
+    Raises ValueError for `bw_adjust`, `cut`, `clip` or `grid_samples` out of range, an unknown `boundary`, or
+    `boundary="reflect"` without `clip`.
 
     >>> result = kde(torch.linspace(-1, 1, 101), clip=(-1, 1), boundary="reflect", grid_samples=3)
     >>> result.grid, result.density

@@ -37,6 +37,10 @@ def pool_fixed_effects(samples: Tensor, u: Tensor, bounds: Bounds) -> Tensor:
 
     Shapes: samples: (S, M, ...); u: (S', ...) -> (S', ...).
 
+    `samples` of M experiments give a pooled distribution within `bounds`, (low, high); the result are its quantiles at
+    `u`, in [0, 1], as of every `pool_*`. Samples that are not finite are left out. ValueError for other shapes, dtypes
+    and bounds.
+
     >>> generator = torch.Generator().manual_seed(0)
     >>> samples = torch.tensor([0.80, 0.84, 0.90]) + 0.02 * torch.randn(2000, 3, generator=generator)
     >>> u = torch.linspace(0.01, 0.99, 99)  # requested quantiles
@@ -123,7 +127,8 @@ def pool_beta(samples: Tensor, u: Tensor, bounds: Bounds, *, estimation_method: 
 
     Shapes: samples: (S, M, ...); u: (S', ...) -> (S', ...).
 
-    A GPU sums the samples and computes the variates; Newton's method for the parameters runs on the host.
+    Parameters by maximum likelihood (`estimation_method="mle"`) or by moments ("mm" or "mome"). A GPU sums the samples
+    and computes the variates; Newton's method for the parameters runs on the host.
 
     >>> generator = torch.Generator().manual_seed(0)
     >>> samples = torch.tensor([0.80, 0.84, 0.90]) + 0.02 * torch.randn(2000, 3, generator=generator)
@@ -237,6 +242,8 @@ def pool_histogram(samples: Tensor, u: Tensor, bounds: Bounds, *, pseudo_count_w
 
     Shapes: samples: (S, M, ...); u: (S', ...) -> (S', ...).
 
+    The pseudo-counts of an experiment add up to `pseudo_count_weight` times its number of samples.
+
     >>> generator = torch.Generator().manual_seed(0)
     >>> samples = torch.tensor([0.80, 0.84, 0.90]) + 0.02 * torch.randn(2000, 3, generator=generator)
     >>> u = torch.linspace(0.01, 0.99, 99)  # requested quantiles
@@ -286,6 +293,8 @@ def _check(samples: Tensor, u: Tensor, bounds: Bounds) -> None:  # (S, M, ...), 
         raise ValueError(f"bounds: got {bounds!r:.60}, wanted (low, high)")
     for name, end in zip(("low", "high"), bounds, strict=True):
         _checks.check_number(f"bounds, {name}", end, "a number", lambda x: x == x)
+    if bounds[0] > bounds[1]:
+        raise ValueError(f"bounds: got {bounds}, wanted (low, high) with low <= high")
 
 
 def _to(like: Tensor, *parameters: Tensor) -> list[Tensor]:
