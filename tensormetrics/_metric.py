@@ -20,7 +20,6 @@ from ._distributed import (
     all_gather_status,
     check_same_options,
     constructor_options,
-    described,
     gather,
     options_of,
     raise_on_all_ranks,
@@ -324,7 +323,7 @@ class Metric(RecordedArguments, torchmetrics.Metric):
         """Raise a ValueError for a metric of other options; a `metric_state` has none."""
         if not isinstance(incoming, Metric):
             return
-        options, incoming_options = _options_to_merge(self), _options_to_merge(incoming)
+        options, incoming_options = self.rank_options(), incoming.rank_options()
         for name in dict.fromkeys((*options, *incoming_options)):
             expected, value = options.get(name, "nothing"), incoming_options.get(name, "nothing")
             if value != expected:
@@ -514,13 +513,6 @@ class Metric(RecordedArguments, torchmetrics.Metric):
         rows = {name: getattr(self, name).clone() for name in self._stores}
         dropped = {} if self._items is None else {"_items": None, "_computed": None}
         return {**state, **rows, **dropped, "_stores": {}, "_lock": Lock()}
-
-
-def _options_to_merge(metric: Any) -> dict[str, str]:
-    if not hasattr(metric, "scoring_options"):
-        return metric.rank_options()
-    # The other options of these metrics hold names of the caller, which differ between equal metrics.
-    return {name: described(option) for name, option in metric.scoring_options().items()}
 
 
 def _equal(a: Tensor, b: Tensor) -> bool:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torchmetrics import Metric, MetricCollection, MetricTracker
 
-from tensormetrics.structured import Family, Suite, macro_average, metametric, micro_average
+from tensormetrics.structured import Family, Suite, derive, macro_average, metametric, micro_average
 from tensormetrics.uncertainty import compare
 
 
@@ -219,3 +219,19 @@ def test_intervals_and_comparisons_of_any_members():
         compare(one, two)["nested-plain-micro-f1"].p_value
         == compare(one.members["nested"].members["plain"], two.members["nested"].members["plain"])["micro-f1"].p_value
     )
+
+
+def test_rank_options_of_families_name_type_and_constraint_but_not_the_scope():
+    def options(rank, tp=list[str], constraint="<->"):
+        return Family(derive(tp, constraint=constraint), {"micro": micro_average(["f1"])}).rank_options()
+
+    assert options(0) == options(1)  # `derive` also reads the local name `rank`
+    assert options(0) != options(0, list[int]) and options(0) != options(0, constraint="->")
+
+
+def test_families_with_other_constraints_are_not_compared():
+    families = [Family(derive(list[str], constraint=text), {"micro": micro_average(["f1"])}) for text in ("<->", "->")]
+    for metric in families:
+        metric.update([["a"]], [["a", "b"]])
+    with pytest.raises(ValueError, match="^metric: got .*ONE_TO_ONE.* for a and .*"):
+        compare(*families)

@@ -14,6 +14,7 @@ from torch import Tensor
 from typing_extensions import Self, Unpack
 
 from ... import _checks
+from ..._distributed import described
 from ..._metric import Metric, Options
 from ..._plots import steps_of
 from ..._sum_metric import SumMetric
@@ -336,6 +337,11 @@ class Family(Corpus, SumMetric):
         resampling = {"replicates": self.replicates, "seed": self.seed}
         return {"metric": _kind_of(self.metric), **scores, **labels, **resampling}
 
+    def rank_options(self) -> dict[str, str]:
+        # The plan of a metric holds names of its caller's scope, such as that of the rank.
+        kind = described([*_kind_of(self.metric), self.metric.policy])
+        return super().rank_options() | {"metric": kind}
+
     def update_options(self) -> dict[str, Any]:
         # Families with hooks never share an update, so that each calls its hooks.
         return {**super().update_options(), "hooks": self if self.hooks else None}
@@ -429,6 +435,7 @@ def join_key(prefix: str, name: str) -> str:
 
 
 def _kind_of(metric: StructuredMetric) -> list[Any]:
-    """Return the type, or the function that builds the plan, and the normalizer."""
+    """Return the type and its constraint, or the function that builds the plan, and the normalizer."""
     plan = metric.plan
-    return [repr(plan.tp) if isinstance(plan, Plan) else getattr(plan, "func", plan), metric.normalizer]
+    kind = [repr(plan.tp), plan.constraint] if isinstance(plan, Plan) else [getattr(plan, "func", plan)]
+    return [*kind, metric.normalizer]
