@@ -134,18 +134,23 @@ def draw_sets(operands: list[Operand], value: Tensor, jackknife: Jackknife | Non
     replicates = read_operands(operands, lambda operand: operand.resampled.weighted)
     is_comparison = len(operands) > 1
     has_bounds = _has_bounds(operands, value)
+    low, high = ranges_of(operands)
+
+    def clip(draws: Tensor) -> Tensor:
+        return torch.minimum(torch.maximum(draws, low), high)
+
     if jackknife is None or not all(operand.resampled.is_smooth for operand in operands):
         heavy = has_bounds & (excess_kurtosis(replicates) > HEAVY_TAILS)
         pseudo = _pseudo_draws(operands, value, None) if bool(heavy.any()) else replicates
-        return DrawSets(replicates, pseudo, heavy)
+        return DrawSets(clip(replicates), clip(pseudo), heavy)
     scales = torch.ones_like(replicates[:, :1])
     if is_comparison or not bool(has_bounds.all()):
         seed, df = operands[0].resampled.seed, jackknife.effective_units - 1
         scales = t_scales(seed, len(replicates), df, value.device)[:, None]
         scales = scales if is_comparison else torch.where(has_bounds, 1.0, scales)
-    moved = scaled_draws(value, replicates, jackknife.standard_error, scales)
-    moved = torch.minimum(torch.maximum(moved, ranges_of(operands)[0]), ranges_of(operands)[1])
-    return DrawSets(moved, _pseudo_draws(operands, value, jackknife) if bool(has_bounds.any()) else moved, has_bounds)
+    moved = clip(scaled_draws(value, replicates, jackknife.standard_error, scales))
+    pseudo = clip(_pseudo_draws(operands, value, jackknife)) if bool(has_bounds.any()) else moved
+    return DrawSets(moved, pseudo, has_bounds)
 
 
 def _has_bounds(operands: list[Operand], value: Tensor) -> Tensor:
