@@ -44,7 +44,7 @@ def test_p_value_without_difference_is_one(device):
 def test_p_value_exact_without_enumeration_raises(generator):
     x = torch.randn(2, 3, 4, generator=generator)
     null = GWEAT().null_distributions(x, x)["p_value"]
-    with raises(ValueError, "method: got 'exact', wanted 'approximate': these cases can only be drawn"):
+    with raises(ValueError, "method: got 'exact' for cases that can only be drawn (GWEAT, masks); write 'approximate'"):
         null.p_value(method="exact")
 
 

@@ -82,6 +82,9 @@ def test_target_permutation_invalid_arguments_raise(device):
         target_permutation_p_value(association.rnd, x, x, x, method="exact")
     limit = "wanted at most 20000; write method='approximate'"
     assert str(info.value) == f"method: got 'exact' with 48620 partitions, {limit}"
+    with pytest.raises(ValueError, match="^method: got 'exact' for cases that can only be drawn"):
+        masked = WordSet(x, torch.ones(9, dtype=torch.bool, device=device))
+        target_permutation_p_value(association.rnd, masked, x, x, method="exact")
     with pytest.raises(ValueError) as info:
         target_permutation_p_value(association.rnd, x, x, x[:, :2])
     assert str(info.value) == "a: got 2 dimensions, wanted 3 as x has"

@@ -9,8 +9,10 @@ import torch
 from tensormetrics.retrieval import (
     AccuracyCalculator,
     NearestCentroidAccuracy,
+    RunMetric,
     TorchKNN,
     contingency,
+    evaluate_run,
     nearest_centroid,
     positive_ranks,
     v_measure,
@@ -53,6 +55,10 @@ INVALID_CALLS = {
     "self_index: got torch.float32, wanted an integer dtype; write self_index.long()": lambda: nearest_centroid(
         X, Y, X, Y, self_index=Y.float()
     ),
+    "relevance_level: got 'x', wanted a number": lambda: evaluate_run(
+        {"q": {"a": 1.0}}, {"q": {"a": 1}}, relevance_level="x"
+    ),
+    "relevance_level: got None, wanted a number": lambda: RunMetric(relevance_level=None),
     "beta: got inf, wanted a finite number >= 0": lambda: v_measure(Y, Y, beta=math.inf),
     "clusters: got shape (3,), wanted (4,)": lambda: contingency(Y, Y[:3]),
     "labels: 1 of 4 rows hold NaN or infinity, the first is row 3; wanted finite values": lambda: (

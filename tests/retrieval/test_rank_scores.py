@@ -207,6 +207,17 @@ def test_invalid_arguments_raise_value_error(message):
             call(RANKS)
 
 
+WITH_K = [average_precision, hit_rate, ndcg, precision, recall, reciprocal_rank]
+WITHOUT_K = [average_precision_at_r, first_rank, inverse_negative_penalty, r_precision, ranking_auroc]
+
+
+@pytest.mark.parametrize("function", WITH_K + WITHOUT_K)
+def test_scores_of_a_tensor_that_is_no_ranks_raise(function):
+    message = f"ranks: got a Tensor, wanted PositiveRanks; write {function.__name__}(positive_ranks("
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}"):
+        function(torch.ones(4, 3), *([1] if function in WITH_K else []))
+
+
 def test_compiled_score_reuses_graph_for_other_column_counts():
     graphs = []
 

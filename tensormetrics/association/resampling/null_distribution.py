@@ -84,7 +84,7 @@ class NullDistribution:
         _checks.check_choice("method", method, METHODS)
         _checks.check_int("replicates", replicates, 1)
         if method == "exact" and self.exact is None:
-            raise ValueError("method: got 'exact', wanted 'approximate': these cases can only be drawn")
+            raise ValueError("method: got 'exact' for cases that can only be drawn (GWEAT, masks); write 'approximate'")
         if self.exact is not None and self.exact.is_used(method):
             fraction = self.exact.fraction(alternative)
         else:

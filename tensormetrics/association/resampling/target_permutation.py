@@ -113,8 +113,8 @@ def target_null(
             count += count_extreme(score(members[start : start + rows]), observed, margin, alternative)
         return count.double() / len(members)
 
-    max_partitions = 0 if is_ragged else MAX_PARTITIONS
-    exact = Exact(math.comb(num_words, n), "partitions", max_partitions, max_partitions, fraction)
+    count = math.comb(num_words, n)
+    exact = None if is_ragged else Exact(count, "partitions", MAX_PARTITIONS, MAX_PARTITIONS, fraction)
     by_word = None if draw_partitions is None else lambda start, rows: score(draw_partitions(start, rows))
     return NullDistribution(observed.isfinite(), lambda: observed, draw, cost, margin, exact, draw_by_word=by_word)
 

@@ -1,5 +1,6 @@
 """`evaluate_run`: computes measures of trec_eval from a run and judgements."""
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from os import PathLike
@@ -160,6 +161,7 @@ def evaluate_run(
         >>> scores.summary()
         {'recip_rank': 0.5, 'P_1': 0.0}
     """
+    _checks.check_number("relevance_level", relevance_level, "a number", math.isfinite)
     selected = measures((metrics,) if isinstance(metrics, str) else tuple(metrics))
     if not selected:
         raise ValueError("metrics: got none, wanted at least one name")

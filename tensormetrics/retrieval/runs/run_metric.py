@@ -1,5 +1,6 @@
 """`RunMetric`: trec_eval's measures of pairs of query and document, batch by batch."""
 
+import math
 from collections.abc import Mapping, Sequence, Sized
 from typing import Any, Literal, NamedTuple
 
@@ -90,6 +91,7 @@ class RunMetric(Metric):
         if not self.measures:
             raise ValueError("metrics: got none, wanted at least one name")
         _checks.check_choice("empty_target_action", empty_target_action, EMPTY_TARGET_ACTIONS)
+        _checks.check_number("relevance_level", relevance_level, "a number", math.isfinite)
         self.relevance_level, self.empty_target_action = relevance_level, empty_target_action
         self.top_k = None if top_k is None else _checks.check_int("top_k", top_k, 1)
         self.ignore_index = ignore_index

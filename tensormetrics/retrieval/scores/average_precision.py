@@ -7,17 +7,16 @@ from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
-from ..._checks import takes_arrays
 from ..deterministic import sum_by_position
 from ..ranking.positive_ranks import PositiveRanks
-from .depths import Depths, at_depths, scores_at
+from .depths import Depths, at_depths, scores_at, takes_ranks
 from .query_metric import QueryMetric, QueryOptions
 
 Denominator = Literal["relevant", "min", "found"]
 DENOMINATORS: tuple[Denominator, ...] = get_args(Denominator)
 
 
-@takes_arrays
+@takes_ranks
 def average_precision(ranks: PositiveRanks, k: Depths | None = None, denominator: Denominator = "relevant") -> Tensor:
     """Average the precision at the rank of each relevant reference: (1/R) sum of j / r_j over r_j <= k.
 
@@ -52,7 +51,7 @@ def average_precision(ranks: PositiveRanks, k: Depths | None = None, denominator
     return at_depths(k, score_at)
 
 
-@takes_arrays
+@takes_ranks
 def average_precision_at_r(ranks: PositiveRanks) -> Tensor:
     """Compute average precision cut off at the number of relevant references: (1/R) sum of j / r_j over r_j <= R.
 

@@ -1,7 +1,8 @@
-"""One or several cutoffs k, as functions of ranks and metrics accept them."""
+"""Ranks, and one or several cutoffs k, as functions of ranks and metrics accept them."""
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -11,6 +12,22 @@ from ..ranking.positive_ranks import PositiveRanks
 
 Depths = int | Sequence[int]
 Score = Callable[[PositiveRanks], Tensor]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def takes_ranks(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a public function whose first argument is `ranks`, so that other types are a TypeError."""
+
+    @functools.wraps(function)
+    def check(*args: P.args, **kwargs: P.kwargs) -> R:
+        ranks = args[0] if args else kwargs.get("ranks")
+        if not isinstance(ranks, PositiveRanks):
+            message = f"ranks: got a {type(ranks).__name__}, wanted PositiveRanks"
+            raise TypeError(f"{message}; write {function.__name__}(positive_ranks(embeddings, labels), ...)")
+        return function(*args, **kwargs)
+
+    return _checks.takes_arrays(check)
 
 
 def at_depths(k: Depths, score: Callable[[int], Tensor]) -> Tensor:

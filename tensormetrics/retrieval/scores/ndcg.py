@@ -7,18 +7,17 @@ from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
-from ..._checks import takes_arrays
 from ..deterministic import halving_sum, sum_by_position
 from ..ranking.positive_ranks import PositiveRanks
 from ..relevance import Gains
-from .depths import Depths, at_depths, scores_at
+from .depths import Depths, at_depths, scores_at, takes_ranks
 from .query_metric import QueryMetric, RankOptions
 
 Gain = Literal["linear", "exp2"]
 GAINS: tuple[Gain, ...] = get_args(Gain)
 
 
-@takes_arrays
+@takes_ranks
 def ndcg(ranks: PositiveRanks, k: Depths | None = None, gain: Gain = "linear") -> Tensor:
     """Compute the sum of g / log2(1 + r) over r <= k, divided by that of the gains in the ideal order.
 

@@ -6,12 +6,12 @@ from torch.nn.functional import pad
 from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
-from ..._checks import takes_arrays
 from ..ranking.positive_ranks import PositiveRanks
+from .depths import takes_ranks
 from .query_metric import STATISTICS, QueryMetric, QueryOptions, Statistic
 
 
-@takes_arrays
+@takes_ranks
 def first_rank(ranks: PositiveRanks) -> Tensor:
     """Return r_1, the rank of the nearest relevant reference; inf if it was not found, NaN for a lone query (R = 0).
 
@@ -28,7 +28,7 @@ def first_rank(ranks: PositiveRanks) -> Tensor:
     return pad(rank, (0, 1), value=torch.inf).amin(-1).masked_fill(ranks.relevant == 0, torch.nan)
 
 
-@takes_arrays
+@takes_ranks
 def inverse_negative_penalty(ranks: PositiveRanks) -> Tensor:
     """Compute R / r_R, the precision at the rank of the last relevant reference; 0 if it was not found.
 
@@ -48,7 +48,7 @@ def inverse_negative_penalty(ranks: PositiveRanks) -> Tensor:
     return score.masked_fill(missing, 0.0)
 
 
-@takes_arrays
+@takes_ranks
 def ranking_auroc(ranks: PositiveRanks) -> Tensor:
     """Compute the probability that a relevant reference is nearer than an irrelevant one.
 

@@ -4,13 +4,12 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
-from ..._checks import takes_arrays
 from ..ranking.positive_ranks import PositiveRanks
-from .depths import Depths, at_depths, scores_at
+from .depths import Depths, at_depths, scores_at, takes_ranks
 from .query_metric import QueryMetric, QueryOptions
 
 
-@takes_arrays
+@takes_ranks
 def precision(ranks: PositiveRanks, k: Depths) -> Tensor:
     """Compute the fraction of the k nearest references that are relevant: #{r_j <= k} / k, even if fewer than k exist.
 
@@ -30,7 +29,7 @@ def precision(ranks: PositiveRanks, k: Depths) -> Tensor:
     return at_depths(k, fraction)
 
 
-@takes_arrays
+@takes_ranks
 def r_precision(ranks: PositiveRanks) -> Tensor:
     """Compute the precision at the number of relevant references: #{r_j <= R} / R.
 

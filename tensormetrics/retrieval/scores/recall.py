@@ -5,13 +5,12 @@ from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
-from ..._checks import takes_arrays
 from ..ranking.positive_ranks import PositiveRanks
-from .depths import Depths, at_depths, scores_at
+from .depths import Depths, at_depths, scores_at, takes_ranks
 from .query_metric import QueryMetric, QueryOptions
 
 
-@takes_arrays
+@takes_ranks
 def recall(ranks: PositiveRanks, k: Depths) -> Tensor:
     """Compute the fraction of the relevant references that are among the k nearest: #{r_j <= k} / R.
 
@@ -28,7 +27,7 @@ def recall(ranks: PositiveRanks, k: Depths) -> Tensor:
     return at_depths(k, lambda depth: ranks.within(depth).sum(-1).double() / ranks.relevant)
 
 
-@takes_arrays
+@takes_ranks
 def hit_rate(ranks: PositiveRanks, k: Depths) -> Tensor:
     """Return 1 if a relevant reference is among the k nearest, else 0.
 
@@ -48,7 +47,7 @@ def hit_rate(ranks: PositiveRanks, k: Depths) -> Tensor:
     return at_depths(k, lambda depth: ranks.within(depth).any(-1).double().masked_fill(ranks.relevant == 0, torch.nan))
 
 
-@takes_arrays
+@takes_ranks
 def cmc(ranks: PositiveRanks, k: int) -> Tensor:
     # rank: (..., Q, P)  relevant: (..., Q)  ->  (..., Q, k) float64
     """Compute `hit_rate` at 1, 2, ..., k, (..., Q, k); its mean over queries is the cumulative match characteristic.

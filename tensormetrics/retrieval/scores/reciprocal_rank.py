@@ -4,14 +4,13 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
-from ..._checks import takes_arrays
 from ..ranking.positive_ranks import PositiveRanks
-from .depths import Depths, at_depths, scores_at
+from .depths import Depths, at_depths, scores_at, takes_ranks
 from .position import first_rank
 from .query_metric import QueryMetric, QueryOptions
 
 
-@takes_arrays
+@takes_ranks
 def reciprocal_rank(ranks: PositiveRanks, k: Depths | None = None) -> Tensor:
     """Compute 1 / r_1, the reciprocal rank of the nearest relevant reference; 0 if the rank is above k.
 

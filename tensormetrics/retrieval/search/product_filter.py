@@ -53,7 +53,7 @@ class Filter:
     for each product. With u and v the unit roundoffs of `dtype` and float64, products have an error of at most
     (D + 8) u for any order of summation, canonical distances and centering one of (4 log2 D + 32) v, relative to the
     terms and including second-order terms (Higham, Accuracy and Stability of Numerical Algorithms, 2002, chapter 3,
-    DOI 10.1137/1.9780898718027). References that contain NaN or infinity are `hidden`: their products are infinite.
+    DOI 10.1137/1.9780898718027). References that contain NaN or infinity are masked: their products are infinite.
     With an explicit `normalization`, references may be longer than 1: then the bound is infinite.
     """
 
