@@ -243,11 +243,11 @@ def test_residual_bias_intervals_of_independent_labels_cover_chance(words, dims)
     } == {}
 
 
-@pytest.mark.parametrize("words", [60, 1200])  # with the units of the jackknife, and more than it keeps
-def test_residual_bias_interval_ends_are_at_most_1(words):
-    labels = torch.arange(words) % 2
+@pytest.mark.parametrize("num_words", [60, 1200])  # with the units of the jackknife, and more than it keeps
+def test_residual_bias_interval_does_not_exceed_1(num_words):
+    labels = torch.arange(num_words) % 2
     metric = ResidualBias()
-    metric.update(torch.randn(words, 2, generator=torch.Generator().manual_seed(0)) + 5 * labels[:, None], labels)
+    metric.update(torch.randn(num_words, 2, generator=torch.Generator().manual_seed(0)) + 5 * labels[:, None], labels)
     for name, estimate in metric.interval().items():
         assert 0 <= estimate.low <= estimate.value <= estimate.high <= 1, name
     assert metric.compute()["linear_probe"] > 0.98
