@@ -48,7 +48,7 @@ def as_list(name: str, value: Any) -> list:
     """Return the items of a list, an array, ...; TypeError for a str, whose items are characters, and for a scalar."""
     if isinstance(value, str):
         raise TypeError(f"{name}: got the text {value!r:.60}, wanted a list; write [{value!r:.60}]")
-    if not isinstance(value, Iterable):
+    if not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
         raise TypeError(f"{name}: got {value!r:.60}, wanted a list")
     return list(value)
 

@@ -22,6 +22,7 @@ from torchmetrics.utilities.data import dim_zero_sum
 from waiting import no_waiting
 
 import tensormetrics
+from tensormetrics._distributed import constructor_options
 from tensormetrics._metric import Metric, NoDataError
 
 N = 60
@@ -481,6 +482,22 @@ def test_function_of_arrays_equals_tensors(case, generator):
     results = case.call(*(read_only(x).view(WithTensorMethods) for x in arguments))
     assert all(isinstance(result, Tensor) for result in results)
     assert_same(results, case.call(*arguments))
+
+
+@rows(METRICS)
+def test_number_options_accept_numpy_scalars(case):
+    """Build the metric again with one option at a time as an integer or a float of NumPy."""
+    metric = case.make()
+    positional, named = metric._arguments
+    bound = inspect.signature(type(metric)).bind(*positional)
+    for name, value in constructor_options(metric).items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or name in bound.arguments:
+            continue
+        scalars = (
+            (np.int32(value), np.int64(value)) if isinstance(value, int) else (np.float32(value), np.float64(value))
+        )
+        for scalar in scalars:
+            type(metric)(*positional, **{**named, name: scalar})
 
 
 @rows(METRICS)

@@ -348,3 +348,9 @@ def test_quantiles_of_large_samples_are_those_of_small_ones(count, confidence, m
         torch.testing.assert_close(end, other, rtol=1e-12, atol=1e-12, equal_nan=True)
     tails = [(1 - confidence) / 2, (1 + confidence) / 2]
     assert np.allclose(np.quantile(samples[:, 0], tails), [end[0] for end in expected])
+
+
+@pytest.mark.parametrize("factor", [100, np.float32(100), np.int64(100)])
+def test_estimate_times_number_scales_value_and_ends(factor):
+    estimate = Estimate(*torch.tensor([0.5, 0.25, 0.75], dtype=torch.float64)) * factor
+    assert [*map(float, estimate)] == [50, 25, 75]

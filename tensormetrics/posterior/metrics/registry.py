@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -267,10 +268,10 @@ def check_option(name: str, value: Any, default: Any) -> Any:
     if isinstance(default, bool):
         expected, is_valid = "True or False", isinstance(value, bool)
     elif isinstance(default, float):
-        is_valid = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+        is_valid = isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) < math.inf
         expected = "a finite number >= 0"
     else:
-        expected, is_valid = "an integer", isinstance(value, int) and not isinstance(value, bool)
+        expected, is_valid = "an integer", isinstance(value, Integral) and not isinstance(value, bool)
     if not is_valid:
         raise ValueError(f"{name}: got {value!r}, wanted {expected}")
     return value

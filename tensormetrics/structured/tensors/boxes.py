@@ -1,6 +1,7 @@
 """Scores of detected boxes matched to reference boxes."""
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import torch
@@ -44,12 +45,10 @@ class BoxMatch(CountMetric):
     ) -> None:
         _checks.check_choice("format", format, ("xyxy", "xywh", "cxcywh"))
         _checks.check_choice("objective", objective, ("iou", "count"))
-        several = not isinstance(threshold, float | int)
-        thresholds = (
-            (threshold,) if isinstance(threshold, float | int) else tuple(_checks.as_list("threshold", threshold))
-        )
+        several = not isinstance(threshold, Real)
+        thresholds = (threshold,) if isinstance(threshold, Real) else tuple(_checks.as_list("threshold", threshold))
         for t in thresholds:
-            if not (isinstance(t, float | int) and 0 <= t <= 1):
+            if not (isinstance(t, Real) and 0 <= float(t) <= 1):
                 raise ValueError(f"threshold: got {t!r}, wanted a number in [0, 1], or several")
         self.suffixes = {t: f"@{t:g}" if several else "" for t in thresholds}
         self.format, self.objective = format, objective

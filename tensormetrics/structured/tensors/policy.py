@@ -1,6 +1,7 @@
 """Conventions for empty collections, divisions by zero and repeated items."""
 
 from dataclasses import dataclass, replace
+from numbers import Real
 
 from torch import Tensor
 
@@ -68,7 +69,7 @@ class Policy:
 
 
 def check_zero_division(value: float | str) -> None:
-    if isinstance(value, bool) or not isinstance(value, float | int) and value not in ("agree", "metametric"):
+    if isinstance(value, bool) or not isinstance(value, Real) and value not in ("agree", "metametric"):
         raise ValueError(f"zero_division: got {value!r}, wanted a number, 'agree' or 'metametric'")
 
 

@@ -6,6 +6,7 @@ import json
 import math
 import warnings
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any, cast
 
 import torch
@@ -91,7 +92,7 @@ class Ratings(RowMetric):
         super().__init__(**kwargs)
         check_prior(prior_sd)
         _checks.check_choice("scale", scale, SCALES)
-        if isinstance(models, int):
+        if isinstance(models, Integral):
             models = [str(i) for i in range(_checks.check_int("models", models, 2))]
         self.models = None if models is None else [str(name) for name in _checks.as_list("models", models)]
         if self.models is not None and len({*self.models}) < max(len(self.models), 2):

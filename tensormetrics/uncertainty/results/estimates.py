@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
@@ -254,7 +255,7 @@ class Estimate(Result):
         return self * -1
 
     def __mul__(self, factor: float) -> Estimate:
-        if isinstance(factor, bool) or not isinstance(factor, int | float):
+        if isinstance(factor, bool) or not isinstance(factor, Real):
             return NotImplemented
         value, low, high = (factor * end for end in self)
         return dataclasses.replace(self, value=value, low=torch.minimum(low, high), high=torch.maximum(low, high))
