@@ -30,7 +30,7 @@ def check_int(name: str, value: Any, minimum: int) -> int:
 
 
 def check_number(name: str, value: Any, expected: str, predicate: Callable[[float], bool]) -> None:
-    """Raise a ValueError unless `value` is a number, no text or bool, that fits `predicate`: `expected` in words."""
+    """Raise a ValueError unless `value` is a number, no text or bool, for which `predicate` holds."""
     try:
         is_valid = not isinstance(value, str | bool) and predicate(float(value))
     except (TypeError, ValueError):

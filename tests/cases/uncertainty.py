@@ -173,6 +173,11 @@ def outcomes(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor
     return wins, ties + ties.mT
 
 
+def strengths_without_diagonal(wins: Tensor, ties: Tensor) -> tuple[Tensor, ...]:
+    diagonal = torch.eye(4, dtype=torch.bool, device=wins.device)
+    return uncertainty.bradley_terry(*(counts.masked_fill(diagonal, 0) for counts in (wins, ties)))
+
+
 FUNCTIONS = {
     "binary_auroc": FunctionCase(
         lambda *inputs: (uncertainty.binary_auroc(*inputs), uncertainty.binary_auroc(*inputs, inputs[0].double() + 1)),
@@ -184,7 +189,10 @@ FUNCTIONS = {
         lambda *inputs: (uncertainty.binary_average_precision(*inputs),), as_rows(two_classes), not_finite="nan"
     ),
     "bradley_terry": FunctionCase(
-        lambda *inputs: uncertainty.bradley_terry(*inputs), outcomes, rtol=1e-9, not_finite="nan"
+        lambda *inputs: uncertainty.bradley_terry(*inputs),
+        outcomes,
+        rtol=1e-9,
+        not_finite=LeftOut("the diagonal, which holds the first entry, is ignored", strengths_without_diagonal),
     ),
     "brier_score": FunctionCase(
         lambda *inputs: (uncertainty.brier_score(*inputs),), as_rows(three_classes), rtol=1e-12, not_finite="nan"

@@ -99,7 +99,8 @@ def _check_inputs(
     check_squares(query=query, reference=reference)
     if self_index is None:
         self_index = torch.full((len(query),), -1, device=query.device)
-    self_index = check_self_index(self_index, len(query), len(reference) if size is None else size)
+    else:
+        self_index = check_self_index(self_index, len(query), len(reference) if size is None else size)
     return RetrievalInputs(query, query_labels, reference, reference_labels, 0, query_index=self_index)
 
 
