@@ -5,7 +5,7 @@ import functools
 import inspect
 import operator
 import warnings
-from collections.abc import Callable, Collection, Iterable, Sized
+from collections.abc import Callable, Collection, Hashable, Iterable, Sized
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
@@ -39,8 +39,18 @@ def check_number(name: str, value: Any, expected: str, predicate: Callable[[floa
         raise ValueError(f"{name}: got {value!r}, wanted {expected}")
 
 
+def check_flag(name: str, value: Any) -> None:
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name}: got {value!r:.60}, wanted True or False")
+
+
+def check_callable(name: str, value: Any) -> None:
+    if not callable(value):
+        raise TypeError(f"{name}: got {value!r:.60}, wanted a function")
+
+
 def check_choice(name: str, value: Any, choices: Collection) -> None:
-    if value not in choices:
+    if not isinstance(value, Hashable) or value not in choices:
         raise ValueError(f"{name}: got {value!r}, wanted one of {', '.join(map(repr, choices))}")
 
 

@@ -500,6 +500,35 @@ def test_number_options_accept_numpy_scalars(case):
             type(metric)(*positional, **{**named, name: scalar})
 
 
+# Options that take any value of some type, or whose values are checked where they meet the data.
+ANY_VALUE = {
+    "gains": "tensors or a function, see `update`",
+    "ignore": "a tensor or a function, see `update`",
+    "device": "torch names a device that it does not know",
+    "labels": "any hashable objects are labels",
+}
+INVALID_VALUES = [object(), "nonsense", [object()], 1.5j]
+
+
+@rows(METRICS)
+def test_options_of_another_type_raise_errors_that_name_them(case):
+    metric = case.make()
+    positional, named = metric._arguments
+    bound = inspect.signature(type(metric)).bind(*positional)
+    accepted = []
+    for name in constructor_options(metric):
+        if name in ANY_VALUE or name in bound.arguments or name == "args":
+            continue
+        for value in INVALID_VALUES:
+            try:
+                type(metric)(*positional, **{**named, name: value})
+            except (TypeError, ValueError) as error:
+                assert name in str(error), f"{name}={value!r}: {error}"
+            else:
+                accepted.append((name, value))
+    assert accepted in ([], [("name", "nonsense")])
+
+
 @rows(METRICS)
 def test_update_copies_buffers_that_are_refilled(case, generator):
     """Data loaders may reuse one array for all batches, so that the state must not alias it."""

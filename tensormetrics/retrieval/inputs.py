@@ -218,7 +218,9 @@ def comparable_labels(query_labels: Tensor, reference_labels: Tensor) -> tuple[T
 
 def budget(memory_budget: int | None, device: torch.device) -> int:
     """Return the bytes that temporary tensors may take, by default 256 MiB on a CPU and 1 GiB elsewhere."""
-    return memory_budget or (2**28 if device.type == "cpu" else 2**30)
+    if memory_budget is None:
+        return 2**28 if device.type == "cpu" else 2**30
+    return _checks.check_int("memory_budget", memory_budget, 1)
 
 
 class ShardLayout(NamedTuple):

@@ -12,7 +12,7 @@ from typing_extensions import Self  # torch brings it
 
 from ... import _checks
 from ..._repr import RecordedArguments
-from ..embeddings.lookup import check_flag, log
+from ..embeddings.lookup import log
 from ..embeddings.model import WordEmbeddingModel, check_model
 from ..embeddings.vocabulary import CHUNK, EncodedTable, rewrite
 from ..sets import word_sets
@@ -33,7 +33,7 @@ class Debias(RecordedArguments, nn.Module, ABC):
 
     def __init__(self, *, verbose: bool = False, criterion_name: str | None = None) -> None:
         super().__init__()
-        check_flag("verbose", verbose)
+        _checks.check_flag("verbose", verbose)
         if not isinstance(criterion_name, str | None):
             raise TypeError(f"criterion_name: got a {type(criterion_name).__name__}, wanted a str or None")
         self.verbose = verbose
@@ -70,7 +70,7 @@ class Debias(RecordedArguments, nn.Module, ABC):
         """
         self.check_fitted()
         check_table(model)
-        check_flag("copy", copy)
+        _checks.check_flag("copy", copy)
         if model._table.on_demand and self.changes_rows_together:
             raise ValueError(
                 f"model: {type(self).__name__} moves the rows of {model.name!r} jointly, which are computed on "

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ..embeddings.lookup import check_flag
 from ..embeddings.model import WordEmbeddingModel
 from ..embeddings.vocabulary import chunks, rewrite
 from ..metrics._clusters import k_means, rows_at
@@ -52,7 +51,7 @@ class DoubleHardDebias(Debias):
     ) -> None:
         super().__init__(**kwargs)
         _checks.check_choice("scope", scope, ("all", "biased"))
-        check_flag("incremental_pca", incremental_pca)
+        _checks.check_flag("incremental_pca", incremental_pca)
         base.num_components(pca_args)
         self.n_words = _checks.check_int("n_words", n_words, 1)
         self.n_components = _checks.check_int("n_components", n_components, 1)

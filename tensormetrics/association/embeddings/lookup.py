@@ -82,11 +82,6 @@ def nearest(name: Any, choices: Sequence[str]) -> str:
     return max(choices, key=lambda choice: difflib.SequenceMatcher(None, str(name), choice).ratio())
 
 
-def check_flag(name: str, value: Any) -> None:
-    if not isinstance(value, bool):
-        raise TypeError(f"{name}: got a {type(value).__name__}, wanted True or False")
-
-
 def check_threshold(threshold: Any) -> None:
     if isinstance(threshold, bool) or not isinstance(threshold, numbers.Real):
         raise TypeError(f"lost_vocabulary_threshold: got {threshold!r}, wanted a number between 0 and 1")

@@ -21,7 +21,6 @@ from .lookup import (
     UNCHANGED,
     PreprocessorArgs,
     Search,
-    check_flag,
     check_threshold,
     look_up,
 )
@@ -382,8 +381,8 @@ class WordEmbeddingModel:
         """
         check_query(query)
         check_threshold(lost_vocabulary_threshold)
-        check_flag("paired", paired)
-        check_flag("warn_not_found_words", warn_not_found_words)
+        _checks.check_flag("paired", paired)
+        _checks.check_flag("warn_not_found_words", warn_not_found_words)
         search = self.search(preprocessors, strategy)
         return self.index(query, search, lost_vocabulary_threshold, paired, warn_not_found_words)
 

@@ -15,7 +15,7 @@ from ..._plots import steps_of
 from ..._sum_metric import SumMetric
 from ...uncertainty.engine.weights import identity
 from ...uncertainty.results.estimates import Estimate, check_confidence
-from ..embeddings.lookup import check_flag, log
+from ..embeddings.lookup import log
 from ..embeddings.query import IndexedQuery, Layouts, Query, Template
 from ..resampling.bootstrap import bootstrap_interval
 from ..resampling.null_distribution import METHODS, TEST_TYPES, Alternative, Method, NullDistribution, TestType
@@ -304,7 +304,7 @@ class BaseMetric(SumMetric):
 
     def _check_shared_options(self) -> None:
         for name in ("calculate_p_value", "p_value_verbose"):
-            check_flag(name, getattr(self, name))
+            _checks.check_flag(name, getattr(self, name))
         _checks.check_choice("p_value_test_type", self.p_value_test_type, tuple(TEST_TYPES))
         _checks.check_choice("p_value_method", self.p_value_method, METHODS)
         _checks.check_int("p_value_iterations", self.p_value_iterations, 1)

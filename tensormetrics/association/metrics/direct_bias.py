@@ -102,8 +102,7 @@ def direct_bias(
 def check_options(strictness: float, n_components: int, direction: str) -> None:
     _checks.check_choice("direction", direction, ("pca", "mean_difference"))
     _checks.check_int("n_components", n_components, 1)
-    if not strictness > 0:
-        raise ValueError(f"strictness: got {strictness!r}, wanted a number > 0")
+    _checks.check_number("strictness", strictness, "a number > 0", lambda x: x > 0)
 
 
 def _mean_difference(groups: Tensor, count: Tensor, min_length: float) -> Tensor:

@@ -107,7 +107,7 @@ class PairPreference(RowMetric):
         super().__init__(**kwargs)
         if protocol is not None:
             _checks.check_choice("protocol", protocol, PROTOCOLS)
-        names = [] if categories is None else list(categories)
+        names = [] if categories is None else _checks.as_list("categories", categories)
         if isinstance(categories, str) or not all(isinstance(name, str) for name in names):
             raise TypeError(f"categories: got {categories!r:.60}, wanted a list of names")
         if len({ALL, *names}) <= len(names):

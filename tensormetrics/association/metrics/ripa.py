@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ... import _checks
 from ..._checks import takes_arrays
-from ..embeddings.lookup import check_flag, log
+from ..embeddings.lookup import log
 from ..embeddings.query import IndexedQuery
 from ..resampling.null_distribution import NullDistribution
 from ..resampling.permutation import sign_null
@@ -109,7 +110,7 @@ class RIPA(BaseMetric):
 
     def __init__(self, *, normalize_direction: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        check_flag("normalize_direction", normalize_direction)
+        _checks.check_flag("normalize_direction", normalize_direction)
         self.normalize_direction = normalize_direction
 
     def measure(self, x: Vectors, y: Vectors, a: Vectors) -> dict[str, Tensor]:

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from ... import _checks
 from ..._checks import takes_arrays
-from ..embeddings.lookup import check_flag
 from ..embeddings.query import IndexedQuery
 from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors, WordSet
@@ -93,8 +92,7 @@ def divergence(p: Tensor, t: word_sets.Words) -> Tensor:
 
 
 def check_strength(C: float) -> None:
-    if not C > 0:
-        raise ValueError(f"C: got {C!r}, wanted a number > 0")
+    _checks.check_number("C", C, "a number > 0", lambda x: x > 0)
 
 
 def _hold_out_fifth(keys: Tensor, mask: Tensor | None) -> Tensor:
@@ -144,10 +142,10 @@ class RNSB(BaseMetric):
     ) -> None:
         super().__init__(**kwargs)
         check_strength(C)
-        check_flag("penalize_intercept", penalize_intercept)
-        check_flag("print_model_evaluation", print_model_evaluation)
+        _checks.check_flag("penalize_intercept", penalize_intercept)
+        _checks.check_flag("print_model_evaluation", print_model_evaluation)
         if holdout is not None:
-            check_flag("holdout", holdout)
+            _checks.check_flag("holdout", holdout)
         if random_state is not None:
             _checks.check_int("random_state", random_state, 0)
         check_estimator(estimator, estimator_params)

@@ -17,7 +17,6 @@ from ...uncertainty.engine.corrections import CORRECTIONS as P_VALUE_CORRECTIONS
 from ...uncertainty.engine.corrections import correct_p_values
 from ...uncertainty.results.estimates import Estimate
 from ...uncertainty.results.table import Table
-from ..embeddings.lookup import check_flag
 from ..embeddings.model import WordEmbeddingModel, check_model
 from ..embeddings.query import Query, check_query
 from ..metrics._call import check_template
@@ -167,7 +166,7 @@ def run_queries(
         ("as_dataframe", as_dataframe),
         ("intervals", intervals),
     ):
-        check_flag(name, flag)
+        _checks.check_flag(name, flag)
     if not isinstance(queries_set_name, str) or not queries_set_name:
         got = "an empty str" if queries_set_name == "" else f"a {type(queries_set_name).__name__}"
         raise TypeError(f"queries_set_name: got {got}, wanted a name")

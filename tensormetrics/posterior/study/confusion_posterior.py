@@ -117,6 +117,8 @@ class ConfusionPosterior(Metric):
         _checks.check_choice("method", method, METHODS)
         self.method = method
         self.seed = _checks.check_int("seed", seed, 0)
+        if not isinstance(name, str):
+            raise TypeError(f"name: got {name!r:.60}, wanted a text")
         self.name = name
         if ignore_index is not None:
             _checks.check_number("ignore_index", ignore_index, "None or an integer", lambda x: x.is_integer())

@@ -119,6 +119,14 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         audit_seed: int = 0,
         **kwargs: Unpack[StoreOptions],
     ) -> None:
+        flags = {"avg_of_avgs": avg_of_avgs, "return_per_class": return_per_class, "label_levels": label_levels}
+        for name, value in {**flags, "progress": progress}.items():
+            _checks.check_flag(name, value)
+        functions = {"label_comparison_fn": label_comparison_fn, "knn_func": knn_func, "kmeans_func": kmeans_func}
+        for name, function in functions.items():
+            if function is not None:
+                _checks.check_callable(name, function)
+        _checks.check_int("audit_seed", audit_seed, 0)
         custom = label_comparison_fn not in (None, EQUALITY)
         super().__init__(label_columns=custom or callable(gains) or label_levels, device=device, **kwargs)
         if knn_func is not None and distance != DEFAULT:

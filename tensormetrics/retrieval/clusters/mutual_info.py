@@ -269,8 +269,7 @@ def _bounded_from_zero(x: Tensor) -> Tensor:
 
 
 def _check_beta(beta: float) -> None:
-    if not 0 <= beta < torch.inf:
-        raise ValueError(f"beta: got {beta}, wanted a finite number >= 0")
+    _checks.check_number("beta", beta, "a finite number >= 0", lambda x: 0 <= x < torch.inf)
 
 
 def _hypergeometric_sums(a: Tensor, b: Tensor, first: Tensor, last: Tensor, n: int) -> Tensor:

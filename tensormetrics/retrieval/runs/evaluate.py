@@ -162,9 +162,7 @@ def evaluate_run(
         {'recip_rank': 0.5, 'P_1': 0.0}
     """
     _checks.check_number("relevance_level", relevance_level, "a number", math.isfinite)
-    selected = measures((metrics,) if isinstance(metrics, str) else tuple(metrics))
-    if not selected:
-        raise ValueError("metrics: got none, wanted at least one name")
+    selected = measures(metrics)
     if isinstance(run, Qrels) or isinstance(qrels, Run):
         got = f"a {type(run).__name__} as the run and a {type(qrels).__name__} as judgements"
         raise TypeError(f"run, qrels: got {got}; write evaluate_run(run=..., qrels=...)")

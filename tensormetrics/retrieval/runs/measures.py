@@ -6,10 +6,11 @@ Retrieval, 2005; bpref: DOI 10.1145/1008992.1009000; nDCG: DOI 10.1145/582415.58
 
 import difflib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from ... import _checks
 from .ranking import Hits
 
 CUTS = 5, 10, 15, 20, 30, 100, 200, 500, 1000  # defaults of trec_eval
@@ -126,12 +127,17 @@ OTHER_FAMILIES = {  # before "@" and a depth
 SUMMED = "num_ret", "num_rel", "num_rel_ret"  # summed over queries; other measures are averaged
 
 
-def measures(names: tuple[str, ...]) -> dict[str, Measure]:
+def measures(names: str | Sequence[str]) -> dict[str, Measure]:
     """Return the measures by name; names are those of trec_eval, ranx or ir_measures.
 
     A family such as "P" selects all default depths of trec_eval, and "P.5,10" the given ones. ValueError for other
-    names.
+    names, or none.
     """
+    names = [names] if isinstance(names, str) else _checks.as_list("metrics", names)
+    if wrong := [name for name in names if not isinstance(name, str)]:
+        raise TypeError(f"metrics: got {wrong[0]!r:.60}, wanted names such as 'map'")
+    if not names:
+        raise ValueError("metrics: got none, wanted at least one name")
     selected: dict[str, Measure] = {}
     for name in names:
         family, separator, depths = name.partition(".") if "." in name else (name, "", "")

@@ -87,13 +87,13 @@ class RunMetric(Metric):
         **kwargs: Unpack[Options],
     ) -> None:
         super().__init__(**kwargs)
-        self.measures = measures((metrics,) if isinstance(metrics, str) else tuple(metrics))
-        if not self.measures:
-            raise ValueError("metrics: got none, wanted at least one name")
+        self.measures = measures(metrics)
         _checks.check_choice("empty_target_action", empty_target_action, EMPTY_TARGET_ACTIONS)
         _checks.check_number("relevance_level", relevance_level, "a number", math.isfinite)
         self.relevance_level, self.empty_target_action = relevance_level, empty_target_action
         self.top_k = None if top_k is None else _checks.check_int("top_k", top_k, 1)
+        if ignore_index is not None:
+            _checks.check_number("ignore_index", ignore_index, "None or an integer", lambda x: x.is_integer())
         self.ignore_index = ignore_index
         for name in ("preds", "target", "indexes", "doc_ids", "groups"):
             self.add_rows(name)

@@ -317,6 +317,8 @@ class PairMetric(EmbeddingMetric):
     ) -> None:
         super().__init__(**kwargs)
         _checks.check_choice("distance", distance, DISTANCES)
+        if memory_budget is not None:
+            _checks.check_int("memory_budget", memory_budget, 1)
         self.distance, self.memory_budget = distance, memory_budget
 
     @abstractmethod

@@ -72,6 +72,7 @@ class TorchKNN(ConstructorRepr):
     ) -> None:
         if not callable(distance):
             _checks.check_choice("distance", distance, DISTANCES)
+        _checks.check_flag("exact", exact)
         if memory_budget is not None:
             memory_budget = _checks.check_int("memory_budget", memory_budget, 1)
         self.distance = distance

@@ -144,6 +144,7 @@ class Smatch(CountMetric):
         super().__init__(6, average, seed=seed, **kwargs)
         _checks.check_choice("top", top, (True, False, "concept"))
         check_solver(solver, node_limit)
+        _checks.check_int("restarts", restarts, 0)
         self.top = top
         self.options: dict[str, Any] = {"solver": solver, "restarts": restarts, "node_limit": node_limit, "seed": seed}
 

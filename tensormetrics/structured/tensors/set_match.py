@@ -112,6 +112,7 @@ class MultisetMatch(OverlapMetric):
 
     def __init__(self, *args: Any, columns: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        _checks.check_flag("columns", columns)
         self.columns = columns
 
     def update(

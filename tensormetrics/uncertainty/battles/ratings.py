@@ -97,9 +97,13 @@ class Ratings(RowMetric):
         self.models = None if models is None else [str(name) for name in _checks.as_list("models", models)]
         if self.models is not None and len({*self.models}) < max(len(self.models), 2):
             raise ValueError(f"models: got {self.models}, wanted at least two distinct names")
+        _checks.check_flag("ties", ties)
         if anchor is not None:
+            expected = "a model and its rating, such as ('base', 1200.0)"
+            if not isinstance(anchor, tuple | list) or len(anchor) != 2:
+                raise TypeError(f"anchor: got {anchor!r:.60}, wanted {expected}")
             name, rating = anchor
-            _checks.check_number("anchor", rating, "a model and its rating, such as ('base', 1200.0)", math.isfinite)
+            _checks.check_number("anchor", rating, expected, math.isfinite)
             if self.models is not None:
                 _checks.check_choice("anchor", name, self.models)
         self.ties, self.prior_sd, self.scale, self.anchor = ties, prior_sd, scale, anchor

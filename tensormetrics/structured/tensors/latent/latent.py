@@ -144,6 +144,7 @@ class LatentMatch(OverlapMetric):
     ) -> None:
         super().__init__(*args, seed=seed, **kwargs)
         check_solver(solver, node_limit)
+        _checks.check_int("restarts", restarts, 0)
         self._overlap = functools.partial(
             latent_overlap,
             constraint=self.constraint,
