@@ -219,7 +219,7 @@ def test_debias_invalid_arguments_raise(model, case):
         debias(model.vectors)
     with raises(TypeError, "model: got a dict, wanted a WordEmbeddingModel; write WordEmbeddingModel(model)"):
         debias.fit({}, **fit)
-    with raises(TypeError, "verbose: got a int, wanted True or False"):
+    with raises(TypeError, "verbose: got 1, wanted True or False"):
         method(verbose=1)
     with raises(TypeError, "criterion_name: got a int, wanted a str or None"):
         method(criterion_name=1)
@@ -243,7 +243,7 @@ def test_debias_invalid_arguments_raise(model, case):
         debias.transform(model, "a1a")
     with raises(TypeError, "ignore: got a int among the words, wanted str"):
         debias.transform(model, ignore=[1])
-    with raises(TypeError, "copy: got a int, wanted True or False"):
+    with raises(TypeError, "copy: got 0, wanted True or False"):
         debias.transform(model, copy=0)
     with raises(ValueError, "vectors: got shape (20, 2), wanted (..., N, 3)"):
         debias(model.vectors[:, :2])

@@ -190,7 +190,7 @@ def test_index_query_invalid_options_raise(options, kind, message, model):
 def test_index_query_flags_must_be_bools(model):
     query = Query([["ana"]], [])
     for flag in ("paired", "warn_not_found_words"):
-        with raises(TypeError, f"{flag}: got a NoneType, wanted True or False"):
+        with raises(TypeError, f"{flag}: got None, wanted True or False"):
             model.index_query(query, **{flag: None})
     with raises(TypeError, "preprocessors: got a NoneType, wanted a list of dicts of options"):
         model.index_query(query, preprocessors=None)

@@ -74,7 +74,7 @@ def test_rnsb_holdout_averages_over_splits(tiny):
     ("options", "kind", "message"),
     [
         ({"C": 0}, ValueError, "C: got 0, wanted a number > 0"),
-        ({"holdout": 0.2}, TypeError, "holdout: got a float, wanted True or False"),
+        ({"holdout": 0.2}, TypeError, "holdout: got 0.2, wanted True or False"),
         ({"random_state": -1}, ValueError, "random_state: got -1, wanted an integer >= 0"),
         ({"n_iterations": 0}, ValueError, "n_iterations: got 0, wanted an integer >= 1"),
     ],
@@ -191,7 +191,7 @@ def test_report_gives_precision_recall_and_f1():
             ValueError,
             "replicates: got 5 with holdout=True, wanted 0",
         ),
-        ({"print_model_evaluation": 1}, TypeError, "print_model_evaluation: got a int, wanted True or False"),
+        ({"print_model_evaluation": 1}, TypeError, "print_model_evaluation: got 1, wanted True or False"),
     ],
 )
 def test_rnsb_invalid_estimator_options_raise(options, kind, message):

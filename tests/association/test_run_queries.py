@@ -298,7 +298,7 @@ OTHER = Query([["w3"], ["w1"]], [["w2"]], ["T", "U"], ["A"])
             "queries: ['T and U wrt A'] do not have the sets that the template (2, 2) of the metric WEAT takes; write "
             "generate_subqueries=True to split larger ones",
         ),
-        ({"generate_subqueries": 1}, TypeError, "generate_subqueries: got a int, wanted True or False"),
+        ({"generate_subqueries": 1}, TypeError, "generate_subqueries: got 1, wanted True or False"),
         ({"queries_set_name": None}, TypeError, "queries_set_name: got a NoneType, wanted a name"),
         ({"queries_set_name": ""}, TypeError, "queries_set_name: got an empty str, wanted a name"),
         ({"metric_params": None}, TypeError, "metric_params: got a NoneType, wanted a dict of options of run_query"),

@@ -76,8 +76,8 @@ def test_run_query_options_override_those_of_constructor(tiny):
             ValueError,
             "lost_vocabulary_threshold: got 2, wanted a number between 0 and 1",
         ),
-        ({"normalize": 1}, TypeError, "normalize: got a int, wanted True or False"),
-        ({"warn_not_found_words": None}, TypeError, "warn_not_found_words: got a NoneType, wanted True or False"),
+        ({"normalize": 1}, TypeError, "normalize: got 1, wanted True or False"),
+        ({"warn_not_found_words": None}, TypeError, "warn_not_found_words: got None, wanted True or False"),
         ({"preprocessors": ["x"]}, TypeError, "preprocessors[0]: got a str, wanted a dict of options"),
         ({"strategy": "any"}, ValueError, "strategy: got 'any', wanted one of 'first', 'all'"),
         ({"distance": "l2"}, ValueError, "distance: got 'l2', wanted one of 'norm', 'cos', 'cos_similarity'"),
@@ -115,7 +115,7 @@ def test_run_query_missing_or_repeated_arguments_raise(query, tiny):
         MAC().run_query(Query(query.target_sets, [], ["T1", "T2"]), tiny)
     with raises(ValueError, "correction: got 2, wanted 0 or 1"):
         WEAT(correction=2)
-    with raises(TypeError, "return_effect_size: got a int, wanted True or False"):
+    with raises(TypeError, "return_effect_size: got 1, wanted True or False"):
         WEAT(return_effect_size=1)
 
 

@@ -77,7 +77,7 @@ def test_run_query_p_value_of_lost_words_is_nan_and_verbose_prints(tiny, capsys)
         ),
         ({"p_value_iterations": 0}, ValueError, "p_value_iterations: got 0, wanted an integer >= 1"),
         ({"p_value_seed": -1}, ValueError, "p_value_seed: got -1, wanted an integer >= 0"),
-        ({"calculate_p_value": 1}, TypeError, "calculate_p_value: got a int, wanted True or False"),
+        ({"calculate_p_value": 1}, TypeError, "calculate_p_value: got 1, wanted True or False"),
     ],
 )
 def test_metric_invalid_p_value_options_raise(options, kind, message):

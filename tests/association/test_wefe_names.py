@@ -211,7 +211,7 @@ def test_get_embeddings_flags_must_be_bools(model):
     }
     for function, (words, flags) in functions.items():
         for flag in flags:
-            with raises(TypeError, f"{flag}: got a NoneType, wanted True or False"):
+            with raises(TypeError, f"{flag}: got None, wanted True or False"):
                 function(model, words, **{flag: None})
         with raises(TypeError, "preprocessors: got a NoneType, wanted a list of dicts of options"):
             function(model, words, preprocessors=None)
