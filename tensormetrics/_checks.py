@@ -44,9 +44,9 @@ def check_flag(name: str, value: Any) -> None:
         raise TypeError(f"{name}: got {value!r:.60}, wanted True or False")
 
 
-def check_callable(name: str, value: Any) -> None:
-    if not callable(value):
-        raise TypeError(f"{name}: got {value!r:.60}, wanted a function")
+def check_type(name: str, value: Any, kind: Any, expected: str) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(f"{name}: got {value!r:.60}, wanted {expected}")
 
 
 def check_choice(name: str, value: Any, choices: Collection) -> None:

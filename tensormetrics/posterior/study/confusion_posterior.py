@@ -108,17 +108,15 @@ class ConfusionPosterior(Metric):
         self.per_class = {spelling: not metric.is_multiclass for spelling, metric in collection.items()}
         self.metrics = tuple(self.per_class)
         check_probability("confidence", confidence)
-        self.confidence = confidence
         _checks.check_choice("interval", interval, ("hdi", "eti"))
-        self.interval_kind = interval
+        self.confidence, self.interval_kind = confidence, interval
         self.replicates = _checks.check_int("replicates", replicates, 1)
         self.prevalence_prior = dirichlet_prior(prevalence_prior, (C,), argument="prevalence_prior")
         self.confusion_prior = confusion_prior_of(confusion_prior, C)
         _checks.check_choice("method", method, METHODS)
         self.method = method
         self.seed = _checks.check_int("seed", seed, 0)
-        if not isinstance(name, str):
-            raise TypeError(f"name: got {name!r:.60}, wanted a text")
+        _checks.check_type("name", name, str, "a text")
         self.name = name
         if ignore_index is not None:
             _checks.check_number("ignore_index", ignore_index, "None or an integer", lambda x: x.is_integer())

@@ -124,8 +124,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
             _checks.check_flag(name, value)
         functions = {"label_comparison_fn": label_comparison_fn, "knn_func": knn_func, "kmeans_func": kmeans_func}
         for name, function in functions.items():
-            if function is not None:
-                _checks.check_callable(name, function)
+            _checks.check_type(name, function, Callable | None, "a function")
         _checks.check_int("audit_seed", audit_seed, 0)
         custom = label_comparison_fn not in (None, EQUALITY)
         super().__init__(label_columns=custom or callable(gains) or label_levels, device=device, **kwargs)

@@ -94,8 +94,7 @@ class EmbeddingClusterAccuracy(EmbeddingMetric):
     ) -> None:
         super().__init__(**kwargs)
         self.n_clusters = None if n_clusters is None else _checks.check_int("n_clusters", n_clusters, 1)
-        if kmeans_func is not None:
-            _checks.check_callable("kmeans_func", kmeans_func)
+        _checks.check_type("kmeans_func", kmeans_func, Callable | None, "a function")
         self.kmeans_func = kmeans_func or TorchKMeans()
         if memory_budget is not None:
             memory_budget = _checks.check_int("memory_budget", memory_budget, 1)

@@ -198,10 +198,8 @@ class Family(Corpus, SumMetric):
         _checks.check_choice("on_invalid", on_invalid, ("raise", "wrong", "empty"))
         if not isinstance(metric, StructuredMetric):
             raise TypeError(f"metric: got {metric!r:.60}, wanted the metric of a class, such as Document.metric")
-        if not isinstance(by, str | None):
-            raise TypeError(f"by: got {by!r:.60}, wanted the path of a field, such as 'label'")
-        if not isinstance(hooks, Mapping | None):
-            raise TypeError(f"hooks: got {hooks!r:.60}, wanted functions by path")
+        _checks.check_type("by", by, str | None, "the path of a field, such as 'label'")
+        _checks.check_type("hooks", hooks, Mapping | None, "functions by path")
         if by is None and labels is not None:
             raise ValueError("labels: got labels without by, wanted the path of the field that holds them")
         labels = None if labels is None else _checks.as_list("labels", labels)

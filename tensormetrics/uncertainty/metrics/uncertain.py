@@ -67,7 +67,9 @@ class Uncertain(SumMetric):
         self.add_sums(sum(shape.numel() for shape in self.shapes.values()))
         self._counts_items = item_bounds is None  # the bounds are those of one item, of which an update may have many
         bounds = _stat_scores.item_bounds(metric) if item_bounds is None else item_bounds
-        is_pair = isinstance(bounds, tuple | list) and len(bounds) == 2 and all(isinstance(end, Mapping) for end in bounds)
+        is_pair = (
+            isinstance(bounds, tuple | list) and len(bounds) == 2 and all(isinstance(end, Mapping) for end in bounds)
+        )
         if bounds is not None and not is_pair:
             raise TypeError(f"item_bounds: got {item_bounds!r:.60}, wanted the states of the worst and the best item")
         self._item_bounds = None if bounds is None else (self._row("worst", bounds[0]), self._row("best", bounds[1]))
