@@ -1,9 +1,8 @@
 """Claim: in word sets of one population p-values are at most .05 in at most .06 of the tables, and intervals of 95 %
 hold the true score in at least .93, whether words have 1, 5, or 1 to 12 rows and whether the sets are of one size.
 
-This measures probabilities, not times: 2,000 simulated tables a cell of p-values, 1,000 of intervals, with fixed seeds,
-so that the numbers do not depend on the machine. The table also has the published p-value of CEAT, which has no such
-rates.
+This measures probabilities, not times: 2,000 simulated tables a cell, with fixed seeds, so that the numbers do not
+depend on the machine. The table also has the published p-value of CEAT, which has no such rates.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ from _common import arguments
 from _coverage_report import Cells, Report, fraction
 
 QUICK_TABLES = 100
-MARGIN = 0.015  # three standard errors of a fraction of .05 in 2,000 tables, two in 1,000
+MARGIN = 0.015  # three standard errors of a fraction of .05 in 2,000 tables
 HIGHEST_RATE, LOWEST_COVERAGE = 0.06, 0.93
 CAUTIONED = "CEAT, `p_value_random_effects`"
 

@@ -18,11 +18,11 @@ def failures(architectures: list[int]) -> tuple[int, dict[str, str]]:
 
     num_kernels, failed = 0, {}
     for module in (test_kernels_compile, test_resampling_kernels_compile):
-        for name, launched in module.LAUNCHED.items():
+        for name, launch in module.LAUNCHES.items():
             for architecture in architectures:
                 num_kernels += 1
                 try:
-                    kernel = module.compiled(*launched, architecture)
+                    kernel = module.compile_kernel(*launch, architecture)
                     assert len(kernel.asm["cubin"]) > 0
                 except Exception as error:  # any is what a user would see
                     failed[f"{name}, sm_{architecture}"] = f"{type(error).__name__}: {error}"[:300]

@@ -23,7 +23,7 @@ DRAWS = {"n": "*i64", "size": "*i64", "offset": "i64", "start": "i64"}
 SHARED = 99 * 1024  # bytes, of the smallest of these GPUs
 
 
-def compiled(kernel, constants, types=TYPES, stages=3, architecture=90):
+def compile_kernel(kernel, constants, types=TYPES, stages=3, architecture=90):
     types = {name: "constexpr" if name in constants else types.get(name, "i32") for name in kernel.arg_names}
     aligned = [n for n, (name, kind) in enumerate(types.items()) if kind[0] == "*" or name == "tests"]  # as at a launch
     source = ASTSource(kernel, types, constants, {(n,): [["tt.divisibility", 16]] for n in aligned})
@@ -35,19 +35,19 @@ def compiled(kernel, constants, types=TYPES, stages=3, architecture=90):
 def test_sums_run_on_tensor_cores(width):
     constants = {"WIDTH": width, "TESTS": 128, "ROWS": 128}
     for kernel, stages in ((kernels._count, 3), (kernels._recount_undecided, 1)):
-        result = compiled(kernel, constants, stages=stages)
+        result = compile_kernel(kernel, constants, stages=stages)
         assert "wgmma.mma_async" in result.asm["ptx"] and "s32.s8.s8" in result.asm["ptx"]
         assert result.metadata.shared <= SHARED
 
 
 def test_draw_kernels_compile_to_entry_points():
     types = TYPES | DRAWS
-    assert ".entry" in compiled(kernels._partitions, {"ROWS": 128}, types).asm["ptx"]
-    assert ".entry" in compiled(kernels._signs, {"SIZE": 1024}, types | {"size": "i32"}).asm["ptx"]
+    assert ".entry" in compile_kernel(kernels._partitions, {"ROWS": 128}, types).asm["ptx"]
+    assert ".entry" in compile_kernel(kernels._signs, {"SIZE": 1024}, types | {"size": "i32"}).asm["ptx"]
 
 
 SUMS = {"TESTS": 128, "ROWS": 128}
-LAUNCHED = {  # kernel, constants, types, stages
+LAUNCHES = {  # kernel, constants, types, stages
     **{f"draws, {n} places": (kernels._count, {"WIDTH": n, **SUMS}, TYPES, 3) for n in (64, 128)},
     "listed draws, 128 places": (kernels._recount_undecided, {"WIDTH": 128, **SUMS}, TYPES, 1),
     "partitions": (kernels._partitions, {"ROWS": 128}, TYPES | DRAWS, 3),
@@ -57,6 +57,6 @@ LAUNCHED = {  # kernel, constants, types, stages
 
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", [80, 90])
-@pytest.mark.parametrize("name", LAUNCHED)
+@pytest.mark.parametrize("name", LAUNCHES)
 def test_kernels_use_no_more_resources_than_recorded(name, architecture):
-    hold_resources(name, architecture, compiled(*LAUNCHED[name], architecture))
+    hold_resources(name, architecture, compile_kernel(*LAUNCHES[name], architecture))
