@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
-from typing import Any, cast
+from typing import Any, cast, get_origin
 
 import numpy as np
 import torch
@@ -281,6 +281,8 @@ def described(value: Any, depth: int = 4) -> str:
         return "[" + ", ".join(described(item, inner) for item in value) + "]"
     if isinstance(value, set | frozenset):
         return "{" + ", ".join(sorted(described(item, inner) for item in value)) + "}"
+    if get_origin(value) is not None:  # list[str], which has the name of list
+        return repr(value)
     if hasattr(value, "__qualname__"):
         return f"{value.__module__}.{value.__qualname__}"
     kind = type(value)

@@ -315,7 +315,7 @@ class Metric(RecordedArguments, torchmetrics.Metric):
             for updates, state in states:
                 self._add_state(state)
                 self._update_count += updates
-            for incoming in several if check else ():
+            for incoming in several if check else ():  # last, since errors of states say more
                 self._check_options(incoming)
             self._computed = None
 

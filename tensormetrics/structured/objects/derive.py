@@ -49,11 +49,12 @@ class Plan:
     """
 
     def __init__(self, tp: Any, constraint: Constraint, names: Mapping[str, Any] | None, decorated: bool) -> None:
-        self.tp, self.constraint, self.names, self.decorated = tp, constraint, names, decorated
+        self.tp, self.constraint, self.decorated = tp, constraint, decorated
+        self._scope = names  # no attribute `names`, which `described` would show: its values may differ between ranks
         self.at_work = False
 
     def __call__(self, policy: Policy) -> Node:
-        derivation, name = Derivation(self.constraint, policy, self.names), name_of(self.tp)
+        derivation, name = Derivation(self.constraint, policy, self._scope), name_of(self.tp)
         if self.at_work:
             raise recursion_error(name, [name, "...", name])
         self.at_work = True

@@ -14,7 +14,6 @@ from torch import Tensor
 from typing_extensions import Self, Unpack
 
 from ... import _checks
-from ..._distributed import described
 from ..._metric import Metric, Options
 from ..._plots import steps_of
 from ..._sum_metric import SumMetric
@@ -341,11 +340,6 @@ class Family(Corpus, SumMetric):
         scores = {"reduction": averages, "scores": self.scores, "policy": self.metric.policy}
         resampling = {"replicates": self.replicates, "seed": self.seed}
         return {"metric": _kind_of(self.metric), **scores, **labels, **resampling}
-
-    def rank_options(self) -> dict[str, str]:
-        # The plan of a metric holds names of its caller's scope, such as that of the rank.
-        kind = described([*_kind_of(self.metric), self.metric.policy])
-        return super().rank_options() | {"metric": kind}
 
     def update_options(self) -> dict[str, Any]:
         # Families with hooks never share an update, so that each calls its hooks.
