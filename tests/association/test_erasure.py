@@ -71,17 +71,24 @@ def test_leace_of_fewer_rows_than_dimensions_removes_their_differences():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_leace_in_batches_matches_one_fit(dtype, monkeypatch):
+@pytest.mark.parametrize("seed", range(20))
+def test_leace_in_batches_and_blocks_matches_float64_fit(dtype, seed, monkeypatch):
     x, labels = labeled_rows(900, 30, 4)
-    rows, labels = torch.tensor(x, dtype=dtype), torch.tensor(labels).sort().values  # the first batch has one class
-    expected = LEACE().fit_tensors(rows, labels)(rows)
+    order = np.lexsort((np.random.default_rng(seed).permutation(900), labels))  # the first batch has one class
+    truth = torch.tensor(numpy_leace(x, labels)[order])
+    rows, labels = torch.tensor(x[order], dtype=dtype), torch.tensor(labels[order])
+    # Rounding changes the covariance matrix by eps of its norm, and its inverse by its condition times that.
+    tolerance = torch.finfo(dtype).eps * np.linalg.cond(np.cov(x.T)) * np.abs(x).max()
+
+    def check(method: LEACE) -> None:
+        torch.testing.assert_close(method(rows), truth, atol=tolerance, rtol=0)
+
     sizes = [200, 0, 1, 399, 300]
-    parts = LEACE().fit_batches(zip(rows.split(sizes), labels.split(sizes), strict=True))
-    tolerance = 1e-10 if dtype == torch.float64 else 1e-4
-    torch.testing.assert_close(parts(rows), expected, atol=tolerance, rtol=tolerance)
+    check(LEACE().fit_tensors(rows, labels))
+    check(LEACE().fit_batches(zip(rows.split(sizes), labels.split(sizes), strict=True)))
     monkeypatch.setattr(leace, "ROWS", 7)
     monkeypatch.setattr(leace, "BLOCK", 4)
-    torch.testing.assert_close(LEACE().fit_tensors(rows, labels)(rows), expected, atol=tolerance, rtol=tolerance)
+    check(LEACE().fit_tensors(rows, labels))
 
 
 def test_leace_order_and_repetition_of_rows_and_class_ids_change_nothing():
