@@ -2,8 +2,8 @@
 
 That Triton can be imported, or that a CUDA library was loaded, does not say that a kernel runs: a C compiler may be
 missing, the library may hold no code for this card, or the driver may be older than the compiler. So at its first use
-on a device each family answers a tiny question, and its answer is compared with that of the CPU (`_gpu_trials`). A
-family that fails is replaced by plain torch, with one warning.
+on a device each family answers a tiny question, and its answer is compared with that of the CPU. The package that owns
+the kernels registers this trial (`register_trial`). A family that fails is replaced by plain torch, with one warning.
 """
 
 import functools
@@ -12,14 +12,14 @@ import shutil
 import sysconfig
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import torch
+from torch import Tensor
 from torch._guards import detect_fake_mode
 
 from ._callers import level_of_caller
@@ -32,18 +32,48 @@ class Family(NamedTuple):
 
     kind: Literal["Triton", "CUDA"]
     used_by: str  # public names that use them
-    needs: tuple[str, ...] = ()  # families whose kernels run together with these
+    needs: tuple[str, ...]  # families whose kernels run together with these
+    trial: Callable[[torch.device], bool]  # whether a device answers as the CPU does
 
 
-FAMILIES = {
-    "canonical distances": Family("Triton", "TorchKNN and retrieval scores"),
-    "search": Family("Triton", "TorchKNN and its users", ("canonical distances",)),
-    "preparation": Family("Triton", "TorchKNN and its users", ("search", "canonical distances")),
-    "counting": Family("Triton", "ranks of all positives", ("canonical distances",)),
-    "drawn sums": Family("Triton", "permutation_p_value and sign_flip_p_value"),
-    "solver": Family("CUDA", "linear_sum_assignment"),
-    "sampler": Family("CUDA", "posterior samples"),
-}
+FAMILIES: dict[str, Family] = {}
+
+
+def register_trial(
+    family: str,
+    kind: Literal["Triton", "CUDA"],
+    used_by: str,
+    trial: Callable[[torch.device], bool],
+    needs: tuple[str, ...] = (),
+) -> None:
+    """Register the trial of a family of kernels; the package that owns them does so when it is imported."""
+    FAMILIES[family] = Family(kind, used_by, needs, trial)
+
+
+def family_of(name: str) -> Family:
+    """Return a registered family.
+
+    Raises:
+        LookupError: If nobody registered it, which does not mean that its kernels do not run.
+    """
+    if name not in FAMILIES:
+        known = ", ".join(map(repr, FAMILIES)) or "none"
+        raise LookupError(f"family: got {name!r}, wanted a registered one ({known}); import the package that owns it")
+    return FAMILIES[name]
+
+
+def sample_input(*shape: int) -> Tensor:
+    """Return the input of a trial: normal numbers on the CPU."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float32, device="cpu")
+
+
+def is_equal_on(
+    device: torch.device, compute: Callable[..., tuple[Tensor, ...]], *inputs: Tensor, rtol: float = 0
+) -> bool:
+    """Return whether a function of tensors gives on a device what it gives on the CPU."""
+    expected, results = compute(*inputs), compute(*(x.to(device) for x in inputs))
+    pairs = zip(expected, results, strict=True)
+    return all(torch.allclose(x.double(), y.double().cpu(), rtol=rtol, atol=0, equal_nan=True) for x, y in pairs)
 
 
 class Answer(NamedTuple):
@@ -73,8 +103,10 @@ def can_use(name: str, device: torch.device) -> bool:
     Tracing (`torch.compile`, fake tensors, functorch) always takes the plain path.
 
     Raises:
+        LookupError: If the family is not registered.
         RuntimeError: If a CUDA graph is being captured before the family was tried.
     """
+    family = family_of(name)
     if not is_gpu(device) or is_tracing():
         return False
     families = getattr(_THREAD, "families", None)
@@ -84,7 +116,7 @@ def can_use(name: str, device: torch.device) -> bool:
     if key not in _ANSWERS:
         if is_capturing():
             raise RuntimeError(
-                f"{FAMILIES[name].used_by}: got a CUDA graph capture before the first use of the {name} kernels on "
+                f"{family.used_by}: got a CUDA graph capture before the first use of the {name} kernels on "
                 f"{device}, wanted one that was tried; call it once before capturing"
             )
         with _LOCK:
@@ -107,7 +139,7 @@ def answers(device: torch.device) -> dict[str, Answer]:
 
 def ask(name: str, device: torch.device) -> Answer | None:
     """Try a family on a device and return the result; None if the trial ran out of memory."""
-    family = FAMILIES[name]
+    family = family_of(name)
     if kernels_disabled():
         return Answer(False, "TENSORMETRICS_PLAIN=1 switches the library's own kernels off")
     reason = _obstacle(family, device)
@@ -118,7 +150,7 @@ def ask(name: str, device: torch.device) -> Answer | None:
         return Answer(False, f"the {missing[0]} kernels do not run")
     try:
         with _undisturbed(device), only(name, *family.needs):
-            is_equal = import_module("tensormetrics._gpu_trials").TRIALS[name](device)
+            is_equal = family.trial(device)
     except torch.OutOfMemoryError:
         return None
     except Exception as error:  # any error of a compiler, a driver or a kernel means that it does not run

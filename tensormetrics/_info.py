@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from . import _cuda_build, _gpu_kernels, _native, assignment, posterior, retrieval, structured  # noqa: F401  domains define the operators
+from . import _cuda_build, _gpu_kernels, _native, assignment, association, posterior, retrieval, structured  # noqa: F401  they register kernels
 
 INSTALL = "pip install --no-build-isolation -e ."
 COMPILE = "pip install --no-build-isolation --force-reinstall --no-deps ."

@@ -305,6 +305,20 @@ def test_check_gpu_of_unknown_device_exits_with_error():
     assert result.exit_code == 2 and "--device: got 'gpu0', wanted a GPU" in result.stderr
 
 
+def test_families_of_all_packages_are_registered():
+    code = "import tensormetrics.{}; from tensormetrics._gpu_kernels import FAMILIES; print(*sorted(FAMILIES), sep=',')"
+    names = "canonical distances,counting,drawn sums,preparation,sampler,search,solver"
+    for module in ("_info", "_gpu_report"):  # the two that report on every family
+        process = subprocess.run([sys.executable, "-c", code.format(module)], capture_output=True, text=True)
+        assert process.stdout.strip() == names, process.stderr
+
+
+def test_family_that_nobody_registered_raises():
+    for device in (DEVICE, torch.device("cpu")):
+        with pytest.raises(LookupError, match="family: got 'sorting', wanted a registered one .*; import the package"):
+            can_use("sorting", device)
+
+
 def test_graph_capture_before_first_use_raises(gpu, monkeypatch):
     monkeypatch.setattr(_gpu_kernels, "is_capturing", lambda: True)
     with pytest.raises(RuntimeError, match="call it once before capturing"):
@@ -322,7 +336,7 @@ def test_out_of_memory_in_trial_is_not_cached(gpu, monkeypatch):
             raise raised.pop()
         return True
 
-    monkeypatch.setitem(sys.modules["tensormetrics._gpu_trials"].TRIALS, "solver", trial)
+    monkeypatch.setitem(FAMILIES, "solver", FAMILIES["solver"]._replace(trial=trial))
     with Device():
         assert not can_use("solver", DEVICE) and _gpu_kernels._ANSWERS == {}
         assert can_use("solver", DEVICE)
@@ -337,7 +351,7 @@ def test_trial_restores_global_state_of_torch(gpu, monkeypatch):
         )
         raise ValueError("failed")
 
-    monkeypatch.setitem(sys.modules["tensormetrics._gpu_trials"].TRIALS, "solver", trial)
+    monkeypatch.setitem(FAMILIES, "solver", FAMILIES["solver"]._replace(trial=trial))
     torch.set_default_dtype(torch.float64)
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:

@@ -1,5 +1,6 @@
 """Linear assignment, solved in batches on the device."""
 
+from . import trials  # noqa: F401  it registers the trials of the GPU kernels
 from .matcher import HungarianMatcher as HungarianMatcher
 from .solver import Assignment as Assignment
 from .solver import LinearAssignment as LinearAssignment

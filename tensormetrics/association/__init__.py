@@ -10,6 +10,7 @@
 #   debias: debiasing methods
 #   wefe: compatibility with WEFE's arguments and functions
 
+from . import trials  # noqa: F401  it registers the trials of the GPU kernels
 from .debias.double_hard_debias import DoubleHardDebias as DoubleHardDebias
 from .debias.half_sibling_regression import HalfSiblingRegression as HalfSiblingRegression
 from .debias.hard_debias import HardDebias as HardDebias

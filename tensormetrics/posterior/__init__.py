@@ -13,6 +13,7 @@ from ..uncertainty.statistics.heterogeneity import estimate_i2 as estimate_i2
 from ..uncertainty.statistics.heterogeneity import heterogeneity_dl as heterogeneity_dl
 from ..uncertainty.statistics.heterogeneity import heterogeneity_pm as heterogeneity_pm
 from ..uncertainty.statistics.heterogeneity import interpret_i2 as interpret_i2
+from . import trials  # noqa: F401  it registers the trials of the GPU kernels
 from .comparison.listwise import expected_reward as expected_reward
 from .comparison.sample_size import items_needed as items_needed
 from .metrics.parse import AveragedMetric as AveragedMetric

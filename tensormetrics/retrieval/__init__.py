@@ -10,6 +10,7 @@
 #   calculator: many scores by name from one search
 #   runs: ranked lists of documents in files of TREC and BEIR, scored against judgements
 
+from . import trials  # noqa: F401  it registers the trials of the GPU kernels
 from .calculator.calculator import AccuracyCalculator as AccuracyCalculator
 from .clusters.cluster_accuracy import ClusterAccuracy as ClusterAccuracy
 from .clusters.cluster_accuracy import EmbeddingClusterAccuracy as EmbeddingClusterAccuracy

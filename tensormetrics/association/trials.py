@@ -1,0 +1,19 @@
+"""Trial of the kernel that draws sums of subsets."""
+
+import torch
+from torch import Tensor
+
+from .._gpu_kernels import is_equal_on, register_trial, sample_input
+
+
+def try_drawn_sums(device: torch.device) -> bool:
+    from .resampling.permutation import permutation_p_value, sign_flip_p_value
+
+    def compute(u: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+        p_value = permutation_p_value(u, v, method="approximate", replicates=300)
+        return p_value, sign_flip_p_value(u, method="approximate", replicates=300)
+
+    return is_equal_on(device, compute, *sample_input(2, 3, 20))
+
+
+register_trial("drawn sums", "Triton", "permutation_p_value and sign_flip_p_value", try_drawn_sums)

@@ -1,0 +1,42 @@
+"""Trials of the kernels of the search and of ranks."""
+
+import torch
+from torch import Tensor
+
+from .._gpu_kernels import is_equal_on, register_trial, sample_input
+
+
+def try_canonical_distances(device: torch.device) -> bool:
+    from .search.distance import DISTANCES
+
+    def compute(x: Tensor) -> tuple[Tensor, ...]:
+        row, column = torch.arange(12, device=x.device).view(2, 6)
+        return tuple(distance.of_pairs(x, x, row, column, memory=2**20) for distance in DISTANCES.values())
+
+    return is_equal_on(device, compute, sample_input(12, 20))
+
+
+def try_search(device: torch.device) -> bool:
+    from .search.knn import TorchKNN
+
+    def compute(x: Tensor) -> tuple[Tensor, ...]:
+        # Of many references few blocks are read again, and of few references all.
+        return TorchKNN().indices(x, 1, x, True), TorchKNN("ip").indices(x[:5], 10, x[:1024])
+
+    return is_equal_on(device, compute, sample_input(2304, 16))
+
+
+def try_counting(device: torch.device) -> bool:
+    from .ranking.positive_ranks import positive_ranks
+
+    def compute(x: Tensor) -> tuple[Tensor, ...]:
+        ranks = positive_ranks(x, torch.arange(len(x), device=x.device) % 40)
+        return ranks.rank, ranks.relevant
+
+    return is_equal_on(device, compute, sample_input(130, 16))
+
+
+register_trial("canonical distances", "Triton", "TorchKNN and retrieval scores", try_canonical_distances)
+register_trial("search", "Triton", "TorchKNN and its users", try_search, ("canonical distances",))
+register_trial("preparation", "Triton", "TorchKNN and its users", try_search, ("search", "canonical distances"))
+register_trial("counting", "Triton", "ranks of all positives", try_counting, ("canonical distances",))
