@@ -11,6 +11,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that wait spinnin
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
+from cases import DOMAINS  # noqa: E402
 from kernels import INTERPRETED  # noqa: E402
 from waiting import waiting_is_allowed  # noqa: E402, F401
 
@@ -18,8 +19,6 @@ from tensormetrics import _gpu_kernels  # noqa: E402
 
 if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0)):  # processes of pytest-xdist share the cores
     torch.set_num_threads(max((os.cpu_count() or 1) // workers, 1))
-
-DOMAINS = "assignment", "association", "posterior", "retrieval", "structured", "uncertainty"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

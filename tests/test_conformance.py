@@ -14,14 +14,13 @@ import numpy as np
 import pytest
 import torch
 import torchmetrics
-from cases import FUNCTIONS, METRICS, ROWLESS, FunctionCase, LeftOut, MetricCase
+from cases import DOMAINS, FUNCTIONS, METRICS, ROWLESS, FunctionCase, LeftOut, MetricCase
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 from torchmetrics import MetricCollection
 from torchmetrics.utilities.data import dim_zero_sum
 from waiting import no_waiting
 
-import tensormetrics
 from tensormetrics._distributed import constructor_options
 from tensormetrics._metric import Metric, NoDataError
 
@@ -33,7 +32,7 @@ def rows(table: dict[str, Any]) -> Any:
 
 
 def public_names() -> Iterator[tuple[str, Any]]:
-    for domain in tensormetrics._DOMAINS:
+    for domain in DOMAINS:
         module = import_module(f"tensormetrics.{domain}")
         for name in module.__all__:
             yield f"{domain}.{name}", getattr(module, name)

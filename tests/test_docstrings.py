@@ -13,14 +13,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from cases import DOMAINS
 
 import tensormetrics
 from tensormetrics.posterior import temporary_registrations
 
 PACKAGE = Path(tensormetrics.__file__).parent
-NAMES = [
-    (domain, name) for domain in tensormetrics._DOMAINS for name in import_module(f"tensormetrics.{domain}").__all__
-]
+NAMES = [(domain, name) for domain in DOMAINS for name in import_module(f"tensormetrics.{domain}").__all__]
 SHAPE = re.compile(  # (..., N, D), (k,), (), (rows, C)
     r"\(\.\.\.\)|\(\)|\((\.\.\.|[A-Z*]\w*|\d+|[a-z])( ?[-+*/] ?\w+)?,[^()]*\)|\([a-z]+, [A-Z\d][^()]*\)"
 )
@@ -78,7 +77,7 @@ def test_shape_pattern_matches_only_shapes():
 
 
 def test_names_in_docstrings_are_exported():
-    exported = {name for domain in tensormetrics._DOMAINS for name in dir(import_module(f"tensormetrics.{domain}"))}
+    exported = {name for domain in DOMAINS for name in dir(import_module(f"tensormetrics.{domain}"))}
     unknown = set()
     for domain, name in NAMES:
         value = value_of(domain, name)
@@ -160,7 +159,7 @@ def other_examples() -> list:
 @pytest.mark.parametrize(("file", "docstring"), other_examples())
 def test_examples_of_methods_and_other_functions_print_expected_output(file, docstring, request):
     module = import_module(".".join(["tensormetrics", *file.with_suffix("").parts]))
-    domain = file.parts[0] if file.parts[0] in tensormetrics._DOMAINS else None
+    domain = file.parts[0] if file.parts[0] in DOMAINS else None
     run_examples(request.node.name, docstring, vars(module) | (names_of(domain) if domain else {}))
 
 
@@ -182,5 +181,5 @@ def test_reference_pages_show_every_name(tmp_path):
     pdoc = pytest.importorskip("pdoc")
     assert all(hasattr(tensormetrics, name) for name in tensormetrics.__all__)  # loads the lazy attributes
     pdoc.pdoc("tensormetrics", r"!tensormetrics\.\w+\.", output_directory=tmp_path)
-    pages = {domain: (tmp_path / "tensormetrics" / f"{domain}.html").read_text() for domain in tensormetrics._DOMAINS}
+    pages = {domain: (tmp_path / "tensormetrics" / f"{domain}.html").read_text() for domain in DOMAINS}
     assert [(domain, name) for domain, name in NAMES if f'id="{name}"' not in pages[domain]] == []

@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from cases import DOMAINS
 from click.testing import CliRunner
 
 import tensormetrics
@@ -23,7 +24,7 @@ def test_names():
 @pytest.mark.lists
 def test_public_names_that_changed_are_listed_in_the_changelog():
     """Compare with the names of an earlier version, each removal and addition with a row of the table "Names"."""
-    domains = {domain: import_module(f"tensormetrics.{domain}") for domain in tensormetrics._DOMAINS}
+    domains = {domain: import_module(f"tensormetrics.{domain}") for domain in DOMAINS}
     names = {f"{domain}.{name}" for domain, module in domains.items() for name in module.__all__}
     before = {*(Path(__file__).parent / "stored" / "public_names.txt").read_text().split()}
     changelog = (Path(__file__).parents[1] / ".github" / "CHANGELOG.md").read_text()

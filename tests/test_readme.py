@@ -5,6 +5,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from cases import DOMAINS
 
 import tensormetrics
 from tensormetrics.posterior import temporary_registrations
@@ -67,7 +68,7 @@ def test_two_commands_are_one_line_each():
 def test_names_of_which_function_are_public():
     page = (FOLDER / "which_function.md").read_text()
     public = {*tensormetrics.__all__}
-    for domain in tensormetrics._DOMAINS:
+    for domain in DOMAINS:
         public |= {*getattr(tensormetrics, domain).__all__}
     rows = [line.split("|")[3] for line in page.splitlines() if line.startswith("| ") and "`" in line]
     named = {name for row in rows for name in re.findall(r"(?<![.\w])([A-Za-z_]\w+)(?=\(|`)", row)}

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 import pytest
+from cases import DOMAINS
 
 import tensormetrics
 from tensormetrics.__main__ import main
@@ -42,7 +43,7 @@ OPTIONS = {"--num-samples", "--samples", "--iterations", "--ci", "--ci-probabili
 
 
 def public_objects() -> Iterator[tuple[str, Any]]:
-    for domain in tensormetrics._DOMAINS:
+    for domain in DOMAINS:
         module = import_module(f"tensormetrics.{domain}")
         yield from ((f"{domain}.{name}", getattr(module, name)) for name in module.__all__)
 

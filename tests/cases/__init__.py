@@ -21,6 +21,8 @@ FILES = {
     "uncertainty": [uncertainty, statistics],
 }
 
+DOMAINS = tuple(FILES)
+
 
 def merge_rows(kind: str) -> dict[str, Any]:
     """Merge the rows of all files; a name in two files of a domain is an error."""

@@ -1,0 +1,12 @@
+from . import assignment as assignment
+from . import association as association
+from . import posterior as posterior
+from . import retrieval as retrieval
+from . import structured as structured
+from . import uncertainty as uncertainty
+from ._version import __version__ as __version__
+from .uncertainty import Comparison as Comparison
+from .uncertainty import Estimate as Estimate
+from .uncertainty import Table as Table
+from .uncertainty import compare as compare
+from .uncertainty import interval as interval

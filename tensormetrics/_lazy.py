@@ -1,0 +1,33 @@
+"""Public names of a package that are imported when they are first used, listed once, in its stub."""
+
+import ast
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+
+def attach(package: str, file: str) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
+    """Return `__getattr__`, `__dir__` and `__all__` of a package; type checkers read the same names from the stub.
+
+    Args:
+        package: `__name__` of the package.
+        file: `__file__` of the package. The stub `__init__.pyi` beside it has an import for each public name.
+    """
+    statements = ast.parse(Path(file).with_suffix(".pyi").read_text("utf-8")).body
+    imports = [node for node in statements if isinstance(node, ast.ImportFrom)]
+    modules = {alias.name: "." * node.level + (node.module or "") for node in imports for alias in node.names}
+
+    def get(name: str) -> object:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}; it has {', '.join(sorted(modules))}")
+        if modules[name] == ".":
+            return import_module(f".{name}", package)
+        value = getattr(import_module(modules[name], package), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    def names() -> list[str]:
+        return sorted({*modules, *(name for name in vars(sys.modules[package]) if name.startswith("__"))})
+
+    return get, names, sorted(name for name in modules if not name.startswith("_"))
