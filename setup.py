@@ -37,7 +37,9 @@ ABI = ["-DTORCH_TARGET_VERSION=0x020b000000000000", "-DTORCH_STABLE_ONLY", "-std
 FLAGS = [*ABI, "-g0", "-fvisibility=hidden", "-Wno-psabi", "-fno-math-errno", "-fno-trapping-math"]
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-O1", "-g1"]
 OF_ROOM = {"nearest": ["-ffp-contract=off"]}  # canonical distances are sums of rounded products
-CUDA = SimpleNamespace(**runpy.run_path(str(Path(__file__).parent / "tensormetrics" / "_cuda_build.py")))
+CUDA = SimpleNamespace(
+    **runpy.run_path(str(Path(__file__).parent / "tensormetrics" / "_cli" / "machine" / "cuda_build.py"))
+)
 
 
 def find_torch() -> Path | None:

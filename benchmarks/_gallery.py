@@ -17,8 +17,8 @@ class Picture(NamedTuple):
 
 def first() -> Any:
     """Draw the left half of the demo's picture."""
-    from tensormetrics._demo import draw_curves
-    from tensormetrics._plots import new_axes
+    from tensormetrics._cli.demo import draw_curves
+    from tensormetrics.core.results.plots import new_axes
 
     figure, (axes,) = new_axes(None, (9, 4.2))
     draw_curves(axes, history())
@@ -30,7 +30,7 @@ def history(epochs: list[Any] = []) -> list[Any]:  # noqa: B006 (both styles sha
 
     import torch
 
-    from tensormetrics._demo import run
+    from tensormetrics._cli.demo import run
 
     if not epochs:
         with TemporaryDirectory() as folder:

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tensormetrics.core.numbers.quantiles import equal_tailed_interval
+from tensormetrics.core.resampling.draws import delete_one_jackknife, scaled_draws
 from tensormetrics.retrieval import EqualErrorRate, PairwiseAUROC, TARAtFAR, contingency, expected_mutual_info
-from tensormetrics.uncertainty.engine.draws import delete_one_jackknife, scaled_draws
-from tensormetrics.uncertainty.results.quantiles import equal_tailed_interval
 
 SETS, REPLICATES, TRUTH_ITEMS, DIMENSIONS = 200, 500, 10_000, 8
 METRICS: dict[str, Callable[[], Any]] = {

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from tensormetrics import compare, interval
-from tensormetrics._student import t_quantile
+from tensormetrics.core.numbers.student import t_quantile
 
 SETS = 2000
 LOOKS = [*range(25, 501, 25)]  # twenty

@@ -23,13 +23,13 @@ import scipy.special
 import torch
 from torch import Tensor
 
+from tensormetrics.core.numbers.quantiles import equal_tailed_interval
+from tensormetrics.core.resampling.draws import Bounds
+from tensormetrics.core.resampling.intervals import interval
+from tensormetrics.core.resampling.paired import comparisons, comparisons_with
+from tensormetrics.core.resampling.resampling import UNKNOWN, Items, Resampled
+from tensormetrics.core.resampling.statements import ALTERNATIVES, Question
 from tensormetrics.uncertainty import UncertaintyWarning
-from tensormetrics.uncertainty.engine.draws import Bounds
-from tensormetrics.uncertainty.engine.intervals import interval
-from tensormetrics.uncertainty.engine.paired import comparisons, comparisons_with
-from tensormetrics.uncertainty.engine.resampling import UNKNOWN, Items, Resampled
-from tensormetrics.uncertainty.engine.statements import ALTERNATIVES, Question
-from tensormetrics.uncertainty.results.quantiles import equal_tailed_interval
 
 SETS = 1000
 BATCH = 100  # sets that share one draw of the weights

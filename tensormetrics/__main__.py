@@ -16,9 +16,9 @@ with leaving_at_once():
         import click
     except ImportError as error:
         if sys.argv[1:] == ["info"]:  # reports missing packages without needing them
-            raise SystemExit(print(import_module("tensormetrics._info").report())) from None
+            raise SystemExit(print(import_module("tensormetrics._cli.machine.info").report())) from None
         if sys.argv[1:] == ["check-gpu"]:
-            torch, report = import_module("torch"), import_module("tensormetrics._gpu_report")
+            torch, report = import_module("torch"), import_module("tensormetrics._cli.machine.gpu_report")
             raise SystemExit(report.run(torch.device("cuda"))) from None
         raise SystemExit(f"tensormetrics: {error}; install it with: pip install 'tensormetrics[cli]'") from error
 

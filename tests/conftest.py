@@ -15,7 +15,7 @@ from cases import DOMAINS  # noqa: E402
 from kernels import INTERPRETED  # noqa: E402
 from waiting import waiting_is_allowed  # noqa: E402, F401
 
-from tensormetrics import _gpu_kernels  # noqa: E402
+from tensormetrics.core.native import gpu_kernels  # noqa: E402
 
 if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0)):  # processes of pytest-xdist share the cores
     torch.set_num_threads(max((os.cpu_count() or 1) // workers, 1))
@@ -103,9 +103,9 @@ def both(monkeypatch: pytest.MonkeyPatch, device: torch.device) -> Callable[[Cal
     pytest.importorskip("triton")
 
     def run(function: Callable) -> tuple:
-        monkeypatch.setattr(_gpu_kernels, "can_use", lambda name, device: False)
+        monkeypatch.setattr(gpu_kernels, "can_use", lambda name, device: False)
         torch_result = function()
-        monkeypatch.setattr(_gpu_kernels, "can_use", lambda name, device: True)
+        monkeypatch.setattr(gpu_kernels, "can_use", lambda name, device: True)
         return torch_result, function()
 
     return run

@@ -103,7 +103,7 @@ class Device(TorchDispatchMode):
         self._patches.enter_context(_FactoryMode())
         # DEVICE has neither autocast nor events.
         self._patches.enter_context(mock.patch("torch.autocast", lambda *_, **__: nullcontext()))
-        self._patches.enter_context(mock.patch("tensormetrics._convergence.Copy", LateCopy))
+        self._patches.enter_context(mock.patch("tensormetrics.core.native.convergence.Copy", LateCopy))
         return super().__enter__()
 
     def __exit__(self, *exception: Any) -> None:

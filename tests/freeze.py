@@ -25,7 +25,7 @@ from cases import FUNCTIONS, METRICS  # noqa: E402
 from torch.utils._pytree import tree_leaves  # noqa: E402
 
 from tensormetrics import compare, interval  # noqa: E402
-from tensormetrics._metric import Metric  # noqa: E402
+from tensormetrics.core.metric.base import Metric  # noqa: E402
 
 N = 60
 Bits = dict[str, str]  # what was computed -> digest, or the type of its error

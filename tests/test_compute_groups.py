@@ -11,9 +11,9 @@ from cases import METRICS, MetricCase
 from test_conformance import assert_same, on
 from torchmetrics import MetricCollection
 
-from tensormetrics._distributed import constructor_options
-from tensormetrics._metric import Metric
 from tensormetrics.association import ECT, RND
+from tensormetrics.core.metric.base import Metric
+from tensormetrics.core.metric.distributed import constructor_options
 from tensormetrics.posterior import ConfusionPosterior
 from tensormetrics.retrieval import AccuracyCalculator, HitRate, PrecisionAtK
 from tensormetrics.structured import SetMatch

@@ -21,8 +21,8 @@ from torchmetrics import MetricCollection
 from torchmetrics.utilities.data import dim_zero_sum
 from waiting import no_waiting
 
-from tensormetrics._distributed import constructor_options
-from tensormetrics._metric import Metric, NoDataError
+from tensormetrics.core.metric.base import Metric, NoDataError
+from tensormetrics.core.metric.distributed import constructor_options
 
 N = 60
 

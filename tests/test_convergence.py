@@ -4,9 +4,9 @@ import pytest
 import torch
 from fake_device import DEVICE, Device
 
-from tensormetrics import _convergence
-from tensormetrics._convergence import Convergence
 from tensormetrics.association import rnsb
+from tensormetrics.core.native import convergence as _convergence
+from tensormetrics.core.native.convergence import Convergence
 
 
 def steps_until_reached(flags, device):

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from tensormetrics import _gpu_kernels, _info, _native
-from tensormetrics._cuda_build import architectures, code_for, conflicts, cuda_of_driver, flags, supported
+from tensormetrics._cli.machine import info
+from tensormetrics._cli.machine.cuda_build import architectures, code_for, conflicts, cuda_of_driver, flags, supported
+from tensormetrics.core.native import gpu_kernels, native
 
 ROOT = Path(__file__).parents[1]
 LISTED = {  # release of nvcc -> output of nvcc --list-gpu-code from sm_70 on
@@ -131,15 +132,15 @@ def test_info_shows_versions_and_code_for_each_card(tmp_path, monkeypatch):
     record, _, _ = build(tmp_path)
     record["cuda"]["nvcc"] = "13.0"
     (tmp_path / "_build.json").write_text(json.dumps(record))
-    monkeypatch.setattr(_native, "FOLDER", tmp_path)
-    monkeypatch.setattr(_info._cuda_build, "cuda_of_driver", lambda: "12.4")
+    monkeypatch.setattr(native, "FOLDER", tmp_path)
+    monkeypatch.setattr(info._cuda_build, "cuda_of_driver", lambda: "12.4")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a card")
     cards = [(8, 6), (6, 1), (11, 0)]
-    monkeypatch.setattr(_gpu_kernels, "capability_of", lambda device: cards[device.index])
-    monkeypatch.setattr(_gpu_kernels, "answers", lambda device: {})
-    text = _info.report()
+    monkeypatch.setattr(gpu_kernels, "capability_of", lambda device: cards[device.index])
+    monkeypatch.setattr(gpu_kernels, "answers", lambda device: {})
+    text = info.report()
     for line in (
         f"CUDA: nvcc 13.0, torch {torch.version.cuda or 'none'}, driver 12.4",
         "hold code for: sm_70, sm_75, sm_80, sm_90, sm_100, sm_120, compute_90",

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tensormetrics import _demo
 from tensormetrics.__main__ import main
+from tensormetrics._cli import demo
 
 
 def exit_status(*arguments):
@@ -29,7 +29,7 @@ def test_demo_reports_metrics_of_held_out_digits(tmp_path, capsys):
 
 
 def test_demo_interrupted_keeps_measured_epochs(tmp_path, monkeypatch, capsys):
-    measure = _demo.Validation.__call__
+    measure = demo.Validation.__call__
     calls = []
 
     def measure_once(self, *arguments):
@@ -38,7 +38,7 @@ def test_demo_interrupted_keeps_measured_epochs(tmp_path, monkeypatch, capsys):
             raise KeyboardInterrupt
         return measure(self, *arguments)
 
-    monkeypatch.setattr(_demo.Validation, "__call__", measure_once)
+    monkeypatch.setattr(demo.Validation, "__call__", measure_once)
     assert exit_status("demo", "--epochs", "3", "--output", str(tmp_path), "--device", "cpu") == 130
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["interrupted"] and [row["epoch"] for row in report["epochs"]] == [1]

@@ -8,10 +8,10 @@ import torch
 from torch._subclasses import FakeTensorMode
 
 import tensormetrics
-from tensormetrics._device_cache import cached_per_device
 from tensormetrics.association.resampling import subset_sums
+from tensormetrics.core.native.device_cache import cached_per_device
+from tensormetrics.core.resampling import weights
 from tensormetrics.structured.suites.entities import tags
-from tensormetrics.uncertainty.engine import weights
 
 TABLES = {
     "weights": lambda like: weights._tables(like)[0],

@@ -15,7 +15,7 @@ from torch import distributed as dist
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
-from tensormetrics import _distributed
+from tensormetrics.core.metric import distributed
 
 SHARDS = {2: [41, 19], 3: [0, 50, 10]}  # rows per rank; a rank with 0 rows is never updated
 
@@ -42,7 +42,7 @@ def fake_nccl() -> None:
     dist.P2POp = lambda send, tensor, *rank, **group: (send, tensor, *rank, group)
     dist.batch_isend_irecv = lambda transfers: [send(x, *rank, **group) for send, x, *rank, group in transfers]
     dist.distributed_c10d._get_object_coll_device = lambda group: DEVICE
-    _distributed.movable = lambda group=None: {DEVICE.type}
+    distributed.movable = lambda group=None: {DEVICE.type}
 
 
 def run_rank_on_device(rank: int, folder: str, is_moved: bool) -> None:

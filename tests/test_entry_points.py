@@ -9,7 +9,7 @@ import torch
 from cases import FILES
 from cases.entry_points import QUANTITIES, UNCOMPARED, Quantity, public_name
 
-from tensormetrics._metric import Metric
+from tensormetrics.core.metric.base import Metric
 from tensormetrics.uncertainty import Estimate
 
 CASES = [(name, data) for name, quantity in QUANTITIES.items() for data in quantity.data]

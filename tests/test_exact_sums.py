@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from tensormetrics._exact_sums import COARSE, GRIDS, exact_sum, parts, power_of_two, total, unit_of
+from tensormetrics.core.numbers.exact_sums import COARSE, GRIDS, exact_sum, parts, power_of_two, total, unit_of
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])

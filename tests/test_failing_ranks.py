@@ -12,7 +12,7 @@ import torch
 from torch import distributed as dist
 
 import tensormetrics
-from tensormetrics._distributed import LostRankError, raise_on_all_ranks
+from tensormetrics.core.metric.distributed import LostRankError, raise_on_all_ranks
 from tensormetrics.posterior import ConfusionPosterior
 from tensormetrics.retrieval import AccuracyCalculator, AveragePrecision, ShardedKNN, TorchKNN
 from tensormetrics.retrieval.calculator.audit import Auditor

@@ -17,7 +17,7 @@ from cases.readers import READERS, Reader
 from test_layers import FILES, PACKAGE, imported_modules
 
 from tensormetrics import association, posterior, retrieval, uncertainty
-from tensormetrics._files import Npz, check_regular, is_empty, open_stream, parsing, read_bytes
+from tensormetrics.core.text.files import Npz, check_regular, is_empty, open_stream, parsing, read_bytes
 
 ROOT = Path(__file__).parent.parent
 OPENING = {  # functions of _files.py that open a file of the caller

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from tensormetrics._files import open_atomic
+from tensormetrics.core.text.files import open_atomic
 from tensormetrics.posterior import Study
 
 
@@ -72,7 +72,7 @@ def test_pipe_is_written_directly(tmp_path):
 
 
 STREAM = """
-from tensormetrics._files import open_atomic
+from tensormetrics.core.text.files import open_atomic
 print("before")
 with open_atomic("/dev/stdout") as file:
     file.write(b"new\\n")
@@ -95,7 +95,7 @@ def test_mounted_file_is_overwritten_if_replace_fails(tmp_path, monkeypatch, err
         raise OSError(error_code, os.strerror(error_code))
 
     (tmp_path / "a").write_bytes(b"old")
-    monkeypatch.setattr("tensormetrics._files.os.replace", raise_error)
+    monkeypatch.setattr("tensormetrics.core.text.files.os.replace", raise_error)
     with nullcontext() if expected == b"new" else pytest.raises(OSError, match=os.strerror(error_code)):
         write(tmp_path / "a")
     assert (tmp_path / "a").read_bytes() == expected and os.listdir(tmp_path) == ["a"]

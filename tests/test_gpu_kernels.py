@@ -18,12 +18,13 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_map
 
-from tensormetrics import _gpu_checks, _gpu_kernels, _gpu_report, _native
 from tensormetrics.__main__ import main
-from tensormetrics._gpu_checks import check_same
-from tensormetrics._gpu_kernels import FAMILIES, Answer, can_use
+from tensormetrics._cli.machine import gpu_checks, gpu_report
+from tensormetrics._cli.machine.gpu_checks import check_same
 from tensormetrics.association import permutation_p_value
 from tensormetrics.association.resampling import draws
+from tensormetrics.core.native import gpu_kernels, native
+from tensormetrics.core.native.gpu_kernels import FAMILIES, Answer, can_use
 from tensormetrics.retrieval.search.distance import DISTANCES
 
 SEARCH = "tensormetrics.retrieval.search.kernels"
@@ -35,13 +36,13 @@ TRITON = {name for name, family in FAMILIES.items() if family.kind == "Triton"}
 @pytest.fixture
 def gpu(monkeypatch) -> Iterator[None]:
     """Let the fake device count as a GPU on which no family was tried."""
-    monkeypatch.setattr(_gpu_kernels, "is_gpu", lambda device: device.type in ("cuda", DEVICE.type))
-    monkeypatch.setattr(_gpu_kernels, "capability_of", lambda device: (9, 0))
-    monkeypatch.setattr(_gpu_kernels, "find_spec", lambda name: name)
-    monkeypatch.setattr(_gpu_kernels, "_ANSWERS", {})
-    _gpu_kernels.kernels_disabled.cache_clear()
+    monkeypatch.setattr(gpu_kernels, "is_gpu", lambda device: device.type in ("cuda", DEVICE.type))
+    monkeypatch.setattr(gpu_kernels, "capability_of", lambda device: (9, 0))
+    monkeypatch.setattr(gpu_kernels, "find_spec", lambda name: name)
+    monkeypatch.setattr(gpu_kernels, "_ANSWERS", {})
+    gpu_kernels.kernels_disabled.cache_clear()
     yield
-    _gpu_kernels.kernels_disabled.cache_clear()
+    gpu_kernels.kernels_disabled.cache_clear()
 
 
 class Stub(types.ModuleType):
@@ -85,11 +86,11 @@ def wrong_launch(name: str, first: Tensor, *rest, **_) -> Tensor:
 
 
 def without_triton(monkeypatch) -> None:
-    monkeypatch.setattr(_gpu_kernels, "find_spec", lambda name: None)
+    monkeypatch.setattr(gpu_kernels, "find_spec", lambda name: None)
 
 
 def old_card(monkeypatch) -> None:
-    monkeypatch.setattr(_gpu_kernels, "capability_of", lambda device: (7, 5))
+    monkeypatch.setattr(gpu_kernels, "capability_of", lambda device: (7, 5))
     install(monkeypatch, failing_launch("an old card was asked"))
 
 
@@ -128,7 +129,7 @@ def rows_using_triton() -> set[str]:
     devices, rows = [], set()
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        patch.setattr(_gpu_kernels, "can_use", lambda name, device: devices.append(device) and False)
+        patch.setattr(gpu_kernels, "can_use", lambda name, device: devices.append(device) and False)
         for name, case in ROWS.items():
             devices.clear()
             with Device():
@@ -154,9 +155,9 @@ def test_failing_kernels_fall_back_to_torch_after_one_warning(reason, gpu, rows_
                 results = tree_map(lambda x: x.cpu(), results)
             assert_same(results, expected[name], 1e-14)
     messages = [str(warning.message) for warning in caught if "kernels do not run" in str(warning.message)]
-    assert len(messages) == len(_gpu_kernels._ANSWERS) and {name for name, _ in _gpu_kernels._ANSWERS} == TRITON
+    assert len(messages) == len(gpu_kernels._ANSWERS) and {name for name, _ in gpu_kernels._ANSWERS} == TRITON
     assert any(reason in message for message in messages)
-    assert not any(warning.runs for warning in _gpu_kernels._ANSWERS.values())
+    assert not any(warning.runs for warning in gpu_kernels._ANSWERS.values())
 
 
 def correct_launch(calls: list[str]) -> Callable:
@@ -206,11 +207,11 @@ def test_environment_variable_disables_kernels_silently(gpu, monkeypatch):
         warnings.simplefilter("error")
         assert {name: can_use(name, DEVICE) for name in FAMILIES} == dict.fromkeys(FAMILIES, False)
     monkeypatch.delenv("TENSORMETRICS_PLAIN")
-    assert _gpu_kernels.kernels_disabled()  # the variable is read only once
+    assert gpu_kernels.kernels_disabled()  # the variable is read only once
 
 
 def test_kernels_are_not_tried_on_cpu(gpu, monkeypatch):
-    monkeypatch.setattr(_gpu_kernels, "ask", lambda *_: pytest.fail("was tried"))
+    monkeypatch.setattr(gpu_kernels, "ask", lambda *_: pytest.fail("was tried"))
     assert not any(can_use(name, torch.device("cpu")) for name in FAMILIES)
 
 
@@ -236,9 +237,9 @@ def traced_by_vmap() -> None:
 
 @pytest.mark.parametrize("trace", [traced_by_compile, traced_by_fake_tensors, traced_by_vmap])
 def test_tracing_uses_no_kernels_and_caches_no_answer(trace, gpu, monkeypatch):
-    monkeypatch.setattr(_gpu_kernels, "ask", lambda *_: pytest.fail("was tried"))
+    monkeypatch.setattr(gpu_kernels, "ask", lambda *_: pytest.fail("was tried"))
     trace()
-    assert _gpu_kernels._ANSWERS == {}
+    assert gpu_kernels._ANSWERS == {}
 
 
 @pytest.fixture
@@ -247,11 +248,11 @@ def report(gpu, monkeypatch) -> Callable[..., tuple[int, list[str]]]:
 
     def run(reason: str = "not here") -> tuple[int, list[str]]:
         lines: list[str] = []
-        monkeypatch.setattr(_gpu_kernels, "_ANSWERS", {})
-        monkeypatch.setattr(_gpu_kernels, "ask", lambda *_: Answer(False, reason))
+        monkeypatch.setattr(gpu_kernels, "_ANSWERS", {})
+        monkeypatch.setattr(gpu_kernels, "ask", lambda *_: Answer(False, reason))
         with warnings.catch_warnings(), Device():
             warnings.simplefilter("ignore")
-            return _gpu_report.run(DEVICE, lines.append, times=False), lines
+            return gpu_report.run(DEVICE, lines.append, times=False), lines
 
     return run
 
@@ -261,34 +262,34 @@ def test_report_names_every_family_and_check(report):
     text = "\n".join(lines)
     assert status == 0 and "all answers are equal" in text, text
     assert all(re.search(rf"^  {name} +not available: not here$", text, re.MULTILINE) for name in FAMILIES)
-    assert all(re.search(rf"^  {re.escape(name)} +equal$", text, re.MULTILINE) for name in _gpu_checks.SMALL)
+    assert all(re.search(rf"^  {re.escape(name)} +equal$", text, re.MULTILINE) for name in gpu_checks.SMALL)
 
 
 def test_report_describes_differences_and_errors(report, monkeypatch):
     checks = {"one": lambda device: (lambda: check_same([torch.ones(2)], [torch.zeros(2)]), None)}
     checks["two"] = lambda device: (failing_launch("no kernel image"), None)
-    monkeypatch.setattr(_gpu_report, "SMALL", checks)
+    monkeypatch.setattr(gpu_report, "SMALL", checks)
     status, lines = report()
     text = "\n".join(lines)
     assert status == 1 and "SOME ANSWERS DIFFER" in text
     assert "differs: 2 of 2 entries" in text and "differs: RuntimeError: no kernel image" in text
-    monkeypatch.setattr(_gpu_report, "SMALL", {})
+    monkeypatch.setattr(gpu_report, "SMALL", {})
     assert report("its trial gave other values than the CPU")[0] == 1
 
 
 def test_report_times_operations_with_and_without_kernels(gpu, monkeypatch):
     used: list[bool] = []
     parts = (None, lambda: used.append(can_use("solver", DEVICE)))
-    monkeypatch.setattr(_gpu_kernels, "ask", lambda *_: Answer(True))
-    monkeypatch.setattr(_gpu_report, "TIMED", {"an operation": (lambda device: parts, lambda device: parts)})
-    assert len([*_gpu_report._times(DEVICE)]) == 1 and used == [True] * 12 + [False] * 12
+    monkeypatch.setattr(gpu_kernels, "ask", lambda *_: Answer(True))
+    monkeypatch.setattr(gpu_report, "TIMED", {"an operation": (lambda device: parts, lambda device: parts)})
+    assert len([*gpu_report._times(DEVICE)]) == 1 and used == [True] * 12 + [False] * 12
 
 
 def test_check_gpu_without_gpu_exits_with_message():
     if torch.cuda.is_available():
         pytest.skip("needs a machine without a GPU")
     result = CliRunner().invoke(main, ["check-gpu"])
-    assert result.exit_code == 3 and result.stdout == f"{_gpu_report.NO_GPU}\n"
+    assert result.exit_code == 3 and result.stdout == f"{gpu_report.NO_GPU}\n"
 
 
 def test_check_gpu_runs_without_click():
@@ -297,7 +298,7 @@ def test_check_gpu_runs_without_click():
     program = "import sys, runpy; sys.modules['click'] = None; sys.argv = ['tensormetrics', 'check-gpu']; "
     program += "runpy.run_module('tensormetrics', run_name='__main__')"
     process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert (process.returncode, process.stdout) == (3, f"{_gpu_report.NO_GPU}\n"), process.stderr
+    assert (process.returncode, process.stdout) == (3, f"{gpu_report.NO_GPU}\n"), process.stderr
 
 
 def test_check_gpu_of_unknown_device_exits_with_error():
@@ -306,9 +307,9 @@ def test_check_gpu_of_unknown_device_exits_with_error():
 
 
 def test_families_of_all_packages_are_registered():
-    code = "import tensormetrics.{}; from tensormetrics._gpu_kernels import FAMILIES; print(*sorted(FAMILIES), sep=',')"
+    code = "import tensormetrics._cli.machine.{} as machine; print(*sorted(machine.gpu_kernels.FAMILIES), sep=',')"
     names = "canonical distances,counting,drawn sums,preparation,sampler,search,solver"
-    for module in ("_info", "_gpu_report"):  # the two that report on every family
+    for module in ("info", "gpu_report"):  # the two that report on every family
         process = subprocess.run([sys.executable, "-c", code.format(module)], capture_output=True, text=True)
         assert process.stdout.strip() == names, process.stderr
 
@@ -320,11 +321,11 @@ def test_family_that_nobody_registered_raises():
 
 
 def test_graph_capture_before_first_use_raises(gpu, monkeypatch):
-    monkeypatch.setattr(_gpu_kernels, "is_capturing", lambda: True)
+    monkeypatch.setattr(gpu_kernels, "is_capturing", lambda: True)
     with pytest.raises(RuntimeError, match="call it once before capturing"):
         can_use("search", DEVICE)
-    assert _gpu_kernels._ANSWERS == {}
-    _gpu_kernels._ANSWERS["search", 0] = Answer(True)
+    assert gpu_kernels._ANSWERS == {}
+    gpu_kernels._ANSWERS["search", 0] = Answer(True)
     assert can_use("search", DEVICE)
 
 
@@ -338,7 +339,7 @@ def test_out_of_memory_in_trial_is_not_cached(gpu, monkeypatch):
 
     monkeypatch.setitem(FAMILIES, "solver", FAMILIES["solver"]._replace(trial=trial))
     with Device():
-        assert not can_use("solver", DEVICE) and _gpu_kernels._ANSWERS == {}
+        assert not can_use("solver", DEVICE) and gpu_kernels._ANSWERS == {}
         assert can_use("solver", DEVICE)
 
 
@@ -372,7 +373,7 @@ def test_concurrent_threads_run_one_trial(gpu, monkeypatch):
         tried.append(name)
         return Answer(True)
 
-    monkeypatch.setattr(_gpu_kernels, "ask", ask)
+    monkeypatch.setattr(gpu_kernels, "ask", ask)
 
     def use() -> None:
         start.wait()
@@ -387,16 +388,16 @@ def test_concurrent_threads_run_one_trial(gpu, monkeypatch):
 
 
 def test_library_operator_is_tried_before_first_use(gpu, monkeypatch):
-    monkeypatch.setattr(_gpu_kernels, "is_gpu", lambda device: True)
-    operator = _native.define("tried(Tensor x) -> Tensor", torch.empty_like, _native.Operator("lsa", "a test", 1))
-    del _native.OPERATORS["tried"]  # monkeypatch adds it only for this test
-    monkeypatch.setitem(_native.OPERATORS, "tried", _native.Operator("lsa", "a test", 1))
-    _native.LIBRARY.impl("tried", lambda x: x + 1, "CPU")
-    _native.try_before_use("tried", lambda x: x + 2, "CPU")
+    monkeypatch.setattr(gpu_kernels, "is_gpu", lambda device: True)
+    operator = native.define("tried(Tensor x) -> Tensor", torch.empty_like, native.Operator("lsa", "a test", 1))
+    del native.OPERATORS["tried"]  # monkeypatch adds it only for this test
+    monkeypatch.setitem(native.OPERATORS, "tried", native.Operator("lsa", "a test", 1))
+    native.LIBRARY.impl("tried", lambda x: x + 1, "CPU")
+    native.try_before_use("tried", lambda x: x + 2, "CPU")
     for can_run, value in ((True, 1.0), (False, 2.0)):
-        monkeypatch.setattr(_gpu_kernels, "_ANSWERS", {("solver", 0): Answer(can_run)})
+        monkeypatch.setattr(gpu_kernels, "_ANSWERS", {("solver", 0): Answer(can_run)})
         assert operator(torch.zeros(2)).tolist() == [value, value]
-    monkeypatch.setattr(_gpu_kernels, "_ANSWERS", {})
-    monkeypatch.setattr(_gpu_kernels, "is_capturing", lambda: True)
+    monkeypatch.setattr(gpu_kernels, "_ANSWERS", {})
+    monkeypatch.setattr(gpu_kernels, "is_capturing", lambda: True)
     with pytest.raises(RuntimeError, match="before capturing"):
         operator(torch.zeros(2))

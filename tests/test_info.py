@@ -5,7 +5,7 @@ from importlib import metadata
 
 import pytest
 
-from tensormetrics import _info
+from tensormetrics._cli.machine import info
 
 ABOUT = """Requires-Dist: torch>=2.11
 Provides-Extra: keops
@@ -27,7 +27,7 @@ def extras(monkeypatch):
     for line in ABOUT.splitlines():
         headers.add_header(*line.split(": ", 1))
     monkeypatch.setattr(metadata, "metadata", lambda name: headers)
-    return [line.split(maxsplit=1) for line in _info.report().split("\nextras\n")[1].splitlines()]
+    return [line.split(maxsplit=1) for line in info.report().split("\nextras\n")[1].splitlines()]
 
 
 def test_hints_for_extras_omit_tensormetrics_itself(extras):
@@ -44,12 +44,12 @@ def test_extras_of_uninstalled_sources_hint_at_install(monkeypatch):
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "metadata", raise_not_found)
-    assert _info.report().endswith(
+    assert info.report().endswith(
         "\n\nextras: not known, for tensormetrics is not installed; in a copy of the sources type: "
         "pip install --no-build-isolation -e ."
     )
 
 
 def test_report_without_build_record_names_no_compiler(monkeypatch):
-    monkeypatch.setattr(_info, "_record", dict)
-    assert "native code" in _info.report().splitlines()
+    monkeypatch.setattr(info, "_record", dict)
+    assert "native code" in info.report().splitlines()

@@ -10,7 +10,7 @@ import time
 import pytest
 import torch
 
-from tensormetrics._interruptible import _setters, interruptible
+from tensormetrics.core.native.interruptible import _setters, interruptible
 
 CALLS = """
 import time, torch
@@ -80,7 +80,7 @@ def as_long_call(function):
 @pytest.fixture(autouse=True)
 def flags(monkeypatch):
     """Pretend that a native library with interruptible loops is loaded."""
-    monkeypatch.setattr("tensormetrics._interruptible._setters", lambda: [lambda flag: None])
+    monkeypatch.setattr("tensormetrics.core.native.interruptible._setters", lambda: [lambda flag: None])
 
 
 def test_short_calls_run_in_calling_thread():
@@ -144,7 +144,7 @@ def test_handler_without_exception_lets_call_finish():
 
 def test_sigint_sets_flag_and_waits_for_call(monkeypatch):
     flags, ended = [], []
-    monkeypatch.setattr("tensormetrics._interruptible._setters", lambda: [flags.append])
+    monkeypatch.setattr("tensormetrics.core.native.interruptible._setters", lambda: [flags.append])
 
     def loops():
         (flag,) = flags

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tensormetrics import association, uncertainty
-from tensormetrics._metric import Metric
+from tensormetrics.core.metric.base import Metric
 from tensormetrics.uncertainty import BrierScore
 
 

@@ -14,7 +14,7 @@ import torch
 from test_operators import ARGUMENTS, CELLS, random_keys, result_of
 from torch import Tensor
 
-from tensormetrics import _native
+from tensormetrics.core.native import native
 
 LEFT_OUT = {"supports_int16"}  # looks at nothing of its tensor
 WITH_ALL: dict[str, Callable[[], tuple]] = {
@@ -96,7 +96,7 @@ TYPES = torch.float16, torch.float32, torch.float64, torch.uint8, torch.int32, t
 
 def kernels() -> list[str]:
     """Return the operators that were built, and look at their arguments."""
-    return [name for name in sorted(set(ARGUMENTS) - LEFT_OUT) if _native.has_kernel(name, "cpu")]
+    return [name for name in sorted(set(ARGUMENTS) - LEFT_OUT) if native.has_kernel(name, "cpu")]
 
 
 def variants(tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
@@ -214,7 +214,7 @@ def main() -> None:
 
 
 def test_wrong_tensors_are_errors():
-    if not all(_native.has_kernel(name, "cpu") for name in ARGUMENTS):
+    if not all(native.has_kernel(name, "cpu") for name in ARGUMENTS):
         pytest.skip("built without native code")
     program = [sys.executable, Path(__file__).name]
     told = subprocess.run(program, cwd=Path(__file__).parent, capture_output=True, text=True)

@@ -12,7 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tensormetrics import _native, assignment, association, posterior, retrieval, structured  # noqa: F401
+from tensormetrics import assignment, association, posterior, retrieval, structured  # noqa: F401
+from tensormetrics.core.native import native
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
@@ -179,7 +180,7 @@ def skip_without_vnni():
 
 
 def test_every_operator_has_a_row():
-    assert set(ARGUMENTS) == set(_native.OPERATORS)
+    assert set(ARGUMENTS) == set(native.OPERATORS)
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
@@ -191,7 +192,7 @@ def test_contract(name):
 
 @pytest.mark.parametrize("name", [name for name in ARGUMENTS if not SETS.search(name)])
 def test_the_reference_gives_what_the_kernel_gives(name, without_warnings):
-    if not _native.has_kernel(name, "cpu"):
+    if not native.has_kernel(name, "cpu"):
         pytest.skip("built without native code")
     arguments = ARGUMENTS[name]()
     kernel, reference = result_of(name, arguments), result_of(name, arguments, reference=True)
@@ -206,7 +207,7 @@ def test_the_reference_gives_what_the_kernel_gives(name, without_warnings):
 @pytest.mark.parametrize("halved", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_references_keep_what_the_kernels_keep(dtype, halved, without_warnings):
-    if not _native.has_kernel("update_topk", "cpu"):
+    if not native.has_kernel("update_topk", "cpu"):
         pytest.skip("built without native code")
     arguments = filtered(dtype, halved)
     results = []
@@ -241,7 +242,7 @@ def test_references_list_by_words_what_the_kernels_list(first, without_warnings)
 
 
 def test_the_nearest_of_what_is_listed(without_warnings):
-    if not _native.has_kernel("rerank_candidates", "cpu"):
+    if not native.has_kernel("rerank_candidates", "cpu"):
         pytest.skip("built without native code")
     arguments = possible()
     index, delta, known, *_ = result_of("rerank_candidates", arguments)
@@ -251,7 +252,7 @@ def test_the_nearest_of_what_is_listed(without_warnings):
 
 
 def test_the_nearest_of_what_is_listed_among_those_known(without_warnings):
-    if not _native.has_kernel("merge_candidates", "cpu"):
+    if not native.has_kernel("merge_candidates", "cpu"):
         pytest.skip("built without native code")
     arguments = settled()
     known, *_, delta, index = result_of("merge_candidates", arguments)
@@ -262,8 +263,8 @@ def test_the_nearest_of_what_is_listed_among_those_known(without_warnings):
 
 
 def test_a_fallback_is_told_at_the_callers_line(monkeypatch):
-    monkeypatch.setattr(_native, "has_kernel", lambda name, device: False)
-    _native.warn_missing.cache_clear()
+    monkeypatch.setattr(native, "has_kernel", lambda name, device: False)
+    native.warn_missing.cache_clear()
     with pytest.warns(RuntimeWarning) as told:
         retrieval.TorchKNN().indices(torch.eye(3), 1, torch.eye(3), True)
         retrieval.AccuracyCalculator(include=("mean_average_precision",)).get_accuracy(
@@ -275,7 +276,7 @@ def test_a_fallback_is_told_at_the_callers_line(monkeypatch):
         "positive_ranks and scores with k=None: there is no native code for cpu",
     ]
     assert len(told) == 2
-    _native.warn_missing.cache_clear()
+    native.warn_missing.cache_clear()
 
 
 def test_one_choice_of_vectors_and_one_loop_over_threads():
@@ -285,10 +286,10 @@ def test_one_choice_of_vectors_and_one_loop_over_threads():
 
 
 def test_canonical_distances_are_not_fused():
-    if not shutil.which("objdump") or not (_native.FOLDER / "_nearest.so").exists():
+    if not shutil.which("objdump") or not (native.FOLDER / "_nearest.so").exists():
         pytest.skip("needs objdump and the library")
     listing = subprocess.run(
-        ["objdump", "-d", "--no-show-raw-insn", _native.FOLDER / "_nearest.so"], capture_output=True, text=True
+        ["objdump", "-d", "--no-show-raw-insn", native.FOLDER / "_nearest.so"], capture_output=True, text=True
     ).stdout
     assert "vmulpd" in listing and not re.findall(r"\bvfn?m(?:add|sub)\w*[ps]d\b", listing)
 
@@ -306,7 +307,7 @@ try:
 except RuntimeError as error:
     print(str(error).splitlines()[0])
 """
-    if not Path("/proc/self/statm").exists() or not _native.has_kernel("heaviest_chain", "cpu"):
+    if not Path("/proc/self/statm").exists() or not native.has_kernel("heaviest_chain", "cpu"):
         pytest.skip("needs Linux and the library")
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
     assert told.stdout.strip().endswith("heaviest_chain: out of memory"), told

@@ -9,10 +9,11 @@ import torch
 from click.testing import CliRunner
 
 import tensormetrics
-from tensormetrics import _plots, association, posterior
+from tensormetrics import association, posterior
 from tensormetrics.__main__ import main
 from tensormetrics._cli.commands.association import draw
 from tensormetrics._cli.output import draw_scores
+from tensormetrics.core.results import plots
 from tensormetrics.posterior.plots.distributions import ForestGroup, Shown
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -96,7 +97,7 @@ PLOTS = {
 def demo(epochs):
     for module in "sklearn", "tqdm":
         pytest.importorskip(module)
-    from tensormetrics._demo import draw as draw_demo
+    from tensormetrics._cli.demo import draw as draw_demo
 
     interval = {"value": 0.9, "low": 0.8, "high": 0.95}
     row = {"precision_at_1": 0.9, "r_precision": 0.8, "mean_average_precision_at_r": 0.7, "cluster_accuracy": 0.6}
@@ -202,25 +203,25 @@ def test_nothing_is_cut_off_or_covered(picture):
 def test_axes_are_labelled_and_text_is_of_few_sizes(picture):
     assert any(ax.get_xlabel() or ax.get_ylabel() for ax in picture.axes)
     sizes = {text.get_fontsize() for text in picture.findobj(Text) if text.get_visible() and text.get_text()}
-    assert sizes <= {_plots.FONT - 1, _plots.FONT, _plots.FONT + 1}
+    assert sizes <= {plots.FONT - 1, plots.FONT, plots.FONT + 1}
 
 
 def test_colours_differ_in_grey():
-    greys = [lightness(matplotlib.colors.to_rgb(color)) for color in _plots.COLORS]
+    greys = [lightness(matplotlib.colors.to_rgb(color)) for color in plots.COLORS]
     assert min(abs(a - b) for a, b in pairwise([*greys, greys[0]])) > 15
     for row in greys[:4], greys[4:]:
         assert min(abs(a - b) for a, b in combinations(row, 2)) > 15
 
 
 def test_bars_and_lines_differ_in_grey():
-    bars = [_plots.bar_style(i) for i in range(28)]
+    bars = [plots.bar_style(i) for i in range(28)]
     for a, b in combinations(bars, 2):
         greys = [lightness(matplotlib.colors.to_rgb(bar["facecolor"])) for bar in (a, b)]
         assert a["hatch"] != b["hatch"] or abs(greys[0] - greys[1]) > 15
     for bar in bars:  # hatches are seen on their bar
         greys = [lightness(matplotlib.colors.to_rgb(bar[part])) for part in ("facecolor", "edgecolor")]
         assert abs(greys[0] - greys[1]) > 35
-    lines = [_plots.line_style(i) for i in range(35)]
+    lines = [plots.line_style(i) for i in range(35)]
     assert len({(line["linestyle"], line["marker"]) for line in lines}) == 35
     assert all(lightness(matplotlib.colors.to_rgb(line["color"])) < 65 for line in lines)
 
@@ -240,8 +241,8 @@ def test_bars_and_lines_differ_in_grey():
     ],
 )
 def test_labels_in_lines(name, lines):
-    assert _plots.wrapped(name).split("\n") == lines
-    assert _plots.lines_of([_plots.wrapped(name)]) == len(lines)
+    assert plots.wrapped(name).split("\n") == lines
+    assert plots.lines_of([plots.wrapped(name)]) == len(lines)
 
 
 def test_a_score_without_a_value_and_one_at_the_bound():

@@ -13,8 +13,6 @@ from torch import tensor
 from torch.utils._pytree import tree_leaves
 from torchmetrics import MetricCollection
 
-from tensormetrics._labels import LABELS, label_of
-from tensormetrics._plots import COLORS, palette, plot_values
 from tensormetrics.association import (
     WEAT,
     Query,
@@ -23,6 +21,8 @@ from tensormetrics.association import (
     plot_ranking,
     plot_ranking_correlations,
 )
+from tensormetrics.core.arguments.labels import LABELS, label_of
+from tensormetrics.core.results.plots import COLORS, palette, plot_values
 from tensormetrics.posterior import ConfusionPosterior, Study, plot_difference
 from tensormetrics.posterior.comparison.pairwise import pairwise_compare
 from tensormetrics.retrieval import AccuracyCalculator, HitRate, PairwiseROC, TorchKNN

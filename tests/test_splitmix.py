@@ -1,6 +1,6 @@
 import torch
 
-from tensormetrics._splitmix import random_bits_at
+from tensormetrics.core.numbers.splitmix import random_bits_at
 
 
 def splitmix(seed, count):

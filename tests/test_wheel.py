@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from tensormetrics import _native
+from tensormetrics.core.native import native
 
 ROOT = Path(__file__).parents[1]
-LIBRARIES = {f"tensormetrics/_{name}.so" for name in _native.LIBRARIES}
+LIBRARIES = {f"tensormetrics/_{name}.so" for name in native.LIBRARIES}
 VARIABLES = ("TENSORMETRICS_NATIVE", "TENSORMETRICS_CUDA", "TENSORMETRICS_TESTING", "PYTHONPATH")
 PIP = [sys.executable, "-m", "pip"]
 
@@ -106,7 +106,7 @@ def test_without_a_compiler_it_installs_and_says_one_line(sources, tmp_path):
     wheel, told = wheel_of(sources, "--no-build-isolation", CC="false", CXX="false")
     assert told.returncode == 0 and wheel is not None, told
     (line,) = [line for line in told.stderr.splitlines() if line.startswith("tensormetrics: ")]
-    assert line.startswith(f"tensormetrics: not compiled: {', '.join(sorted(_native.LIBRARIES))}. ")
+    assert line.startswith(f"tensormetrics: not compiled: {', '.join(sorted(native.LIBRARIES))}. ")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "unpacked")
     shown = run(sys.executable, "-m", "tensormetrics", "info", PYTHONPATH=str(tmp_path / "unpacked")).stdout

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from benchmarks.gpu.start import STAND_IN
-from tensormetrics import _gpu_checks
-from tensormetrics._gpu_checks import Different as Different
-from tensormetrics._gpu_checks import Parts as Parts
-from tensormetrics._gpu_checks import check_same as check_same
+from tensormetrics._cli.machine import gpu_checks
+from tensormetrics._cli.machine.gpu_checks import Different as Different
+from tensormetrics._cli.machine.gpu_checks import Parts as Parts
+from tensormetrics._cli.machine.gpu_checks import check_same as check_same
 
 FACTS: dict[str, Callable[[], Parts]] = {}
 
@@ -21,4 +21,4 @@ def fact(name: str) -> Callable:
 
 def milliseconds(call: Callable[[], object], patience: float = 4.0) -> float:
     """Return the median time of up to ten runs after two warm-ups; one run without a GPU."""
-    return _gpu_checks.milliseconds(call, 0.0 if STAND_IN else patience)
+    return gpu_checks.milliseconds(call, 0.0 if STAND_IN else patience)

@@ -12,7 +12,8 @@ import torch
 
 from benchmarks.gpu.fact import FACTS, Different, Parts, check_same, fact, milliseconds
 from benchmarks.gpu.start import STAND_IN
-from tensormetrics import _gpu_checks, _gpu_kernels
+from tensormetrics._cli.machine import gpu_checks
+from tensormetrics.core.native import gpu_kernels
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("TENSORMETRICS_PTX_CACHE", ROOT / "build" / "ptx"))
@@ -42,25 +43,25 @@ def native(name: str):
 @contextlib.contextmanager
 def on_the_card() -> Iterator[None]:
     """Run the Triton kernels of this context by Triton's interpreter if there is no GPU but Triton is installed."""
-    original = _gpu_kernels.can_use
+    original = gpu_kernels.can_use
     if STAND_IN and find_spec("triton"):
         os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported
-        _gpu_kernels.can_use = lambda name, device: True
+        gpu_kernels.can_use = lambda name, device: True
     try:
         yield
     finally:
-        _gpu_kernels.can_use = original
+        gpu_kernels.can_use = original
 
 
 # Neighbors, ranks, clusters.
 
 
 def neighbors(*sizes: int) -> Parts:
-    return _gpu_checks.neighbors(DEVICE, *sizes)
+    return gpu_checks.neighbors(DEVICE, *sizes)
 
 
 def score(*arguments) -> Parts:
-    return _gpu_checks.score(DEVICE, *arguments)
+    return gpu_checks.score(DEVICE, *arguments)
 
 
 AP, MAP_AT_R = "mean_average_precision", "mean_average_precision_at_r"
@@ -74,7 +75,7 @@ fact("MAP@R 10 classes")(lambda: score(MAP_AT_R, "max_bin_count", *sized((60_000
 
 
 def assignments(*sizes: int) -> Parts:
-    return _gpu_checks.assignments(DEVICE, *sizes, operators=native("lsa"))
+    return gpu_checks.assignments(DEVICE, *sizes, operators=native("lsa"))
 
 
 fact("lsa 208x300x300")(lambda: assignments(*sized((208, 300, 300), (1, 30, 140))))
@@ -91,17 +92,17 @@ def sampler(parts: Callable[..., Parts], sizes: tuple[int, ...]) -> Parts:
     return parts(DEVICE, *sizes, operators=native("dirichlet"))
 
 
-sums = _gpu_checks.confusion_sums
+sums = gpu_checks.confusion_sums
 fact("sampler C100 S1e4")(lambda: sampler(sums, sized((100, 10**4), (49, 20))))
 fact("sampler C10 S1e5")(lambda: sampler(sums, sized((10, 10**5), (10, 50))))
 fact("sampler C1000 S1e4")(lambda: sampler(sums, sized((1000, 10**4), (257, 2))))
-fact("item sums 1e5 S1e4")(lambda: sampler(_gpu_checks.item_sums, sized((10**5, 10**4), (100, 130))))
-fact("gammas 1e8")(lambda: sampler(_gpu_checks.log_gammas, sized((100, 10**4), (3, 100))))
+fact("item sums 1e5 S1e4")(lambda: sampler(gpu_checks.item_sums, sized((10**5, 10**4), (100, 130))))
+fact("gammas 1e8")(lambda: sampler(gpu_checks.log_gammas, sized((100, 10**4), (3, 100))))
 
 
 @fact("p-values 1e6 x 4096")
 def permutations() -> Parts:
-    check, call = _gpu_checks.permutations(DEVICE, *sized((4096, 25, 10**6), (8, 25, 1000)))
+    check, call = gpu_checks.permutations(DEVICE, *sized((4096, 25, 10**6), (8, 25, 1000)))
     return on_the_card()(check), on_the_card()(call)
 
 
@@ -109,7 +110,7 @@ def permutations() -> Parts:
 
 fact("knn 60k D128 k100")(lambda: neighbors(*sized((60_000, 128, 100), (400, 12, 30))))
 fact("knn 60k D128 k1000")(lambda: neighbors(*sized((60_000, 128, 1000), (400, 12, 100))))
-fact("k-means 60k x 11316")(lambda: _gpu_checks.k_means(DEVICE, *sized((60_502, 512, 11_316, 3000), (300, 12, 7, 100))))
+fact("k-means 60k x 11316")(lambda: gpu_checks.k_means(DEVICE, *sized((60_502, 512, 11_316, 3000), (300, 12, 7, 100))))
 
 
 # Raw rates, for comparison with all others. Their times are those of one product, copy, draw.

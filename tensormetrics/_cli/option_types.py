@@ -83,7 +83,7 @@ def figure_file(context: click.Context, option: click.Parameter, path: Path | No
         raise BadInput(f"{path}: got a file of type {path.suffix!r}, wanted one of {', '.join(FIGURES)}")
     try:
         with leaving_at_once():
-            import_module("tensormetrics._plots").figure_class()
+            import_module("tensormetrics.core.results.plots").figure_class()
     except ImportError as error:
         raise BadInput(f"--plot: {error}") from error
     return writable(context, option, path)

@@ -16,12 +16,23 @@ import click
 import numpy as np
 import torch
 
-from .._files import open_atomic
-from .._labels import label_of
-from .._plots import CHARACTER, COLORS, FONT, LINE, dress, legend_below, lines_of, name_rows, new_axes, wrapped
 from .._version import __version__
-from ..uncertainty.results.table import Table
-from ..uncertainty.results.table_formats import json_value
+from ..core.arguments.labels import label_of
+from ..core.results.plots import (
+    CHARACTER,
+    COLORS,
+    FONT,
+    LINE,
+    dress,
+    legend_below,
+    lines_of,
+    name_rows,
+    new_axes,
+    wrapped,
+)
+from ..core.results.table import Table
+from ..core.results.table_formats import json_value
+from ..core.text.files import open_atomic
 from .inputs import naming
 from .option_types import STDOUT, BadInput, FigureFile, Inches, Option, OutputFailed, OutputFile
 

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..core.results.estimates import Comparison, Estimate
+from ..core.results.table import Table
 from ..uncertainty import compare
-from ..uncertainty.results.estimates import Comparison, Estimate
-from ..uncertainty.results.table import Table
 from .inputs import naming
 from .output import Size, draw_scores, percent
 

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from .. import _native
-from .._interruptible import interruptible
+from ..core.native import native
+from ..core.native.interruptible import interruptible
 from . import _reference
 
 # cost: (..., R, C) float32 | float64, and all other floating tensors have its dtype; row_lengths, col_lengths: (...)
@@ -44,8 +44,8 @@ def _estimated_nanoseconds(cost: Tensor, *options: bool | Tensor | int | None) -
     return cost.numel() * (20 + min(cost.shape[-2:]) / 5)
 
 
-OPERATOR = _native.define("lsa" + SCHEMA, _fake, _native.Operator("lsa", used_by="linear_sum_assignment", slower=500))
-_native.reference("lsa")(_reference.lsa)
-_native.LIBRARY.impl("lsa", torch.library.fallthrough_kernel, "Autograd")  # no output is differentiable
-_native.batch_first("tensormetrics::lsa", _with_batch_first)
+OPERATOR = native.define("lsa" + SCHEMA, _fake, native.Operator("lsa", used_by="linear_sum_assignment", slower=500))
+native.reference("lsa")(_reference.lsa)
+native.LIBRARY.impl("lsa", torch.library.fallthrough_kernel, "Autograd")  # no output is differentiable
+native.batch_first("tensormetrics::lsa", _with_batch_first)
 lsa = interruptible(OPERATOR, _estimated_nanoseconds)

@@ -7,8 +7,8 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
-from .. import _checks
-from .._repr import RecordedArguments
+from ..core.arguments import checks
+from ..core.arguments.repr import RecordedArguments
 from .matching_costs import ClassCost, at_points, check_labels, class_costs, generalized_iou, mask_costs, pad_to
 from .solver import linear_sum_assignment
 
@@ -75,12 +75,12 @@ class HungarianMatcher(RecordedArguments, nn.Module):
         nonfinite: Literal["avoid", "raise"] = "avoid",
     ) -> None:
         super().__init__()
-        _checks.check_choice("nonfinite", nonfinite, ("avoid", "raise"))
+        checks.check_choice("nonfinite", nonfinite, ("avoid", "raise"))
         weights = cost_class, cost_bbox, cost_giou, cost_mask, cost_dice
-        _checks.check_choice("class_cost", class_cost, ("softmax", "focal"))
+        checks.check_choice("class_cost", class_cost, ("softmax", "focal"))
         values = zip((*INPUTS, "alpha", "gamma"), (*weights, alpha, gamma), strict=True)
         for name, value in values:
-            _checks.check_number(name, value, "a finite number", math.isfinite)
+            checks.check_number(name, value, "a finite number", math.isfinite)
         self.weights = dict(zip(INPUTS, weights, strict=True))
         if not any(self.weights.values()):
             raise ValueError(f"got weights 0 for all of {', '.join(INPUTS)}, wanted at least one other")
@@ -90,7 +90,7 @@ class HungarianMatcher(RecordedArguments, nn.Module):
                 self._inputs.setdefault(names, weight)
         self.class_cost: ClassCost = class_cost
         self.alpha, self.gamma = alpha, gamma
-        self.num_points = None if num_points is None else _checks.check_int("num_points", num_points, 1)
+        self.num_points = None if num_points is None else checks.check_int("num_points", num_points, 1)
         self.nonfinite, self.status = nonfinite, torch.zeros(0, dtype=torch.int8, device="cpu")
 
     @torch.no_grad()
@@ -166,7 +166,7 @@ class HungarianMatcher(RecordedArguments, nn.Module):
     def _split_layers(self, outputs: Outputs) -> list[Outputs]:
         """Return the outputs of each layer, the final one first."""
         if outputs.get("aux_outputs"):
-            others = _checks.as_list("outputs['aux_outputs']", outputs["aux_outputs"])
+            others = checks.as_list("outputs['aux_outputs']", outputs["aux_outputs"])
             for index, other in enumerate(others):
                 _check_mapping(other, f"outputs['aux_outputs'][{index}]")
             return [outputs, *others]
@@ -175,7 +175,7 @@ class HungarianMatcher(RecordedArguments, nn.Module):
         if not any(isinstance(value, Tensor) and value.ndim > len(shapes[name]) for name, value in stacked.items()):
             return [outputs]
         for name, value in stacked.items():
-            _checks.shape(f"outputs[{name!r}]", value, "S", *shapes[name])
+            checks.shape(f"outputs[{name!r}]", value, "S", *shapes[name])
         num_layers = {len(value) for value in stacked.values()}
         if len(num_layers) > 1 or 0 in num_layers:
             sizes = {name: len(value) for name, value in stacked.items()}
@@ -246,7 +246,7 @@ class HungarianMatcher(RecordedArguments, nn.Module):
         )
 
     def _check(self, layers: Sequence[Outputs], targets: Targets) -> list[int]:
-        if isinstance(targets, Mapping) or not all(isinstance(t, Mapping) for t in _checks.as_list("targets", targets)):
+        if isinstance(targets, Mapping) or not all(isinstance(t, Mapping) for t in checks.as_list("targets", targets)):
             raise TypeError("targets: got no list of dicts, wanted one for each image; write [{'labels': ...}, ...]")
         if not targets:
             return []
@@ -279,8 +279,8 @@ def _check_output(outputs: Outputs, where: str, weight: str, names: Input) -> tu
     if names.output not in outputs:
         raise ValueError(f"{where}: got {sorted(outputs)}, wanted {names.output!r} too, or {weight}=0")
     value, name = outputs[names.output], f"{where}[{names.output!r}]"
-    _checks.shape(name, value, *names.output_shape)
-    _checks.floating(name, value)
+    checks.shape(name, value, *names.output_shape)
+    checks.floating(name, value)
     return tuple(value.shape[:2])
 
 
@@ -289,11 +289,11 @@ def _lengths_of(targets: Targets, weight: str, names: Input, outputs: Sequence[T
         if names.target not in target:
             raise ValueError(f"targets[{i}]: got {sorted(target)}, wanted {names.target!r} too, or {weight}=0")
         value, name = target[names.target], f"targets[{i}][{names.target!r}]"
-        _checks.shape(name, value, *names.target_shape)
+        checks.shape(name, value, *names.target_shape)
         for tensor in outputs:
-            _checks.same_device(outputs=tensor, targets=value)
+            checks.same_device(outputs=tensor, targets=value)
         if names is LOGITS:
-            _checks.integral(name, value)
+            checks.integral(name, value)
     return [len(target[names.target]) for target in targets]
 
 

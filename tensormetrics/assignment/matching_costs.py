@@ -6,7 +6,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import grid_sample, softplus
 
-from .. import _checks
+from ..core.arguments import checks
 
 ClassCost = Literal["softmax", "focal"]
 
@@ -69,7 +69,7 @@ def at_points(
     """Sample predicted and target masks at the same points: random ones, by bilinear interpolation, or all pixels."""
     if num_points is None:
         for i, mask in enumerate(masks):
-            _checks.shape(f"targets[{i}]['masks']", mask, "n", *logits.shape[2:])
+            checks.shape(f"targets[{i}]['masks']", mask, "n", *logits.shape[2:])
         return logits.flatten(2), pad_to(n, [mask.flatten(1) for mask in masks])
     points = torch.rand(len(logits), num_points, 1, 2, device=logits.device, dtype=logits.dtype, generator=generator)
     grid = 2 * points - 1

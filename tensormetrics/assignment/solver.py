@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack  # torch brings it
 
-from .. import _checks
-from .._checks import takes_arrays
-from .._compiling import break_graph
-from .._native import needs_derivative
-from .._repr import RecordedArguments
+from ..core.arguments import checks
+from ..core.arguments.checks import takes_arrays
+from ..core.arguments.repr import RecordedArguments
+from ..core.native.compiling import break_graph
+from ..core.native.native import needs_derivative
 from . import _op
 from ._reference import INFEASIBLE, OPTIMAL
 
@@ -99,26 +99,26 @@ def _check_arguments(
     cost: Tensor, maximize: bool, mask: Tensor | None, unmatched_cost: float | Tensor | None, **counts: Tensor | None
 ) -> None:
     """Raise an error if a type, dtype, device or shape is wrong; no entry of a tensor is read."""
-    _checks.shape("cost", cost, "...", "R", "C")
+    checks.shape("cost", cost, "...", "R", "C")
     if cost.dtype == torch.bool or cost.dtype.is_complex:
         raise ValueError(f"cost: got {cost.dtype}, wanted a real dtype; write cost.float()")
     reals = {"unmatched_cost": unmatched_cost if isinstance(unmatched_cost, Tensor) else None}
-    _checks.same_device(cost=cost, mask=mask, **counts, **reals)
+    checks.same_device(cost=cost, mask=mask, **counts, **reals)
     for name, tensor in (counts | reals).items():
         if tensor is not None:
-            _checks.shape(name, tensor, *cost.shape[:-2], *(cost.shape[-1:] if name == "col_capacity" else ()))
+            checks.shape(name, tensor, *cost.shape[:-2], *(cost.shape[-1:] if name == "col_capacity" else ()))
     for name, count in counts.items():
         if count is not None:
-            _checks.integral(name, count)
+            checks.integral(name, count)
     if mask is not None:
-        _checks.shape("mask", mask, *cost.shape)
+        checks.shape("mask", mask, *cost.shape)
         if mask.dtype != torch.bool:
             raise ValueError(f"mask: got {mask.dtype}, wanted torch.bool; write mask.bool()")
     if unmatched_cost is not None and not isinstance(unmatched_cost, Tensor):
-        _checks.check_number(
+        checks.check_number(
             "unmatched_cost", unmatched_cost, "a finite number, or None where not allowed", math.isfinite
         )
-    _checks.check_choice("maximize", maximize, (False, True))
+    checks.check_choice("maximize", maximize, (False, True))
 
 
 def _check_exact(
@@ -179,7 +179,7 @@ def pairs(assignment: Assignment) -> tuple[Tensor, Tensor]:
     if not isinstance(assignment, Assignment):
         expected = "the result of linear_sum_assignment; write pairs(linear_sum_assignment(cost))"
         raise TypeError(f"assignment: got a {type(assignment).__name__}, wanted {expected}")
-    _checks.shape("assignment", assignment.col_of_row, "R")
+    checks.shape("assignment", assignment.col_of_row, "R")
     rows = (assignment.col_of_row >= 0).nonzero()[:, 0]
     return rows, assignment.col_of_row[rows]
 

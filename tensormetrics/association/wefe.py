@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import _checks
+from ..core.arguments import checks
 from .embeddings import model as models
 from .embeddings.lookup import UNCHANGED, PreprocessorArgs, check_threshold, log, look_up
 from .embeddings.model import check_model
@@ -140,8 +140,8 @@ def get_embeddings_from_set(
     (['hers'], {'he': array([2., 1.], dtype=float32)})
     """
     check_model(model)
-    _checks.check_flag("normalize", normalize)
-    _checks.check_flag("verbose", verbose)
+    checks.check_flag("normalize", normalize)
+    checks.check_flag("verbose", verbose)
     matches = model.search(preprocessors, strategy).words(check_words("word_set", word_set))
     if verbose:
         print(f"found {len(matches.keys)} keys for {matches.total} words: {matches.keys}, lost: {matches.lost}")
@@ -172,9 +172,9 @@ def get_embeddings_from_query(
     check_model(model)
     check_query(query)
     check_threshold(lost_vocabulary_threshold)
-    _checks.check_flag("normalize", normalize)
-    _checks.check_flag("warn_not_found_words", warn_not_found_words)
-    _checks.check_flag("verbose", verbose)
+    checks.check_flag("normalize", normalize)
+    checks.check_flag("warn_not_found_words", warn_not_found_words)
+    checks.check_flag("verbose", verbose)
     search = model.search(preprocessors, strategy)
     words, _, lost, reason = look_up(query, search, model.name, lost_vocabulary_threshold, False, warn_not_found_words)
     names = (query.target_sets_names, query.attribute_sets_names)
@@ -221,7 +221,7 @@ def get_embeddings_from_tuples(
         ("warn_lost_sets", warn_lost_sets),
         ("verbose", verbose),
     ):
-        _checks.check_flag(flag, value)
+        checks.check_flag(flag, value)
     search, sets = model.search(preprocessors, strategy), check_word_sets("sets", sets)
     name, selected = "sets" if sets_name is None else sets_name, []
     for words in sets:

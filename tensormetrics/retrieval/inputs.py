@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
-from .. import _checks
-from .._exact_sums import COARSE, parts
+from ..core.arguments import checks
+from ..core.numbers.exact_sums import COARSE, parts
 from .relevance import Gains, Ignore, as_int64, triples_of
 from .sources.source import EmbeddingSource
 from .sources.state import State
@@ -52,13 +52,13 @@ def as_tensor(name: str, values: Any, device: torch.device) -> Tensor:
         )
     if array.dtype.itemsize > 8 and array.dtype.kind == "f":
         raise ValueError(f"{name}: got an array of {array.dtype}, wanted at most float64; write {name}.astype(float)")
-    tensor: Tensor = _checks.array_as_tensor(array)
+    tensor: Tensor = checks.array_as_tensor(array)
     return tensor.to(device)
 
 
 def as_embeddings(name: str, rows: Tensor) -> Tensor:
     # rows: (N, D)  ->  (N, D) of one of FLOATING
-    _checks.shape(name, rows, "N", "D")
+    checks.shape(name, rows, "N", "D")
     if rows.is_complex():
         raise ValueError(f"{name}: got {rows.dtype}, wanted real numbers; write torch.view_as_real({name}).flatten(1)")
     if rows.dtype in FLOATING:
@@ -76,7 +76,7 @@ def as_labels(name: str, labels: Tensor, columns: bool = False) -> Tensor:
             "to AccuracyCalculator label_levels=True"
         )
     if labels.ndim != 2:
-        _checks.shape(name, labels, "N")
+        checks.shape(name, labels, "N")
     if labels.is_complex():
         raise ValueError(f"{name}: got {labels.dtype}, wanted integers that int64 can hold, or real numbers")
     return labels if labels.is_floating_point() else as_int64(name, labels)
@@ -88,7 +88,7 @@ def as_labeled_rows(
     # rows: (N, D)  labels: as in as_labels  ->  (N, D) floating, (N,) or (N, L) int64 or floating
     rows = as_embeddings(names[0], as_tensor(names[0], rows, device))
     labels = as_labels(names[1], as_tensor(names[1], labels, device), columns)
-    _checks.check_consistent_length(**dict(zip(names, (rows, labels), strict=True)))
+    checks.check_consistent_length(**dict(zip(names, (rows, labels), strict=True)))
     return rows, labels
 
 
@@ -105,8 +105,8 @@ def check_count(references: int) -> None:
 
 def check_self_index(self_index: Tensor, queries: int, references: int) -> Tensor:
     # self_index: (Q,) integer  ->  (Q,) int64, -1 = none; reads the values
-    _checks.shape("self_index", self_index, queries)
-    _checks.integral("self_index", self_index)
+    checks.shape("self_index", self_index, queries)
+    checks.integral("self_index", self_index)
     if queries and (highest := int(self_index.max())) >= references:
         raise ValueError(f"self_index: got {highest}, wanted -1 to {references - 1}")
     return self_index.long().clamp(min=-1)
@@ -220,7 +220,7 @@ def budget(memory_budget: int | None, device: torch.device) -> int:
     """Return the bytes that temporary tensors may take, by default 256 MiB on a CPU and 1 GiB elsewhere."""
     if memory_budget is None:
         return 2**28 if device.type == "cpu" else 2**30
-    return _checks.check_int("memory_budget", memory_budget, 1)
+    return checks.check_int("memory_budget", memory_budget, 1)
 
 
 class ShardLayout(NamedTuple):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .. import _checks
+from ..core.arguments import checks
 
 Comparison = Callable[[Tensor, Tensor], Tensor]
 # Queries, references and gains of pairs, (n,) each; preceded by an index for each leading dimension.
@@ -145,7 +145,7 @@ class SparseGains:
     def __init__(self, triples: Triples, shape: tuple[int, int], self_index: Tensor) -> None:
         # self_index: (Q,) int64, -1 = none
         check_triples(triples, shape)
-        _checks.same_device(self_index=self_index, gains=triples[0])
+        checks.same_device(self_index=self_index, gains=triples[0])
         query, reference, gain = triples
         pair, order = (query.long() * shape[1] + reference.long()).sort()
         if (pair[1:] == pair[:-1]).any():
@@ -175,10 +175,10 @@ def check_triples(gains: tuple[Tensor, ...], shape: tuple[int, ...]) -> None:
         raise ValueError(f"gains: got a tuple of {len(gains)}, wanted ({', '.join(names)}, gains), (n,) each")
     named = {f"gains: {name}": column for name, column in zip(names, gains[:-1], strict=True)} | {"gains": gains[-1]}
     for name, column in named.items():
-        _checks.shape(name, column, len(gains[0]))
-    _checks.same_device(**named)
+        checks.shape(name, column, len(gains[0]))
+    checks.same_device(**named)
     for (name, column), length in zip(list(named.items())[:-1], shape, strict=True):
-        _checks.integral(name, column)
+        checks.integral(name, column)
         if len(column) and not ((column >= 0) & (column < length)).all():
             raise ValueError(f"{name}: got {int(column.min())} to {int(column.max())}, wanted 0 to {length - 1}")
     if not ((gains[-1] >= 0) & (gains[-1] < torch.inf)).all():
@@ -226,14 +226,14 @@ class BatchGains:
 def rows_of(name: str, values: Tensor | Callable | None, shape: tuple[int, int]) -> Callable[[slice], Tensor] | None:
     """Return a function of a slice of the queries, from a function or from all rows, that checks the shape."""
     if isinstance(values, Tensor):
-        _checks.shape(name, values, *shape)
+        checks.shape(name, values, *shape)
         return values.__getitem__
     if values is None:
         return None
 
     def checked_rows(rows: slice) -> Tensor:
         block = values(rows)
-        _checks.shape(name, block, rows.stop - rows.start, shape[1])
+        checks.shape(name, block, rows.stop - rows.start, shape[1])
         return block
 
     return checked_rows
@@ -315,5 +315,5 @@ def as_int64(name: str, labels: Tensor) -> Tensor:
 
 def _check_groups(ignore: tuple[Tensor, Tensor], shape: tuple[int, int]) -> tuple[Tensor, Tensor]:
     for role, group, length in zip(("query", "reference"), ignore, shape, strict=True):
-        _checks.shape(f"ignore: {role} groups", group, length)
+        checks.shape(f"ignore: {role} groups", group, length)
     return ignore

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from .._gpu_kernels import is_equal_on, register_trial, sample_input
+from ..core.native.gpu_kernels import is_equal_on, register_trial, sample_input
 
 
 def try_canonical_distances(device: torch.device) -> bool:

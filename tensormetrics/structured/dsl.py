@@ -15,8 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .. import _checks
-from .fields.schemas.records import field_names, is_record, is_tuple, reader
+from ..core.arguments import checks
 from .objects.derive import Derivation, Plan, name_of, no_check, union_of
 from .objects.family import Family as family  # noqa: F401
 from .objects.matching import Hook as Hook
@@ -39,6 +38,7 @@ from .objects.values.columns import as_list, record_check
 from .tensors.constraints import Constraint
 from .tensors.normalizers import Normalizer
 from .tensors.policy import Policy
+from .types.records import field_names, is_record, is_tuple, reader
 
 Inner = StructuredMetric | types.EllipsisType
 
@@ -145,7 +145,7 @@ def mean(
         if unknown := [name for name in weights if name not in metrics]:
             raise ValueError(f"weights: got the field {unknown[0]!r}, wanted one of {', '.join(metrics)}")
         for name, weight in weights.items():
-            _checks.check_number(f"weights[{name!r}]", weight, "a finite number >= 0", lambda x: 0 <= x < math.inf)
+            checks.check_number(f"weights[{name!r}]", weight, "a finite number >= 0", lambda x: 0 <= x < math.inf)
         product = build_product(metrics)
         return _metric(partial(_mean, product.plan, [float(weights.get(name, 1)) for name in metrics]), normalizer)
 

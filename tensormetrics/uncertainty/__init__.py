@@ -16,7 +16,7 @@ Every metric has `interval()`. Two metrics that were updated with the same items
 #   planning: the number of items of a comparison
 #   battles: strengths and ratings of models from pairwise judgements
 
-from .._lazy import attach
+from ..core.arguments.lazy import attach
 
 # Imported when they are used: association needs two of these names, and all together are 4,000 lines.
 __getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .metric_pairs import Options, SampledMetric, check_comparable, compare_sampled
-from .model_tables import compare_models
-from .paired_scores import PairedScores
-from .paired_sequences import compare_sequences
-from .results.estimates import Comparison
-from .score_sources import NO_SOURCE, Source, is_number, is_scores
-from .sequences import check_anytime
+from ..core.results.estimates import Comparison
+from .anytime.paired_sequences import compare_sequences
+from .anytime.sequences import check_anytime
+from .item_scores.score_sources import NO_SOURCE, Source, is_number, is_scores
+from .pairs.metric_pairs import Options, SampledMetric, check_comparable, compare_sampled
+from .pairs.model_tables import compare_models
+from .pairs.paired_scores import PairedScores
 
 
 def compare(

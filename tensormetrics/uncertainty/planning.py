@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import _checks
-from .._checks import array_as_tensor
-from .._student import t_quantiles_of, t_sf
-from .results.conclusions import assurance_of
-from .results.estimates import Comparison, check_confidence
+from ..core.arguments import checks
+from ..core.arguments.checks import array_as_tensor
+from ..core.numbers.student import t_quantiles_of, t_sf
+from ..core.results.conclusions import assurance_of
+from ..core.results.estimates import Comparison, check_confidence
 
 MAX_ITEMS = 2**40
 STEPS = 60  # of a bisection
@@ -107,7 +107,7 @@ def plan(
         raise ValueError("difference, items, power: wanted two of them; the third one is the answer")
     confidence = check_confidence(confidence)
     if rope is not None:
-        _checks.check_number("rope", rope, "None or a number >= 0", lambda x: x >= 0)
+        checks.check_number("rope", rope, "None or a number >= 0", lambda x: x >= 0)
     pilot_sd, size = _pilot(pilot, sd)
     inputs = {"sd": pilot_sd, "difference": difference, "items": items, "power": power}
     values = {name: _as_numbers(value, pilot_sd.device) for name, value in inputs.items() if value is not None}
@@ -138,14 +138,14 @@ def _pilot(pilot: Any, sd: Any) -> tuple[Tensor, float]:
     if (pilot is None) == (sd is None):
         raise ValueError("pilot, sd: wanted one of both, from which the standard deviation is taken")
     if sd is not None:
-        return _checks.as_tensor(array_as_tensor(sd), torch.float64), 1.0
+        return checks.as_tensor(array_as_tensor(sd), torch.float64), 1.0
     if isinstance(pilot, Comparison):
         if pilot.sd is None or not pilot.items or not pilot.groups:
             raise ValueError("pilot: got a comparison without sd, items and groups, wanted one of compare(a, b)")
         return pilot.sd, pilot.items / pilot.groups
     if not isinstance(pilot, tuple | list) or len(pilot) != 2:
         raise TypeError("pilot: wanted a Comparison, or the pair of scores of both models")
-    a, b = (_checks.as_tensor(array_as_tensor(scores)).double() for scores in pilot)
+    a, b = (checks.as_tensor(array_as_tensor(scores)).double() for scores in pilot)
     if a.shape != b.shape or not a.ndim or a.shape[-1] < 2:
         raise ValueError(f"pilot: got scores {tuple(a.shape)} and {tuple(b.shape)}, wanted as many, at least 2")
     return (a - b).std(-1), 1.0

@@ -6,8 +6,8 @@ import torch
 from oracle import KERNELS, Problem, Result, brute_force, certify
 from torch import Tensor
 
-from tensormetrics import _native
 from tensormetrics.assignment import Assignment, _reference, linear_sum_assignment
+from tensormetrics.core.native import native
 
 
 def without_padding(assignment: Assignment, index: tuple[int, ...], rows: int, cols: int) -> Assignment:
@@ -220,7 +220,7 @@ def test_solver_compiles_without_graph_break(device):
 
 
 def test_reference_without_native_code_warns_once(recwarn):
-    _native.warn_missing.cache_clear()
+    native.warn_missing.cache_clear()
     cost = torch.rand(4, 3, 3)
     reference = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
     with pytest.warns(RuntimeWarning, match="^linear_sum_assignment: there is no native code for cpu, ") as warnings:

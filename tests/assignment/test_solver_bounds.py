@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from tensormetrics import _native
 from tensormetrics.assignment import _op
+from tensormetrics.core.native import native
 
 BOUNDED_COLS = 1030  # columns: csrc/lsa/lsa_cpu.cpp, kMinBoundedColumns
-pytestmark = pytest.mark.skipif(not _native.has_kernel("lsa", "cpu"), reason="no native code")
+pytestmark = pytest.mark.skipif(not native.has_kernel("lsa", "cpu"), reason="no native code")
 
 
 def costs(kind: str, rows: int, cols: int, generator: torch.Generator) -> Tensor:

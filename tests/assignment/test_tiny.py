@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from tensormetrics import _native
 from tensormetrics.assignment import _op, linear_sum_assignment
+from tensormetrics.core.native import native
 
 SHAPES = [(1, 1), (1, 5), (2, 2), (5, 7), (7, 5), (8, 8), (13, 16), (16, 16)]
 KINDS = ["uniform", "ties", "few", "products", "sizes"]
 BATCH = 21  # no multiple of a vector
 
-needs_kernel = pytest.mark.skipif(not _native.has_kernel("lsa", "cpu"), reason="no native code")
+needs_kernel = pytest.mark.skipif(not native.has_kernel("lsa", "cpu"), reason="no native code")
 
 
 def costs(kind: str, shape: tuple[int, int], dtype: torch.dtype, generator: torch.Generator) -> Tensor:

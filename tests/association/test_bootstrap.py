@@ -13,9 +13,9 @@ from tensormetrics import association
 from tensormetrics.association import RND, Query, WordEmbeddingModel, WordSet, bootstrap_interval, rnd
 from tensormetrics.association.resampling.word_samples import word_sample
 from tensormetrics.association.sets.set_checks import weights_as_masks
+from tensormetrics.core.resampling.draws import t_scales
+from tensormetrics.core.resampling.weights import replicate_weights
 from tensormetrics.uncertainty import UncertaintyWarning
-from tensormetrics.uncertainty.engine.draws import t_scales
-from tensormetrics.uncertainty.engine.weights import replicate_weights
 
 METRICS = {
     name: (score, sets)

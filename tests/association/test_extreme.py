@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from tensormetrics import _native
 from tensormetrics.association import permutation_p_value
 from tensormetrics.association.resampling import draws, subset_sums
 from tensormetrics.association.resampling.random import Tails, stream
+from tensormetrics.core.native import native
 
-needs_kernel = pytest.mark.skipif(not _native.has_kernel("extreme_draws", "cpu"), reason="built without native code")
+needs_kernel = pytest.mark.skipif(not native.has_kernel("extreme_draws", "cpu"), reason="built without native code")
 KINDS = ["any", "ties", "equal", "largest"]
 
 

@@ -12,8 +12,8 @@ import torch
 from torch import Generator, Tensor
 
 from tensormetrics import association, uncertainty
-from tensormetrics._metric import Metric
 from tensormetrics.association.resampling.folds import deal_words
+from tensormetrics.core.metric.base import Metric
 
 from .case import FunctionCase, LeftOut, MetricCase
 

@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from tensormetrics import retrieval, uncertainty
-from tensormetrics._metric import Metric
+from tensormetrics.core.metric.base import Metric
 
 from .case import FunctionCase, LeftOut, MetricCase, Policy
 

@@ -7,11 +7,11 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from tensormetrics import _warm_up
 from tensormetrics.__main__ import COMMANDS, main
 from tensormetrics._cli import names
 from tensormetrics._cli.commands import installation, posterior
 from tensormetrics._cli.commands.association import METRICS
+from tensormetrics._cli.machine import warm_up
 from tensormetrics.association.queries.run_queries import CORRECTIONS
 from tensormetrics.posterior import AVERAGING_REGISTRY, METRIC_REGISTRY
 from tensormetrics.retrieval.calculator.metric_names import NAMES
@@ -133,4 +133,4 @@ def test_warm_up_runs_each_job_and_prints_the_cache(monkeypatch):
     monkeypatch.setenv("TRITON_CACHE_DIR", "/kept")
     result = CliRunner().invoke(main, ["warm-up", "--columns", "64", "--processes", "3"])
     assert result.exit_code == 0 and "some card with rows of 64 columns" in result.output and "/kept" in result.output
-    assert done == [3, *((job, "cuda") for job in _warm_up.jobs((64,)))] and len(done) == 9
+    assert done == [3, *((job, "cuda") for job in warm_up.jobs((64,)))] and len(done) == 9

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from tensormetrics.uncertainty.engine.philox import philox4x32, philox_key
+from tensormetrics.core.numbers.philox import philox4x32, philox_key
 
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
 

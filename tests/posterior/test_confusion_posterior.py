@@ -7,7 +7,7 @@ import torch
 from posterior_oracle import GOLDEN, as_float64
 from torchmetrics import MetricCollection
 
-from tensormetrics._metric import NoDataError
+from tensormetrics.core.metric.base import NoDataError
 from tensormetrics.posterior import (
     ConfusionPosterior,
     confusion_matrix_to_pred_cond,

@@ -6,8 +6,8 @@ import scipy.stats
 import torch
 from posterior_oracle import GOLDEN, as_float64, log_gamma
 
+from tensormetrics.core.numbers.philox import philox4x32, philox_key
 from tensormetrics.posterior import dirichlet_prior, sample_dirichlet, sample_log_gamma
-from tensormetrics.uncertainty.engine.philox import philox4x32, philox_key
 
 
 @pytest.mark.parametrize("case", GOLDEN["philox"])

@@ -7,6 +7,7 @@ import torch
 from known_statistics import KNOWN
 from posterior_oracle import log_gamma, normalized
 
+from tensormetrics.core.numbers.philox import philox4x32, philox_key
 from tensormetrics.posterior import (
     PairedItems,
     PosteriorWarning,
@@ -16,7 +17,6 @@ from tensormetrics.posterior import (
     sample_metrics,
     sample_paired_matrices,
 )
-from tensormetrics.uncertainty.engine.philox import philox4x32, philox_key
 
 K = torch.arange(1, 41)
 TRUTH = 7 * K // 3 % 2

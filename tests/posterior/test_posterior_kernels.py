@@ -6,9 +6,9 @@ import pytest
 import torch
 from emulated_operators import lanes
 
-from tensormetrics import _native
+from tensormetrics.core.native import native as _native
+from tensormetrics.core.numbers import philox as _philox
 from tensormetrics.posterior.sampling import operators, reference
-from tensormetrics.uncertainty.engine import philox as _philox
 
 START = 2**32 - 100  # the high word of the sample's number changes
 TEAMS = "lane", "warp", "block"

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from tensormetrics._tables import escaped_latex
+from tensormetrics.core.results.text_tables import escaped_latex
 from tensormetrics.posterior import (
     ConfigWarning,
     PosteriorWarning,

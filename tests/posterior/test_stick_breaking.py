@@ -7,6 +7,7 @@ import scipy.stats
 import torch
 from emulated_operators import lanes
 
+from tensormetrics.core.numbers.philox import philox_key
 from tensormetrics.posterior import (
     dirichlet_prior,
     get_metric,
@@ -19,7 +20,6 @@ from tensormetrics.posterior import (
 from tensormetrics.posterior.metrics.classification import SCORES
 from tensormetrics.posterior.sampling import operators, reference
 from tensormetrics.posterior.sampling.stick_breaking import in_groups
-from tensormetrics.uncertainty.engine.philox import philox_key
 
 START = 2**32 - 20  # the high word of the sample's number changes
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from retrieval_oracle import KNN, TINY, TINY_LABELS, data
 
-from tensormetrics._metric import NoDataError
+from tensormetrics.core.metric.base import NoDataError
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN
 from tensormetrics.uncertainty import compare
 

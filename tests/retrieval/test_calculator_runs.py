@@ -10,7 +10,7 @@ import pytest
 import torch
 from retrieval_oracle import KNN, TINY, TINY_LABELS, data
 
-from tensormetrics import _progress
+from tensormetrics.core.arguments import progress
 from tensormetrics.retrieval import AccuracyCalculator, PrecisionAtK, TorchKNN
 
 
@@ -91,7 +91,7 @@ def test_progress_with_tqdm_is_written_to_stderr(capsys):
 
 def test_progress_without_tqdm_prints_lines(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "tqdm", None)
-    monkeypatch.setattr(_progress, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
     x, labels = data()
     scores = AccuracyCalculator(KNN, progress=True, memory_budget=60_000).get_accuracy(x, labels)
     lines = capsys.readouterr().err.splitlines()

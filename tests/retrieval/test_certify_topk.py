@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tensormetrics import _native
+from tensormetrics.core.native import native
 from tensormetrics.retrieval import positive_ranks
 from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.stages import certify_topk
@@ -59,7 +59,7 @@ def test_certify_topk_proves_only_separated_results():
     assert certify([0.0, torch.inf, torch.inf], 2) == ([4, -1], True, [])  # fewer than k finite values exist
 
 
-@pytest.mark.skipif(not _native.has_kernel("count_before", "cpu"), reason="built without native code")
+@pytest.mark.skipif(not native.has_kernel("count_before", "cpu"), reason="built without native code")
 @pytest.mark.parametrize("dim", [2, 3, 5, 8, 16])
 @pytest.mark.parametrize("distance", ["ip", "l2", "cosine"])
 def test_native_ranks_sums_use_no_fused_multiply_add(dim, distance):

@@ -9,7 +9,7 @@ from fake_device import DEVICE, Device
 from ranks_oracle import families
 from ranks_oracle import ranks as oracle
 
-from tensormetrics import _native
+from tensormetrics.core.native import native
 from tensormetrics.retrieval import positive_ranks
 
 N = 45
@@ -18,7 +18,7 @@ N = 45
 @pytest.fixture(params=["native", "torch"])
 def implementation(request, monkeypatch):
     if request.param == "torch":
-        monkeypatch.setattr(_native, "can_use_kernel", lambda name, device: False)
+        monkeypatch.setattr(native, "can_use_kernel", lambda name, device: False)
 
 
 def nonzero_ranks(rank):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tensormetrics import _native
+from tensormetrics.core.native import native
 from tensormetrics.retrieval import ShardedKNN, TorchKNN
 from tensormetrics.retrieval.search import operators
 from tensormetrics.retrieval.search.distance import DISTANCES
@@ -15,7 +15,7 @@ from tensormetrics.retrieval.search.ring.symmetric import Neighbors
 N = 450
 SPLITS = {"two": (250, 200), "ragged": (1, 0, 199, 205, 45), "one": (450,), "three": (100, 200, 150)}
 needs_int16 = pytest.mark.skipif(
-    not _native.has_kernel("supports_int16", "cpu") or not operators.supports_int16(torch.zeros(1)),
+    not native.has_kernel("supports_int16", "cpu") or not operators.supports_int16(torch.zeros(1)),
     reason="this processor has no int16 products",
 )
 

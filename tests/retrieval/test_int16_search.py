@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tensormetrics import _native
+from tensormetrics.core.native import native
 from tensormetrics.retrieval import TorchKNN
 from tensormetrics.retrieval.search import operators
 from tensormetrics.retrieval.search.distance import DISTANCES
@@ -20,7 +20,7 @@ from tensormetrics.retrieval.search.stages import SearchProblem
 
 N = 2_100  # more than a few full panels of the kernel
 needs_int16 = pytest.mark.skipif(
-    not _native.has_kernel("supports_int16", "cpu") or not operators.supports_int16(torch.zeros(1)),
+    not native.has_kernel("supports_int16", "cpu") or not operators.supports_int16(torch.zeros(1)),
     reason="this processor has no int16 products",
 )
 

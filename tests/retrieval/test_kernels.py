@@ -5,7 +5,7 @@ import torch
 from kernels import INTERPRETED, interpreted
 from ranks_oracle import families
 
-from tensormetrics import _native
+from tensormetrics.core.native import native
 from tensormetrics.retrieval import TorchKMeans, TorchKNN, positive_ranks
 from tensormetrics.retrieval.ranking import rank_counts
 from tensormetrics.retrieval.search.distance import DISTANCES
@@ -28,7 +28,7 @@ def test_kernels_in_interpreter_pass_tests_of_this_file(which):
 
 @pytest.fixture(autouse=True)
 def disable_native_kernels(monkeypatch):
-    monkeypatch.setattr(_native, "can_use_kernel", lambda name, device: False)
+    monkeypatch.setattr(native, "can_use_kernel", lambda name, device: False)
 
 
 FAMILIES = [name if name in DIFFICULT else pytest.param(name, marks=pytest.mark.slow) for name in families(N)]

@@ -6,7 +6,7 @@ import torch
 from fake_device import DEVICE, Device
 from retrieval_oracle import CASES, TINY
 
-from tensormetrics._exact_sums import unit_of
+from tensormetrics.core.numbers.exact_sums import unit_of
 from tensormetrics.retrieval import AccuracyCalculator, TorchKMeans, TorchKNN, nearest_centroid
 from tensormetrics.retrieval.deterministic import argsort_by_content
 from tensormetrics.retrieval.inputs import largest_of_columns

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tensormetrics import _native
+from tensormetrics.core.native import native as _native
 from tensormetrics.retrieval import TorchKNN, positive_ranks
 
 pytestmark = pytest.mark.skipif(not _native.has_kernel("update_topk", "cpu"), reason="built without native code")

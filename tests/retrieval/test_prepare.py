@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from tensormetrics import _gpu_kernels, _warm_up
+from tensormetrics._cli.machine import warm_up
+from tensormetrics.core.native import gpu_kernels
 from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.fp16_filter import Float16Filter
 from tensormetrics.retrieval.search.product_filter import Filter, Normalization
@@ -41,7 +42,7 @@ STRIDES = re.compile(r"\w*_row|\w*_step|step")
 def test_kernels_index_times_stride_uses_int64():
     """Offsets of rows can exceed 2^31 elements; 32-bit products would wrap around and read other memory."""
     products = 0
-    for path in (Path(_gpu_kernels.__file__).parent / "retrieval/search/kernels").glob("*.py"):
+    for path in (Path(gpu_kernels.__file__).parent / "retrieval/search/kernels").glob("*.py"):
         kernels = [
             node
             for node in ast.parse(path.read_text()).body
@@ -176,7 +177,7 @@ def test_prepare_limits_launches_and_memory_traffic(device, monkeypatch):
         pytest.skip("the interpreter's launches are counted")
     from triton.runtime.interpreter import GridExecutor
 
-    monkeypatch.setattr(_gpu_kernels, "can_use", lambda name, device: True)
+    monkeypatch.setattr(gpu_kernels, "can_use", lambda name, device: True)
     x, counter, call = torch.randn(2560, 512, device=device), Launches(), GridExecutor.__call__
 
     @functools.wraps(call)
@@ -209,13 +210,13 @@ def test_warm_up_launches_every_kernel(device, monkeypatch):
         return call(executor, *args, **kwargs)
 
     monkeypatch.setattr(GridExecutor, "__call__", launch)
-    monkeypatch.setattr(_gpu_kernels, "can_use", lambda name, device: True)
-    for job in _warm_up.jobs((6,)):
+    monkeypatch.setattr(gpu_kernels, "can_use", lambda name, device: True)
+    for job in warm_up.jobs((6,)):
         if job[1] != "cosine":  # uses the same kernels as "ip"
-            _warm_up.run(job, str(device))
+            warm_up.run(job, str(device))
     sources = [
-        *Path(_gpu_kernels.__file__).parent.rglob("kernels/*.py"),
-        Path(_gpu_kernels.__file__).parent / "association/resampling/kernels.py",
+        *Path(gpu_kernels.__file__).parent.rglob("kernels/*.py"),
+        Path(gpu_kernels.__file__).parent / "association/resampling/kernels.py",
     ]
     assert launched == {
         name for source in sources for name in re.findall(r"^ +(_\w+)\[", source.read_text(), re.MULTILINE)

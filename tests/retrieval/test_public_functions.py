@@ -7,7 +7,7 @@ import pytest
 import torch
 from torchmetrics import MetricCollection
 
-from tensormetrics import _native
+from tensormetrics.core.native import native
 from tensormetrics.retrieval import (
     NDCG,
     AccuracyCalculator,
@@ -157,7 +157,7 @@ def test_more_references_than_int32_max_are_rejected():
         positive_ranks(rows[:1], labels, rows, labels.expand(2**31))
     with raises_error(message):
         RankCounter(rows[:1], -torch.ones(1).long(), rows, Ranking(memory_budget=2**20))
-    if _native.has_kernel("update_topk", "cpu"):
+    if native.has_kernel("update_topk", "cpu"):
         keys, counts = torch.zeros(1, 34, dtype=torch.int64), torch.zeros(1, dtype=torch.int32)
         bias, limit = torch.zeros(1).expand(2**31), torch.zeros(1)
         with pytest.raises(RuntimeError, match="got 2147483648 references, but columns are 32 bits wide"):

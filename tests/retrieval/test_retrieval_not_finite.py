@@ -7,7 +7,7 @@ import pytest
 import torch
 from retrieval_oracle import delta
 
-from tensormetrics import _native
+from tensormetrics.core.native import native
 from tensormetrics.retrieval import (
     TorchKNN,
     average_precision,
@@ -56,7 +56,7 @@ def sorted_positive_ranks(distances, relevant, out, ties, depth):
 @pytest.fixture(params=["native", "plain"])
 def implementation(request, monkeypatch):
     if request.param == "plain":
-        monkeypatch.setattr(_native, "can_use_kernel", lambda name, device: False)
+        monkeypatch.setattr(native, "can_use_kernel", lambda name, device: False)
     return request.param
 
 

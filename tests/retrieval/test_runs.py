@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from tensormetrics._files import read_bytes
-from tensormetrics._text_columns import split_fields
+from tensormetrics.core.text.files import read_bytes
+from tensormetrics.core.text.text_columns import split_fields
 from tensormetrics.retrieval import Qrels, Run, evaluate_run
 from tensormetrics.retrieval.runs import pairs
 

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from tensormetrics import _native
+from tensormetrics.core.native import native
 from tensormetrics.structured import Constraint, sequence_overlap
 from tensormetrics.structured.tensors.sequence import antidiagonals
 
-pytestmark = pytest.mark.skipif(not _native.has_kernel("heaviest_chain", "cpu"), reason="no native code")
+pytestmark = pytest.mark.skipif(not native.has_kernel("heaviest_chain", "cpu"), reason="no native code")
 
 
 @pytest.mark.parametrize("constraint", Constraint)

@@ -15,11 +15,11 @@ from torchmetrics.classification import (
 )
 
 from tensormetrics.association import WEAT
+from tensormetrics.core.resampling.draws import pseudo_masses, t_scales
 from tensormetrics.posterior import ConfusionPosterior
 from tensormetrics.retrieval import FirstRank, PrecisionAtK
 from tensormetrics.structured import Family, MultisetMatch, Suite, dsl, micro_average
 from tensormetrics.uncertainty import Estimate, Uncertain, as_scalars, compare
-from tensormetrics.uncertainty.engine.draws import pseudo_masses, t_scales
 
 R = 200
 

@@ -11,13 +11,13 @@ import torch
 from test_small_samples import ALTERNATIVES, KINDS, UNKNOWN, R, by_unit, means, resampled, weights_of
 from torchmetrics.classification import BinaryAccuracy, BinaryF1Score, MulticlassAccuracy
 
+from tensormetrics.core.resampling import swaps
+from tensormetrics.core.resampling.draws import mean_bounds, pseudo_masses
+from tensormetrics.core.resampling.intervals import interval
+from tensormetrics.core.resampling.paired import _exact_test, comparisons, comparisons_with
+from tensormetrics.core.resampling.resampling import values_of
+from tensormetrics.core.resampling.statements import Question
 from tensormetrics.uncertainty import Comparison, Uncertain, UncertaintyWarning, compare
-from tensormetrics.uncertainty.engine import swaps
-from tensormetrics.uncertainty.engine.draws import mean_bounds, pseudo_masses
-from tensormetrics.uncertainty.engine.intervals import interval
-from tensormetrics.uncertainty.engine.paired import _exact_test, comparisons, comparisons_with
-from tensormetrics.uncertainty.engine.resampling import values_of
-from tensormetrics.uncertainty.engine.statements import Question
 
 
 def contradictions(comparison: Comparison, confidence: float, direction: int = 1) -> list[str]:

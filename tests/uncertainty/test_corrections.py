@@ -8,8 +8,8 @@ import scipy.stats
 import torch
 
 from tensormetrics.association import ECT, GWEAT, RIPA, RND, WEAT, Query, WordEmbeddingModel, run_queries
+from tensormetrics.core.resampling.corrections import StepDown
 from tensormetrics.uncertainty import correct_p_values
-from tensormetrics.uncertainty.engine.corrections import StepDown
 
 
 def test_correct_p_values_equals_values_by_hand(device):

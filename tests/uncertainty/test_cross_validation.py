@@ -6,7 +6,7 @@ import torch
 from known_statistics import KNOWN, close
 from scipy import stats
 
-from tensormetrics._student import t_quantile, t_quantiles_of, t_sf, t_upper_quantile
+from tensormetrics.core.numbers.student import t_quantile, t_quantiles_of, t_sf, t_upper_quantile
 from tensormetrics.uncertainty import compare_folds
 from tensormetrics.uncertainty.statistics.cross_validation import t_tail
 

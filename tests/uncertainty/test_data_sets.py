@@ -5,7 +5,7 @@ import pytest
 import scipy.stats
 import torch
 
-from tensormetrics._student import log_t_pdf, t_cdf, t_quantiles
+from tensormetrics.core.numbers.student import log_t_pdf, t_cdf, t_quantiles
 from tensormetrics.uncertainty import compare_data_sets, five_by_two_p_value
 
 

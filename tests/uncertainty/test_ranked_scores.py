@@ -15,6 +15,7 @@ from torchmetrics.functional.classification import (
     multiclass_calibration_error,
 )
 
+from tensormetrics.core.resampling.draws import pseudo_masses
 from tensormetrics.uncertainty import (
     BinaryAUROC,
     BinaryAveragePrecision,
@@ -27,7 +28,6 @@ from tensormetrics.uncertainty import (
     calibration_error,
     compare,
 )
-from tensormetrics.uncertainty.engine.draws import pseudo_masses
 
 STREAMS = "pseudo positives", "pseudo negatives"
 
@@ -90,9 +90,7 @@ def test_scores_of_four_items_equal_values_by_hand():
     ("metric", "score"), [(BinaryAUROC, binary_auroc), (BinaryAveragePrecision, binary_average_precision)]
 )
 def test_intervals_are_quantiles_with_four_pseudo_scores(metric, score, generator, device, monkeypatch):
-    monkeypatch.setitem(
-        __import__("tensormetrics.uncertainty.engine.weights", fromlist=["LANES"]).LANES, device.type, 100
-    )
+    monkeypatch.setitem(__import__("tensormetrics.core.resampling.weights", fromlist=["LANES"]).LANES, device.type, 100)
     preds, target = sample_predictions(generator, 30)
     scorer = metric().to(device)
     scorer.update(preds[:10].to(device), target[:10].to(device), ids=list(range(10)))

@@ -15,9 +15,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 import tensormetrics
 from tensormetrics import Comparison, Estimate, Table
-from tensormetrics._tables import escaped_latex
-from tensormetrics.uncertainty.results import quantiles
-from tensormetrics.uncertainty.results.table import pairs_table
+from tensormetrics.core.numbers import quantiles
+from tensormetrics.core.results.table import pairs_table
+from tensormetrics.core.results.text_tables import escaped_latex
 
 
 def estimate(value=0.084, low=0.061, high=0.109, **fields):

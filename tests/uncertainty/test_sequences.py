@@ -10,7 +10,7 @@ import torch
 
 from tensormetrics import compare, interval
 from tensormetrics.uncertainty import BrierScore, Scores
-from tensormetrics.uncertainty.sequences import PRECISION, decreasing_root
+from tensormetrics.uncertainty.anytime.sequences import PRECISION, decreasing_root
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_sequences.json").read_text())
 

@@ -11,13 +11,13 @@ import torchmetrics
 from test_weights import weight
 from torchmetrics import MeanSquaredError
 
+from tensormetrics.core.resampling.draws import Bounds, mean_bounds, pseudo_masses, t_scales
+from tensormetrics.core.resampling.intervals import interval
+from tensormetrics.core.resampling.paired import comparisons
+from tensormetrics.core.resampling.resampling import Items, Resampled
+from tensormetrics.core.resampling.statements import Question
 from tensormetrics.retrieval import HitRate
 from tensormetrics.uncertainty import BinaryAUROC, BrierScore, Uncertain, UncertaintyWarning, compare
-from tensormetrics.uncertainty.engine.draws import Bounds, mean_bounds, pseudo_masses, t_scales
-from tensormetrics.uncertainty.engine.intervals import interval
-from tensormetrics.uncertainty.engine.paired import comparisons
-from tensormetrics.uncertainty.engine.resampling import Items, Resampled
-from tensormetrics.uncertainty.engine.statements import Question
 
 R = 300
 UNKNOWN = -math.inf, math.inf

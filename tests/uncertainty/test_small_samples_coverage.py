@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tensormetrics.uncertainty.engine.draws import mean_bounds
-from tensormetrics.uncertainty.engine.intervals import interval
-from tensormetrics.uncertainty.engine.resampling import Items
+from tensormetrics.core.resampling.draws import mean_bounds
+from tensormetrics.core.resampling.intervals import interval
+from tensormetrics.core.resampling.resampling import Items
 
 ROOT = Path(__file__).resolve().parents[2]
 MIN_COVERAGE = 0.92

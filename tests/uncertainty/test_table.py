@@ -22,8 +22,8 @@ from test_comparison_consistency import contradictions
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from tensormetrics._metric import Metric
-from tensormetrics._sum_metric import SumMetric
+from tensormetrics.core.metric.base import Metric
+from tensormetrics.core.metric.sum_metric import SumMetric
 from tensormetrics.structured import Suite
 from tensormetrics.uncertainty import Comparison, Estimate, Table, Uncertain, UncertaintyWarning, compare
 

@@ -7,8 +7,8 @@ import pytest
 import scipy.stats
 import torch
 
-from tensormetrics.uncertainty.engine import weights
-from tensormetrics.uncertainty.engine.philox import philox4x32, philox_key
+from tensormetrics.core.numbers.philox import philox4x32, philox_key
+from tensormetrics.core.resampling import weights
 
 
 def weight(seed: int, item: int, replicate: int) -> tuple[float, int]:

@@ -14,11 +14,23 @@ import click
 import numpy as np
 
 from ... import association as domain
-from ..._plots import COLORS, FONT, LINE, dress, inches, ink, legend_below, lines_of, name_rows, new_axes, wrapped
 from ...association import BaseMetric, Query, WordEmbeddingModel
 from ...association.embeddings.formats.fasttext import is_fasttext
 from ...association.queries.plots import LEVEL
-from ...uncertainty.results.table import Table
+from ...core.results.plots import (
+    COLORS,
+    FONT,
+    LINE,
+    dress,
+    inches,
+    ink,
+    legend_below,
+    lines_of,
+    name_rows,
+    new_axes,
+    wrapped,
+)
+from ...core.results.table import Table
 from ..inputs import BadInput, existing, naming, open_text
 from ..names import ASSOCIATION, CORRECTIONS
 from ..option_types import Device, Finite, Option, Probability, Replicates, Rope, SecondModel

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import click
 
-from ..._plots import figure_class
+from ...core.results.plots import figure_class
 from ..inputs import BadInput
 from ..interruption import leaving_at_once
 from ..option_types import Device, Option, PositiveInt
@@ -29,7 +29,7 @@ def demo(
     torch_device = find_device(device)
     try:
         with leaving_at_once():
-            from ... import _demo  # requires scikit-learn
+            from .. import demo as _demo  # requires scikit-learn
 
         if output is not None:
             figure_class()  # raises for a missing extra before the training, not after it

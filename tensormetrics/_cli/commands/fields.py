@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 import click
 
 from ...structured import FieldReport, evaluate
-from ...structured.fields.comparators import annotation_of_text
+from ...structured.comparators import annotation_of_text
 from ...structured.fields.documents import read_schema
-from ...structured.fields.schemas.types import Fixed, Items
+from ...structured.types.tree import Fixed, Items
 from ..inputs import BadInput, naming
 from ..inputs.documents import (
     Documents,

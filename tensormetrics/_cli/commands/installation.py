@@ -21,7 +21,7 @@ NO_GPU = (
 def info() -> None:
     """Print what is installed, which native code is loaded, which extras exist, and how to install missing ones."""
     with leaving_at_once():
-        report = import_module("tensormetrics._info").report
+        report = import_module("tensormetrics._cli.machine.info").report
     click.echo(report())
 
 
@@ -37,7 +37,7 @@ def check_gpu(*, device: str = "cuda", times: bool = True) -> None:
     import torch
 
     with leaving_at_once():
-        run = import_module("tensormetrics._gpu_report").run
+        run = import_module("tensormetrics._cli.machine.gpu_report").run
     try:
         gpu = torch.device(device)
     except RuntimeError:
@@ -59,7 +59,7 @@ def warm_up(
     """
     import torch
 
-    from ..._warm_up import jobs, run
+    from ..machine.warm_up import jobs, run
 
     if not torch.cuda.is_available():
         raise BadInput(NO_GPU)

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from ...association import PairPreference, read_sentence_pairs, read_sentence_triples, score_pairs
-from ...uncertainty.results.estimates import Estimate
-from ...uncertainty.results.table import Table
+from ...core.results.estimates import Estimate
+from ...core.results.table import Table
 from ..inputs import BadInput, existing, naming
 from ..output import Size, find_device, publish
 from ..score_tables import caption_of, estimate_of

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 
 import click
 
-from ..._files import file_suffix
-from ..._plots import legend_below, new_axes
+from ...core.results.plots import legend_below, new_axes
+from ...core.results.table import Table
+from ...core.text.files import file_suffix
 from ...posterior import (
     Experiment,
     Study,
@@ -18,7 +19,6 @@ from ...posterior import (
     load_csv,
 )
 from ...posterior.sampling.errors import ConfigWarning
-from ...uncertainty.results.table import Table
 from ..inputs import BadInput, csv_rows, existing, is_number, naming, read_tensor
 from ..option_types import Device, Finite, Option, PositiveInt, Rope
 from ..output import Size, find_device, publish

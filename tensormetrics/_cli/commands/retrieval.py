@@ -9,12 +9,12 @@ import torch
 from click.core import ParameterSource
 from torch import Tensor
 
+from ...core.results.estimates import Estimate
+from ...core.results.table import Table
 from ...retrieval import AccuracyCalculator, FaissKNN, KeOpsKNN
 from ...retrieval.calculator.metric_names import CENTROID, CLUSTERING, statistic_of
 from ...retrieval.scores.embedding_metric import Role
 from ...retrieval.scores.query_metric import Classes, averaged
-from ...uncertainty.results.estimates import Estimate
-from ...uncertainty.results.table import Table
 from ..inputs import BadInput, Column, naming
 from ..names import DISTANCES, RETRIEVAL_OF_NEIGHBORS, TIES
 from ..option_types import Device, Finite, Option, PositiveInt, Probability, Replicates, Rope, SecondModel

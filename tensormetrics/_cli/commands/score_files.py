@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from ...core.results.estimates import Comparison, Estimate
+from ...core.results.table import Table
 from ...uncertainty import compare, interval, read_scores
-from ...uncertainty.item_scores import Scores as ItemScores
+from ...uncertainty.item_scores.item_scores import Scores as ItemScores
 from ...uncertainty.planning import more_items
-from ...uncertainty.results.estimates import Comparison, Estimate
-from ...uncertainty.results.table import Table
 from ..inputs import BadInput, existing, naming
 from ..option_types import Device, IntFromTwo, Option, Power, Probability, Rope
 from ..output import publish

@@ -24,11 +24,11 @@ from ...structured.fields.engine.faults import first_fault
 from ...structured.fields.engine.slots import compile_schema, root_kinds
 from ...structured.fields.instances import instance_of
 from ...structured.fields.reading.read import Reader
-from ...structured.fields.schemas.class_tree import schema_of
-from ...structured.fields.schemas.records import is_record, is_tuple
 from ...structured.objects.metric import StructuredMetric
 from ...structured.objects.values.tolerance import MissingValue
 from ...structured.suites.entities.tags import tag_code
+from ...structured.types.class_tree import schema_of
+from ...structured.types.records import is_record, is_tuple
 from ..inputs import BadInput, existing, naming, open_text
 from ..inputs.documents import answers_of, read_lines, without_blank_end
 from ..names import CONSTRAINTS, TAGS

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Any
 
+from ...core.results.table import Table
 from ...retrieval import Qrels, Run, evaluate_run
 from ...retrieval.runs.measures import SUMMED
-from ...uncertainty.results.table import Table
 from ..inputs import existing, naming
 from ..names import TREC
 from ..option_types import Device, Option, Probability, Replicates, Rope, SecondModel

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._files import Npz, file_suffix, load_tensors, map_array, open_safetensors, parsing
+from ...core.text.files import Npz, file_suffix, load_tensors, map_array, open_safetensors, parsing
 from ...retrieval.sources.arrow import TABLES
 from ...retrieval.sources.files import list_files, open_embeddings
 from ...retrieval.sources.source import EmbeddingSource

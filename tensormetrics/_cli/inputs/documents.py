@@ -4,7 +4,7 @@ import json
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
-from ..._files import read_bytes
+from ...core.text.files import read_bytes
 from ..option_types import BadInput
 from .text import existing, json_fault
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._files import file_suffix
+from ...core.text.files import file_suffix
 from ..option_types import BadInput
 from .labels import Column
 from .text import csv_rows, existing, is_number, open_text

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._files import file_suffix
+from ...core.text.files import file_suffix
 from ...retrieval.sources.arrow import TABLES, read_column
 from ...retrieval.sources.files import list_files
 from ..option_types import BadInput

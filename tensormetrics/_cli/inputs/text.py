@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..._files import delimiter_of, is_empty, read_text
+from ...core.text.files import delimiter_of, is_empty, read_text
 from ..option_types import BadInput
 
 

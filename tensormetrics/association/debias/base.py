@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Self  # torch brings it
 
-from ... import _checks
-from ..._repr import RecordedArguments
+from ...core.arguments import checks
+from ...core.arguments.repr import RecordedArguments
 from ..embeddings.lookup import log
 from ..embeddings.model import WordEmbeddingModel, check_model
 from ..embeddings.vocabulary import CHUNK, EncodedTable, rewrite
@@ -33,7 +33,7 @@ class Debias(RecordedArguments, nn.Module, ABC):
 
     def __init__(self, *, verbose: bool = False, criterion_name: str | None = None) -> None:
         super().__init__()
-        _checks.check_flag("verbose", verbose)
+        checks.check_flag("verbose", verbose)
         if not isinstance(criterion_name, str | None):
             raise TypeError(f"criterion_name: got a {type(criterion_name).__name__}, wanted a str or None")
         self.verbose = verbose
@@ -70,7 +70,7 @@ class Debias(RecordedArguments, nn.Module, ABC):
         """
         self.check_fitted()
         check_table(model)
-        _checks.check_flag("copy", copy)
+        checks.check_flag("copy", copy)
         if model._table.on_demand and self.changes_rows_together:
             raise ValueError(
                 f"model: {type(self).__name__} moves the rows of {model.name!r} jointly, which are computed on "
@@ -191,7 +191,7 @@ def num_components(pca_args: Any) -> int:
         return 10
     if not isinstance(pca_args, dict) or set(pca_args) != {"n_components"}:
         raise ValueError(f"pca_args: got {pca_args!r}, wanted {{'n_components': 10}} or another number")
-    return _checks.check_int("pca_args['n_components']", pca_args["n_components"], 1)
+    return checks.check_int("pca_args['n_components']", pca_args["n_components"], 1)
 
 
 def word_tuples(name: str, tuples: Any, size: int | None = None, sizes_differ: bool = False) -> list[list[str]]:
@@ -253,10 +253,10 @@ def labelled_vectors(model: WordEmbeddingModel, groups: Any) -> tuple[Tensor, Te
 
 def check_labelled(name: str, labels: Tensor, vectors: Tensor) -> None:
     # vectors: (..., N, D)  labels: (N,) or (..., N), integers >= 0
-    _checks.shape("vectors", vectors, "...", "N", "D")
-    _checks.floating("vectors", vectors)
-    _checks.integral(name, labels)
-    _checks.same_device(vectors=vectors, **{name: labels})
+    checks.shape("vectors", vectors, "...", "N", "D")
+    checks.floating("vectors", vectors)
+    checks.integral(name, labels)
+    checks.same_device(vectors=vectors, **{name: labels})
     if labels.shape not in (vectors.shape[-2:-1], vectors.shape[:-1]):
         sizes = " or ".join(str(tuple(shape)) for shape in dict.fromkeys((vectors.shape[-2:-1], vectors.shape[:-1])))
         raise ValueError(f"{name}: got shape {tuple(labels.shape)}, wanted {sizes}, one for each row")
@@ -266,7 +266,7 @@ def check_labelled(name: str, labels: Tensor, vectors: Tensor) -> None:
 
 def class_indices(name: str, labels: Tensor, vectors: Tensor) -> Tensor:
     # vectors: (..., N, D)  labels: (N,) or (..., N), any integers  ->  same shape, in [0, classes)
-    _checks.integral(name, labels)
+    checks.integral(name, labels)
     classes, indices = labels.unique(return_inverse=True)
     if len(classes) < 2:
         raise ValueError(f"{name}: got {len(classes)} classes, wanted at least two")
@@ -289,8 +289,8 @@ def check_finite(name: str, model: WordEmbeddingModel, rows: Tensor) -> None:
 
 def read(name: str, vectors: Tensor, *shape: int | str) -> Tensor:
     # -> same shape, float64
-    _checks.shape(name, vectors, *shape)
-    _checks.floating(name, vectors)
+    checks.shape(name, vectors, *shape)
+    checks.floating(name, vectors)
     return word_sets.as_words(vectors, None).vectors
 
 

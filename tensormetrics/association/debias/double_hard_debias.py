@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ... import _checks
+from ...core.arguments import checks
 from ..embeddings.model import WordEmbeddingModel
 from ..embeddings.vocabulary import chunks, rewrite
 from ..metrics._clusters import k_means, rows_at
@@ -50,12 +50,12 @@ class DoubleHardDebias(Debias):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        _checks.check_choice("scope", scope, ("all", "biased"))
-        _checks.check_flag("incremental_pca", incremental_pca)
+        checks.check_choice("scope", scope, ("all", "biased"))
+        checks.check_flag("incremental_pca", incremental_pca)
         base.num_components(pca_args)
-        self.n_words = _checks.check_int("n_words", n_words, 1)
-        self.n_components = _checks.check_int("n_components", n_components, 1)
-        self.seed = None if seed is None else _checks.check_int("seed", seed, 0)
+        self.n_words = checks.check_int("n_words", n_words, 1)
+        self.n_components = checks.check_int("n_components", n_components, 1)
+        self.seed = None if seed is None else checks.check_int("seed", seed, 0)
         self.scope = scope
 
     def fit(
@@ -133,8 +133,8 @@ class DoubleHardDebias(Debias):
 def _principal(table: Tensor, k: int) -> tuple[Tensor, Tensor]:
     # table: (..., V, D)  ->  mean (..., D), components (..., k, D)
     """Compute the mean and the first principal components, from a covariance matrix over chunks of rows."""
-    _checks.shape("table", table, "...", "V", "D")
-    _checks.floating("table", table)
+    checks.shape("table", table, "...", "V", "D")
+    checks.floating("table", table)
     parts = table.split(max(1, base.CHUNK * table.shape[-1] // max(1, table[..., :1, :].numel())), -2)
     sums = (word_sets.as_words(part, None).vectors.sum(-2) for part in parts)
     mean = functools.reduce(torch.add, sums) / table.shape[-2]

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from ... import _checks
-from ...uncertainty.engine.weights import units
+from ...core.arguments import checks
+from ...core.resampling.weights import units
 from ..metrics._linear_probe import fit_probes, predicted_classes, standardize
 from ..resampling.folds import deal_words
 from . import base
@@ -51,10 +51,10 @@ class INLP(GroupDebias):
 
     def __init__(self, *, n_iterations: int = 35, C: float = 1.0, seed: int = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.n_iterations = _checks.check_int("n_iterations", n_iterations, 1)
-        _checks.check_number("C", C, "a number > 0", lambda x: x > 0)
+        self.n_iterations = checks.check_int("n_iterations", n_iterations, 1)
+        checks.check_number("C", C, "a number > 0", lambda x: x > 0)
         self.C = C
-        self.seed = _checks.check_int("seed", seed, 0)
+        self.seed = checks.check_int("seed", seed, 0)
 
     @torch.no_grad()
     def fit_tensors(self, vectors: Tensor, labels: Tensor, words: Any = None) -> "INLP":

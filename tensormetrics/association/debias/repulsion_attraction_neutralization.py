@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ... import _checks
+from ...core.arguments import checks
 from ..embeddings.model import WordEmbeddingModel
 from ..embeddings.vocabulary import rewrite
 from ..metrics._clusters import largest_cosines
@@ -50,8 +50,8 @@ class RepulsionAttractionNeutralization(Debias):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.epochs = _checks.check_int("epochs", epochs, 1)
-        self.n_neighbours = _checks.check_int("n_neighbours", n_neighbours, 1)
+        self.epochs = checks.check_int("epochs", epochs, 1)
+        self.n_neighbours = checks.check_int("n_neighbours", n_neighbours, 1)
         if len(weights) != 3:
             raise ValueError(f"weights: got {weights!r}, wanted three numbers: repulsion, attraction, neutralization")
         if not learning_rate > 0:

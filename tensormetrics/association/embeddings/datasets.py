@@ -18,8 +18,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ... import _checks
-from ..._files import parsing, read_bytes, text_of
+from ...core.arguments import checks
+from ...core.text.files import parsing, read_bytes, text_of
 from .model import WordEmbeddingModel
 
 WordSets = dict[str, list]
@@ -101,7 +101,7 @@ def fetch_eds(
     >>> "male_occupations" in fetch_eds(1940)  # doctest: +SKIP
     True
     """
-    top = _checks.check_int("top_n_race_occupations", top_n_race_occupations, 1)
+    top = checks.check_int("top_n_race_occupations", top_n_race_occupations, 1)
 
     def text(name: str) -> str:
         folder = "nikhgarg/EmbeddingDynamicStereotypes/master/data/"
@@ -242,7 +242,7 @@ def read_file(
     """Read a file from the local folder `path`, or download it from `folder` of the host and verify its hash."""
     if path is not None:
         return bytes(read_bytes(Path(path) / name))
-    n_retries = _checks.check_int("n_retries", n_retries, 0)
+    n_retries = checks.check_int("n_retries", n_retries, 0)
     url = f"{HOST}{folder}{name}"
     try:
         content = _retry_request(_get, url, timeout=timeout, n_retries=n_retries)

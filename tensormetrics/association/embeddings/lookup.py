@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from ... import _checks
+from ...core.arguments import checks
 from .query import Query
 
 log = logging.getLogger("tensormetrics.association")
@@ -53,9 +53,9 @@ def preprocessing(options: PreprocessorArgs, argument: str) -> Preprocess:
                 stacklevel=2,
             )
         elif name in CASES:
-            _checks.check_choice(f"{argument}[{name!r}]", value, (None, True, False))
+            checks.check_choice(f"{argument}[{name!r}]", value, (None, True, False))
         elif name == "strip_accents":
-            _checks.check_choice(f"{argument}['strip_accents']", value, (None, True, False, *ACCENTS))
+            checks.check_choice(f"{argument}['strip_accents']", value, (None, True, False, *ACCENTS))
     function = options.get("preprocessor")
     if function is not None:
         if not callable(function):
@@ -99,7 +99,7 @@ class Search:
         preprocessors: list[PreprocessorArgs],
         strategy: str = "first",
     ) -> None:
-        _checks.check_choice("strategy", strategy, ("first", "all"))
+        checks.check_choice("strategy", strategy, ("first", "all"))
         self.vocabulary = vocabulary
         self.prefix = prefix or ""
         self.functions = [str] if preprocessors is UNCHANGED else preprocessings(preprocessors)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
-from ... import _checks
+from ...core.arguments import checks
 from ..sets import word_sets
 from .formats.arrays import npz_table, safetensors_table
 from .formats.fasttext import FastText
@@ -350,7 +350,7 @@ class WordEmbeddingModel:
             raise ValueError(
                 f"words: {several} have several vectors in the model {self.name!r}; write to model.vectors"
             )
-        _checks.shape("embeddings", vectors, len(words), self.vectors.shape[1])
+        checks.shape("embeddings", vectors, len(words), self.vectors.shape[1])
         if not vectors.is_floating_point() or torch.promote_types(vectors.dtype, self.vectors.dtype) != (
             dtype := self.vectors.dtype
         ):
@@ -381,8 +381,8 @@ class WordEmbeddingModel:
         """
         check_query(query)
         check_threshold(lost_vocabulary_threshold)
-        _checks.check_flag("paired", paired)
-        _checks.check_flag("warn_not_found_words", warn_not_found_words)
+        checks.check_flag("paired", paired)
+        checks.check_flag("warn_not_found_words", warn_not_found_words)
         search = self.search(preprocessors, strategy)
         return self.index(query, search, lost_vocabulary_threshold, paired, warn_not_found_words)
 

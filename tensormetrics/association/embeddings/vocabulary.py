@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._progress import progress_bar
+from ...core.arguments import checks
+from ...core.arguments.progress import progress_bar
 from ..sets import word_sets
 
 Encode = Callable[[list[str]], "Tensor | np.ndarray | Sequence[Any]"]
@@ -111,8 +111,8 @@ class EncodedTable(Table):
         words: Sized | None = None,
         sentences: Mapping[str, list[str]] | None = None,
     ) -> None:
-        _checks.check_choice("contexts", contexts, ("all", "mean"))
-        batch_size = _checks.check_int("batch_size", batch_size, 1)
+        checks.check_choice("contexts", contexts, ("all", "mean"))
+        batch_size = checks.check_int("batch_size", batch_size, 1)
         if isinstance(templates, str) or not templates:
             raise TypeError(f"templates: got {templates!r}, wanted a list of str such as ['This is {{}}.']")
         for template in templates:
@@ -300,7 +300,7 @@ def table_of_contexts(contexts: Mapping[str, Tensor]) -> Table:
         raise ValueError("contexts: got no word, wanted at least one")
     pools = [checked_vectors(f"contexts[{word!r}]", pool) for word, pool in contexts.items()]
     for word, pool in zip(contexts, pools, strict=True):
-        _checks.shape(f"contexts[{word!r}]", pool, "K", pools[0].shape[1])
+        checks.shape(f"contexts[{word!r}]", pool, "K", pools[0].shape[1])
     ends = np.cumsum([len(pool) for pool in pools]).tolist()
     rows = [list(range(end - len(pool), end)) for pool, end in zip(pools, ends, strict=True)]
     if empty := [word for word, members in zip(contexts, rows, strict=True) if not members]:
@@ -341,7 +341,7 @@ def checked_vectors(argument: str, vectors: Any) -> Tensor:
     # -> (V, D) floating, the same tensor
     if not isinstance(vectors, Tensor):
         raise TypeError(f"{argument}: got a {type(vectors).__name__}, wanted a tensor")
-    _checks.shape(argument, vectors, "V", "D")
+    checks.shape(argument, vectors, "V", "D")
     if not vectors.is_floating_point():
         raise TypeError(f"{argument}: got {vectors.dtype}, wanted a floating dtype; write {argument}.float()")
     return vectors

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, NoReturn
 import torch
 from torch import Tensor
 
-from ..._progress import progress_bar
+from ...core.arguments.progress import progress_bar
 from . import tokens
 from .contexts import CLOSE, OPEN
 from .tokens import Tokens

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..._files import parsing, read_text
+from ...core.text.files import parsing, read_text
 
 LABELS = ("stereotype", "anti-stereotype", "unrelated")
 

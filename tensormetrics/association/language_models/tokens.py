@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, NoReturn
 import torch
 from torch import Tensor
 
-from ... import _checks
+from ...core.arguments import checks
 from .contexts import Span, unmarked
 
 
@@ -81,7 +81,7 @@ def has_known_token(tokenizer: Any, word: str) -> bool:
 def token_limit(model: Any, tokenizer: Any, max_length: int | None) -> int | None:
     """Return the largest number of tokens that a model reads at a time; None if it is unlimited."""
     if max_length is not None:
-        return _checks.check_int("max_length", max_length, 1)
+        return checks.check_int("max_length", max_length, 1)
     limits = [getattr(tokenizer, "model_max_length", None)]
     config = getattr(model, "config", None)
     for name, module in model.named_modules():
@@ -108,7 +108,7 @@ def batches_by_length(model: Any, lengths: Sequence[int], batch_size: int) -> li
 
     CANINE mixes tokens with adjacent padding, so each of its batches has sequences of one length.
     """
-    batch_size = _checks.check_int("batch_size", batch_size, 1)
+    batch_size = checks.check_int("batch_size", batch_size, 1)
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
     groups = [order]
     if getattr(getattr(model, "config", None), "model_type", None) == "canine":

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from ... import _checks
+from ...core.arguments import checks
 from ..embeddings.lookup import UNCHANGED, Search, check_threshold, nearest
 from ..embeddings.model import WordEmbeddingModel, check_model
 from ..embeddings.query import IndexedQuery, Query, Template, check_query
@@ -43,8 +43,8 @@ class Call(NamedTuple):
         check_model(model)
         check_threshold(lost_vocabulary_threshold)
         search = model.search(preprocessors, strategy)
-        _checks.check_flag("normalize", normalize)
-        _checks.check_flag("warn_not_found_words", warn_not_found_words)
+        checks.check_flag("normalize", normalize)
+        checks.check_flag("warn_not_found_words", warn_not_found_words)
         return cls(query, model, search, lost_vocabulary_threshold, normalize, warn_not_found_words)
 
     def look_up(self, paired: bool, query: Query | None = None) -> IndexedQuery:

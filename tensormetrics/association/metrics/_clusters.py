@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from ..._convergence import Convergence
-from ..._exact_sums import cumulative_mass
+from ...core.native.convergence import Convergence
+from ...core.numbers.exact_sums import cumulative_mass
 from ..resampling.random import random_uniform, stream
 
 

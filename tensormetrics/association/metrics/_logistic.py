@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._convergence import Convergence
+from ...core.native.convergence import Convergence
 from ..sets.word_sets import Words, dot, join, matvec, weighted_sum
 
 MAX_ITERATIONS, TOLERANCE = 100, 1e-10

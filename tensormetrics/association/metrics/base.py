@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._exact_sums import GRIDS, parts, total
-from ..._plots import steps_of
-from ..._sum_metric import SumMetric
-from ...uncertainty.engine.weights import identity
-from ...uncertainty.results.estimates import Estimate, check_confidence
+from ...core.arguments import checks
+from ...core.metric.sum_metric import SumMetric
+from ...core.numbers.exact_sums import GRIDS, parts, total
+from ...core.resampling.weights import identity
+from ...core.results.estimates import Estimate, check_confidence
+from ...core.results.plots import steps_of
 from ..embeddings.lookup import log
 from ..embeddings.query import IndexedQuery, Layouts, Query, Template
 from ..resampling.bootstrap import bootstrap_interval
@@ -43,7 +43,7 @@ def plot_value(result: Any) -> Any:
     """Return the value to plot: for a result of `run_query`, its score with interval under the name of the query."""
     if not (isinstance(result, dict) and "query_name" in result):
         return result
-    ends = (_checks.as_tensor(result.get(key, torch.nan)) for key in ("result", "low", "high"))
+    ends = (checks.as_tensor(result.get(key, torch.nan)) for key in ("result", "low", "high"))
     return {result["query_name"]: Estimate(*ends)}
 
 
@@ -304,14 +304,14 @@ class BaseMetric(SumMetric):
 
     def _check_shared_options(self) -> None:
         for name in ("calculate_p_value", "p_value_verbose"):
-            _checks.check_flag(name, getattr(self, name))
-        _checks.check_choice("p_value_test_type", self.p_value_test_type, tuple(TEST_TYPES))
-        _checks.check_choice("p_value_method", self.p_value_method, METHODS)
-        _checks.check_int("p_value_iterations", self.p_value_iterations, 1)
-        _checks.check_choice("unit", self.unit, UNITS)
+            checks.check_flag(name, getattr(self, name))
+        checks.check_choice("p_value_test_type", self.p_value_test_type, tuple(TEST_TYPES))
+        checks.check_choice("p_value_method", self.p_value_method, METHODS)
+        checks.check_int("p_value_iterations", self.p_value_iterations, 1)
+        checks.check_choice("unit", self.unit, UNITS)
         check_confidence(self.confidence)
         if self.p_value_seed is not None:
-            _checks.check_int("p_value_seed", self.p_value_seed, 0)
+            checks.check_int("p_value_seed", self.p_value_seed, 0)
 
     @property
     def _alternative(self) -> Alternative:

@@ -8,9 +8,9 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._checks import takes_arrays
-from ...uncertainty.results.estimates import Estimate, check_confidence
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
+from ...core.results.estimates import Estimate, check_confidence
 from ..embeddings.query import IndexedQuery
 from ..resampling.draws import chunks
 from ..resampling.null_distribution import ALTERNATIVES, Alternative, NullDistribution
@@ -55,12 +55,12 @@ def random_effects(e: Tensor, v: Tensor, *, alternative: Alternative = "greater"
     References:
         DerSimonian & Laird 1986, doi:10.1016/0197-2456(86)90046-2
     """
-    _checks.check_choice("alternative", alternative, ALTERNATIVES)
+    checks.check_choice("alternative", alternative, ALTERNATIVES)
     confidence = check_confidence(confidence)
-    _checks.floating("e", e)
-    _checks.floating("v", v)
-    _checks.shape("e", e, "...", "N")
-    _checks.shape("v", v, "...", e.shape[-1])
+    checks.floating("e", e)
+    checks.floating("v", v)
+    checks.shape("e", e, "...", "N")
+    checks.shape("v", v, "...", e.shape[-1])
     e, v = e.double(), v.double()
     v = v.where(v >= 0, torch.nan)
     w = 1 / v
@@ -118,8 +118,8 @@ def ceat(
     >>> print(ceat(x, y, a, b))
     1.074 [1.031, 1.116]
     """
-    _checks.check_choice("variance", variance, VARIANCES)
-    samples = _checks.check_int("samples", samples, 1)
+    checks.check_choice("variance", variance, VARIANCES)
+    samples = checks.check_int("samples", samples, 1)
     word_sets.check_correction(correction)
     pools = word_sets.read("x", "y", "a", "b", x=x, y=y, a=a, b=b)
     stream_offsets = [stream(seed, f"contexts/{name}") for name in "xyab"]
@@ -218,14 +218,14 @@ class CEAT(BaseMetric):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.replicates = _checks.check_int("replicates", replicates, 0)  # of words; streamed samples are not resampled
+        self.replicates = checks.check_int("replicates", replicates, 0)  # of words; streamed samples are not resampled
         if self.replicates:
             self.result_keys = {**self.result_keys, "effect_size": float, "low": float, "high": float}
-        self.samples = _checks.check_int("samples", samples, 1)
+        self.samples = checks.check_int("samples", samples, 1)
         if seed is not None:
-            _checks.check_int("seed", seed, 0)
+            checks.check_int("seed", seed, 0)
         word_sets.check_correction(correction)
-        _checks.check_choice("variance", variance, VARIANCES)
+        checks.check_choice("variance", variance, VARIANCES)
         self.seed = seed
         self.correction = correction
         self.variance = variance

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._checks import takes_arrays
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
 from ..embeddings.query import IndexedQuery, Query
 from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors, WordSet
@@ -69,7 +69,7 @@ def direct_bias(
     check_options(strictness, n_components, direction)
     k = n_components
     group_set = WordSet.of(groups)
-    _checks.tensor("groups", group_set.values)
+    checks.tensor("groups", group_set.values)
     shape = group_set.values.shape
     if shape[-3:-2] < (2,):
         raise ValueError(f"groups: got shape {tuple(shape)}, wanted (..., G, P, D) with G >= 2")
@@ -100,9 +100,9 @@ def direct_bias(
 
 
 def check_options(strictness: float, n_components: int, direction: str) -> None:
-    _checks.check_choice("direction", direction, ("pca", "mean_difference"))
-    _checks.check_int("n_components", n_components, 1)
-    _checks.check_number("strictness", strictness, "a number > 0", lambda x: x > 0)
+    checks.check_choice("direction", direction, ("pca", "mean_difference"))
+    checks.check_int("n_components", n_components, 1)
+    checks.check_number("strictness", strictness, "a number > 0", lambda x: x > 0)
 
 
 def _mean_difference(groups: Tensor, count: Tensor, min_length: float) -> Tensor:

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._checks import takes_arrays
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
 from ..embeddings.query import IndexedQuery, Query
 from ..resampling.draws import random_int64_of_words
 from ..resampling.null_distribution import Alternative, NullDistribution
@@ -139,7 +139,7 @@ class GWEAT(BaseMetric):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        _checks.check_choice("p_value_method", self.p_value_method, ("auto", "approximate"))  # there is no exact test
+        checks.check_choice("p_value_method", self.p_value_method, ("auto", "approximate"))  # there is no exact test
 
     def measure(self, x: Vectors, a: Vectors) -> dict[str, Tensor]:
         score, terms = gweat(x, a, per_group=True)

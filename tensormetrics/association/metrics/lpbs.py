@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from ... import _checks
-from ..._checks import takes_arrays
-from ..._exact_sums import GRIDS, parts, total
-from ..._sum_metric import SumMetric
-from ...uncertainty.engine.weights import ResamplingUnits, identity
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
+from ...core.metric.sum_metric import SumMetric
+from ...core.numbers.exact_sums import GRIDS, parts, total
+from ...core.resampling.weights import ResamplingUnits, identity
 
 
 @takes_arrays
@@ -31,11 +31,11 @@ def lpbs(x: Tensor, x_prior: Tensor, y: Tensor, y_prior: Tensor, *, mask: Tensor
     scores = _scores(x, x_prior, y, y_prior)
     if mask is None:
         return scores.mean(-1)
-    _checks.tensor("mask", mask)
+    checks.tensor("mask", mask)
     if mask.dtype != torch.bool:
         raise TypeError(f"mask: got {mask.dtype}, wanted torch.bool; write mask > 0")
-    _checks.shape("mask", mask, *(scores.shape if mask.ndim != 1 else scores.shape[-1:]))
-    _checks.same_device(x=x, mask=mask)
+    checks.shape("mask", mask, *(scores.shape if mask.ndim != 1 else scores.shape[-1:]))
+    checks.same_device(x=x, mask=mask)
     return scores.where(mask, 0).sum(-1) / mask.sum(-1)
 
 
@@ -43,13 +43,13 @@ def _scores(x: Tensor, x_prior: Tensor, y: Tensor, y_prior: Tensor) -> Tensor:
     # (..., N) each  ->  (..., N) float64
     inputs = {"x": x, "x_prior": x_prior, "y": y, "y_prior": y_prior}
     for name, log_p in inputs.items():
-        _checks.tensor(name, log_p)
+        checks.tensor(name, log_p)
         if not log_p.is_floating_point():
             raise TypeError(f"{name}: got {log_p.dtype}, wanted logarithms of probabilities; write {name}.log()")
         if log_p.ndim < 1:
             raise ValueError(f"{name}: got shape (), wanted (..., N)")
-        _checks.shape(name, log_p, *x.shape)
-    _checks.same_device(**inputs)
+        checks.shape(name, log_p, *x.shape)
+    checks.same_device(**inputs)
     x, x_prior, y, y_prior = (log_p.double() for log_p in inputs.values())
     return (x - x_prior) - (y - y_prior)
 
@@ -79,7 +79,7 @@ class LPBS(SumMetric):
     def update(self, x: Tensor, x_prior: Tensor, y: Tensor, y_prior: Tensor, **items: Unpack[ResamplingUnits]) -> None:
         # x, x_prior, y, y_prior: (N,)  ids, groups: (N,) integer or names
         """Add sentences: log-probabilities (N,) of both targets, with and without the attribute."""
-        _checks.shape("x", x, "N")
+        checks.shape("x", x, "N")
         scores = _scores(x, x_prior, y, y_prior).detach()
         resampling_units = identity(len(scores), scores.device, **items)
         is_finite = scores.isfinite()

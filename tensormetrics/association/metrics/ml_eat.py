@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..._checks import takes_arrays
+from ...core.arguments.checks import takes_arrays
 from ..resampling.null_distribution import NullDistribution
 from ..sets import word_sets
 from ..sets.word_sets import Vectors

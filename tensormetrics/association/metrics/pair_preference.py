@@ -8,16 +8,16 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from ... import _checks
-from ..._checks import takes_arrays
-from ..._metric import Options
-from ..._row_metric import RowMetric
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
+from ...core.metric.base import Options
+from ...core.metric.row_metric import RowMetric
+from ...core.resampling.corrections import correct_p_values
+from ...core.resampling.draws import Bounds, mean_bounds
+from ...core.resampling.resampling import Items, Joined, Resampled, combine
+from ...core.resampling.weights import check_draws
+from ...core.results.estimates import Comparison, Estimate
 from ...uncertainty.comparison import compare
-from ...uncertainty.engine.corrections import correct_p_values
-from ...uncertainty.engine.draws import Bounds, mean_bounds
-from ...uncertainty.engine.resampling import Items, Joined, Resampled, combine
-from ...uncertainty.engine.weights import check_draws
-from ...uncertainty.results.estimates import Comparison, Estimate
 
 PROTOCOLS = ("crows-pairs", "stereoset")
 ALL = "all"
@@ -55,14 +55,14 @@ def pair_preference(more: Tensor, less: Tensor, *, protocol: str | None = None, 
         Nangia et al. 2020, doi:10.18653/v1/2020.emnlp-main.154
     """
     if protocol is not None:
-        _checks.check_choice("protocol", protocol, PROTOCOLS[:1])
+        checks.check_choice("protocol", protocol, PROTOCOLS[:1])
     preferred = _preferred(more, less, protocol) * (1.0 if protocol is None else 100.0)
     if mask is None:
         return preferred.mean(-1)
-    _checks.tensor("mask", mask)
+    checks.tensor("mask", mask)
     if mask.dtype != torch.bool:
         raise TypeError(f"mask: got {mask.dtype}, wanted torch.bool; write mask > 0")
-    _checks.shape("mask", mask, *(preferred.shape if mask.ndim != 1 else preferred.shape[-1:]))
+    checks.shape("mask", mask, *(preferred.shape if mask.ndim != 1 else preferred.shape[-1:]))
     return preferred.where(mask, 0).sum(-1) / mask.sum(-1)
 
 
@@ -106,8 +106,8 @@ class PairPreference(RowMetric):
     ) -> None:
         super().__init__(**kwargs)
         if protocol is not None:
-            _checks.check_choice("protocol", protocol, PROTOCOLS)
-        names = [] if categories is None else _checks.as_list("categories", categories)
+            checks.check_choice("protocol", protocol, PROTOCOLS)
+        names = [] if categories is None else checks.as_list("categories", categories)
         if isinstance(categories, str) or not all(isinstance(name, str) for name in names):
             raise TypeError(f"categories: got {categories!r:.60}, wanted a list of names")
         if len({ALL, *names}) <= len(names):
@@ -150,7 +150,7 @@ class PairPreference(RowMetric):
             ValueError: If scores are not floating, shapes differ, a category's name is unknown, or an argument is of
                 another protocol.
         """
-        _checks.shape("more", more, "N")
+        checks.shape("more", more, "N")
         preferred = [_preferred(more, less, self.protocol)]
         is_triple = self.protocol == "stereoset"
         for name, argument in ("unrelated", unrelated), ("terms", terms):
@@ -180,8 +180,8 @@ class PairPreference(RowMetric):
                 raise ValueError(f"categories: got {unknown[0]!r}, wanted one of {self.categories}")
             indices = [self.categories.index(name) for name in categories]
             categories = torch.tensor(indices, dtype=torch.int64, device=rows.device)
-        _checks.integral("categories", categories)
-        _checks.shape("categories", categories, len(rows))
+        checks.integral("categories", categories)
+        checks.shape("categories", categories, len(rows))
         return categories.to(rows.device, torch.int64)
 
     def compute(self) -> Any:
@@ -336,12 +336,12 @@ def _with_upper_bound(icat: Estimate, ss: Estimate, lms: Estimate) -> Estimate:
 def _preferred(more: Tensor, less: Tensor, protocol: str | None) -> Tensor:
     # more, less: (..., N)  ->  (..., N) float64, NaN if a score is not finite
     for name, scores in ("more", more), ("less", less):
-        _checks.tensor(name, scores)
-        _checks.floating(name, scores)
+        checks.tensor(name, scores)
+        checks.floating(name, scores)
     if more.ndim < 1:
         raise ValueError("more: got shape (), wanted (..., N)")
-    _checks.shape("less", less, *more.shape)
-    _checks.same_device(more=more, less=less)
+    checks.shape("less", less, *more.shape)
+    checks.same_device(more=more, less=less)
     more, less = more.detach().double(), less.detach().double()
     if protocol == "crows-pairs":
         more, less = (1000 * more).round(), (1000 * less).round()

@@ -7,14 +7,14 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 from typing_extensions import Unpack  # torch brings it
 
-from ... import _checks
-from ..._checks import takes_arrays
-from ..._exact_sums import cumulative_mass
-from ..._metric import Options
-from ..._row_metric import RowMetric
-from ...uncertainty.engine.means import resampled_means
-from ...uncertainty.engine.resampling import Resampled
-from ...uncertainty.engine.weights import ItemNames, ResamplingUnits, check_draws, units
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
+from ...core.metric.base import Options
+from ...core.metric.row_metric import RowMetric
+from ...core.numbers.exact_sums import cumulative_mass
+from ...core.resampling.means import resampled_means
+from ...core.resampling.resampling import Resampled
+from ...core.resampling.weights import ItemNames, ResamplingUnits, check_draws, units
 from ..embeddings.vocabulary import CHUNK
 from ..resampling.folds import deal_words, word_keys
 from ..sets import word_sets
@@ -94,17 +94,17 @@ def _named(scores: Tensor) -> dict[str, Tensor]:
 
 
 def _check_options(folds: int, neighbors: int, C: float, seed: int) -> None:
-    _checks.check_int("folds", folds, 2)
-    _checks.check_int("neighbors", neighbors, 1)
-    _checks.check_number("C", C, "a number > 0", lambda x: x > 0)
-    _checks.check_int("seed", seed, 0)
+    checks.check_int("folds", folds, 2)
+    checks.check_int("neighbors", neighbors, 1)
+    checks.check_number("C", C, "a number > 0", lambda x: x > 0)
+    checks.check_int("seed", seed, 0)
 
 
 def _check_rows(vectors: Tensor, labels: Tensor) -> None:
-    _checks.shape("vectors", vectors, "...", "N", "D")
-    _checks.floating("vectors", vectors)
-    _checks.integral("labels", labels)
-    _checks.same_device(vectors=vectors, labels=labels)
+    checks.shape("vectors", vectors, "...", "N", "D")
+    checks.floating("vectors", vectors)
+    checks.integral("labels", labels)
+    checks.same_device(vectors=vectors, labels=labels)
     if labels.shape not in (vectors.shape[-2:-1], vectors.shape[:-1]):
         sizes = " or ".join(str(tuple(shape)) for shape in dict.fromkeys((vectors.shape[-2:-1], vectors.shape[:-1])))
         raise ValueError(f"labels: got shape {tuple(labels.shape)}, wanted {sizes}, one for each row")
@@ -234,7 +234,7 @@ class ResidualBias(RowMetric):
         Shape:
             - vectors: ``(N, D)``, floating; labels: ``(N,)``, integer; ids, groups: ``(N,)`` integers or names
         """
-        _checks.shape("vectors", vectors, "N", "D")
+        checks.shape("vectors", vectors, "N", "D")
         _check_rows(vectors, labels)
         self.append_items({"vectors": vectors, "labels": labels.long()}, **items)
 

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._checks import takes_arrays
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
 from ..embeddings.lookup import log
 from ..embeddings.query import IndexedQuery
 from ..resampling.null_distribution import NullDistribution
@@ -110,7 +110,7 @@ class RIPA(BaseMetric):
 
     def __init__(self, *, normalize_direction: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        _checks.check_flag("normalize_direction", normalize_direction)
+        checks.check_flag("normalize_direction", normalize_direction)
         self.normalize_direction = normalize_direction
 
     def measure(self, x: Vectors, y: Vectors, a: Vectors) -> dict[str, Tensor]:

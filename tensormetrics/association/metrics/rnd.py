@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._checks import takes_arrays
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
 from ..embeddings.query import IndexedQuery
 from ..resampling.null_distribution import NullDistribution
 from ..resampling.target_permutation import target_null
@@ -67,7 +67,7 @@ def rnd(
     >>> rnd(x, y, a)
     tensor(-0.4343, dtype=torch.float64)
     """
-    _checks.check_choice("distance", distance, DISTANCES)
+    checks.check_choice("distance", distance, DISTANCES)
     x, y, a = word_sets.read(x=x, y=y, a=a)
     if distance == "norm":
         to_x, to_y = (torch.linalg.vector_norm(a.vectors - s.mean().unsqueeze(-2), dim=-1) for s in (x, y))
@@ -94,7 +94,7 @@ class RND(BaseMetric):
 
     def __init__(self, *, distance: Distance = "norm", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        _checks.check_choice("distance", distance, DISTANCES)
+        checks.check_choice("distance", distance, DISTANCES)
         self.distance: Distance = distance
         if self.replicates and distance == "norm":
             self.result_keys = {**self.result_keys, "rnd_corrected": float}

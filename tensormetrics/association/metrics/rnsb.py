@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._checks import takes_arrays
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
 from ..embeddings.query import IndexedQuery
 from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors, WordSet
@@ -92,7 +92,7 @@ def divergence(p: Tensor, t: word_sets.Words) -> Tensor:
 
 
 def check_strength(C: float) -> None:
-    _checks.check_number("C", C, "a number > 0", lambda x: x > 0)
+    checks.check_number("C", C, "a number > 0", lambda x: x > 0)
 
 
 def _hold_out_fifth(keys: Tensor, mask: Tensor | None) -> Tensor:
@@ -142,12 +142,12 @@ class RNSB(BaseMetric):
     ) -> None:
         super().__init__(**kwargs)
         check_strength(C)
-        _checks.check_flag("penalize_intercept", penalize_intercept)
-        _checks.check_flag("print_model_evaluation", print_model_evaluation)
+        checks.check_flag("penalize_intercept", penalize_intercept)
+        checks.check_flag("print_model_evaluation", print_model_evaluation)
         if holdout is not None:
-            _checks.check_flag("holdout", holdout)
+            checks.check_flag("holdout", holdout)
         if random_state is not None:
-            _checks.check_int("random_state", random_state, 0)
+            checks.check_int("random_state", random_state, 0)
         check_estimator(estimator, estimator_params)
         if self.replicates and (holdout or estimator):
             got = "holdout=True" if holdout else "an estimator"
@@ -156,7 +156,7 @@ class RNSB(BaseMetric):
         self.penalize_intercept = penalize_intercept
         self.holdout = holdout
         self.random_state = random_state
-        self.n_iterations = _checks.check_int("n_iterations", n_iterations, 1)
+        self.n_iterations = checks.check_int("n_iterations", n_iterations, 1)
         self.print_model_evaluation = print_model_evaluation
         self.estimator = estimator
         self.estimator_params = dict(estimator_params) if estimator_params else None

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._checks import takes_arrays
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
 from ..embeddings.query import IndexedQuery, Query
 from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors, WordSet
@@ -74,7 +74,7 @@ def same(
     >>> same(torch.tensor([[1.0, -1.0], [1.0, 1.0]]), groups)
     tensor(0.5000, dtype=torch.float64)
     """
-    _checks.check_choice("weighting", weighting, WEIGHTINGS)
+    checks.check_choice("weighting", weighting, WEIGHTINGS)
     values = WordSet.of(groups).values
     t, groups = word_sets.read("groups", t=t, groups=groups)
     min_length = max(1e-10, word_sets.resolution(values))
@@ -120,7 +120,7 @@ class SAME(BaseMetric):
 
     def __init__(self, *, weighting: Weighting = "length", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        _checks.check_choice("weighting", weighting, WEIGHTINGS)
+        checks.check_choice("weighting", weighting, WEIGHTINGS)
         self.weighting: Weighting = weighting
 
     def measure(self, t: Vectors, groups: Vectors) -> dict[str, Tensor]:

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._checks import takes_arrays
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
 from ..embeddings.query import IndexedQuery
 from ..resampling.null_distribution import NullDistribution
 from ..resampling.permutation import partition_null
@@ -113,7 +113,7 @@ class WEAT(BaseMetric):
 
     def __init__(self, *, return_effect_size: bool = False, correction: int = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        _checks.check_flag("return_effect_size", return_effect_size)
+        checks.check_flag("return_effect_size", return_effect_size)
         self.return_effect_size = return_effect_size
         word_sets.check_correction(correction)
         self.correction = correction

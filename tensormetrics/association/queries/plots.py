@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ... import _checks
-from ..._plots import (
+from ...core.arguments import checks
+from ...core.results.estimates import Estimate
+from ...core.results.plots import (
     FONT,
     LINE,
     WIDTH,
@@ -25,7 +26,6 @@ from ..._plots import (
     new_axes,
     wrapped,
 )
-from ...uncertainty.results.estimates import Estimate
 from .ranking import check_table
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ def plot_queries_results(
     >>> plot_queries_results(run_queries(RND, queries, [model]), title="RND").savefig("rnd.png")
     """
     check_table("results", results)
-    _checks.check_choice("by", by, ("query", "model"))
-    _checks.check_choice("kind", kind, ("bars", "lines"))
+    checks.check_choice("by", by, ("query", "model"))
+    checks.check_choice("kind", kind, ("bars", "lines"))
     tables = [results]
     if results.columns.nlevels == 2:  # with intervals
         tables = [results.xs(field, axis=1, level=1) for field in Estimate.tensors]
@@ -228,7 +228,7 @@ def plot_eat_map(
     >>> answer = {"query_name": "flowers and insects", "effect_size_x": 1.3, "effect_size_y": -0.9}
     >>> plot_eat_map([answer]).savefig("map.png")
     """
-    _checks.check_number("negligible", negligible, "a number >= 0", lambda x: 0 <= x < math.inf)
+    checks.check_number("negligible", negligible, "a number >= 0", lambda x: 0 <= x < math.inf)
     points = [_point(answer) for answer in results]
     figure, (axes,) = new_axes(ax, figsize or (6.5, 4.5))
     dress(axes)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ... import _checks
-from ..._tables import import_pandas
+from ...core.arguments import checks
+from ...core.results.text_tables import import_pandas
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +33,7 @@ def create_ranking(
     large   1.0  2.0
     """
     pd = import_pandas()
-    _checks.check_choice("method", method, METHODS)
+    checks.check_choice("method", method, METHODS)
     if not isinstance(results_dataframes, list | tuple) or not results_dataframes:
         raise TypeError(f"results_dataframes: got {results_dataframes!r}, wanted a list of DataFrames")
     for i, table in enumerate(results_dataframes):
@@ -59,7 +59,7 @@ def calculate_ranking_correlations(
     """
     check_table("rankings", rankings)
     if not callable(method):
-        _checks.check_choice("method", method, CORRELATIONS)
+        checks.check_choice("method", method, CORRELATIONS)
     return rankings.corr(_kendall if method == "kendall" else method)
 
 

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._progress import progress_bar
-from ..._tables import import_pandas
-from ...uncertainty.engine.corrections import CORRECTIONS as P_VALUE_CORRECTIONS
-from ...uncertainty.engine.corrections import correct_p_values
-from ...uncertainty.results.estimates import Estimate
-from ...uncertainty.results.table import Table
+from ...core.arguments import checks
+from ...core.arguments.progress import progress_bar
+from ...core.resampling.corrections import CORRECTIONS as P_VALUE_CORRECTIONS
+from ...core.resampling.corrections import correct_p_values
+from ...core.results.estimates import Estimate
+from ...core.results.table import Table
+from ...core.results.text_tables import import_pandas
 from ..embeddings.model import WordEmbeddingModel, check_model
 from ..embeddings.query import Query, check_query
 from ..metrics._call import check_template
@@ -166,12 +166,12 @@ def run_queries(
         ("as_dataframe", as_dataframe),
         ("intervals", intervals),
     ):
-        _checks.check_flag(name, flag)
+        checks.check_flag(name, flag)
     if not isinstance(queries_set_name, str) or not queries_set_name:
         got = "an empty str" if queries_set_name == "" else f"a {type(queries_set_name).__name__}"
         raise TypeError(f"queries_set_name: got {got}, wanted a name")
     if not callable(aggregation_function):
-        _checks.check_choice("aggregation_function", aggregation_function, tuple(AGGREGATIONS))
+        checks.check_choice("aggregation_function", aggregation_function, tuple(AGGREGATIONS))
     if aggregate_results and not as_dataframe:
         raise ValueError("aggregate_results: got True with as_dataframe=False, wanted a table to append a column to")
     if return_only_aggregation and not as_dataframe:
@@ -201,7 +201,7 @@ def _check_value_is_for(correction: str | None, intervals: bool, value: str, agg
     if intervals and (value != "result" or aggregated):
         raise ValueError("intervals: got True with another value or an aggregate, wanted value='result' alone")
     if correction is not None:
-        _checks.check_choice("correction", correction, CORRECTIONS)
+        checks.check_choice("correction", correction, CORRECTIONS)
         if value != "p_value":
             raise ValueError(f"correction: got {correction!r} with value={value!r}, wanted value='p_value'")
 

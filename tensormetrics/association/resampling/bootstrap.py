@@ -10,13 +10,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._checks import takes_arrays
-from ..._device_cache import cached_per_device
-from ...uncertainty.engine.draws import joint_jackknife, scaled_draws, t_scales
-from ...uncertainty.engine.errors import UncertaintyWarning
-from ...uncertainty.results.estimates import Estimate, check_confidence
-from ...uncertainty.results.quantiles import equal_tailed_interval
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
+from ...core.native.device_cache import cached_per_device
+from ...core.numbers.quantiles import equal_tailed_interval
+from ...core.resampling.draws import joint_jackknife, scaled_draws, t_scales
+from ...core.resampling.errors import UncertaintyWarning
+from ...core.results.estimates import Estimate, check_confidence
 from ..sets.set_checks import weights_as_masks
 from ..sets.word_ids import check_words, joint_mask, joint_words
 from ..sets.word_sets import Vectors, WordSet
@@ -69,7 +69,7 @@ def bootstrap_interval(
     """
     if isinstance(metric, torch.nn.Module):
         raise TypeError(f"metric: got a {type(metric).__name__}, wanted a function; write metric.score_function()")
-    replicates = _checks.check_int("replicates", replicates, 1)
+    replicates = checks.check_int("replicates", replicates, 1)
     confidence = check_confidence(confidence)
     seed = concrete_seed(seed)
     value = metric(*sets)  # first, because it checks its arguments

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ... import _gpu_kernels, _native
-from ..._interruptible import interruptible
-from ..._splitmix import random_bits_at
+from ...core.native import gpu_kernels, native
+from ...core.native.interruptible import interruptible
+from ...core.numbers.splitmix import random_bits_at
 from .random import Tails, random_int64
 
 BUDGET = 2**22  # numbers held at a time
@@ -18,11 +18,11 @@ NEVER = 2**63 - 1  # random bits that are never among the smallest
 GPU_BUDGET = 2**26  # small chunks would be dominated by the cost of launches
 
 # The native loop of `extreme_draws`, with the same arguments. Units are float64, which adds integers exactly.
-OPERATOR = _native.define(
+OPERATOR = native.define(
     "extreme_draws(Tensor units, Tensor? n, Tensor? size, Tensor? low, Tensor? high, int begin, int iterations)"
     " -> Tensor",
     lambda units, *_: units.new_empty(len(units), dtype=torch.int64),
-    _native.Operator("subsets", "permutation_p_value and sign_flip_p_value", 10),
+    native.Operator("subsets", "permutation_p_value and sign_flip_p_value", 10),
 )
 _native_draws = interruptible(OPERATOR, lambda units, *rest: rest[-1] * units.shape[1] * (1 + units.shape[0] / 8))
 
@@ -36,13 +36,13 @@ def extreme_draws(
     A draw selects n of the first `size` positions as in `random_partitions`, or is one of `random_signs`.
     """
     units = units.double()
-    if units.device.type == "cpu" and not _gpu_kernels.can_use("drawn sums", units.device):
+    if units.device.type == "cpu" and not gpu_kernels.can_use("drawn sums", units.device):
         tensors = (None if tensor is None else tensor.contiguous() for tensor in (units, n, size, *tails))
         return _native_draws(*tensors, stream_offset, iterations)
     return _extreme_draws(units, n, size, *tails, stream_offset, iterations)
 
 
-@_native.reference("extreme_draws")
+@native.reference("extreme_draws")
 def _extreme_draws(
     units: Tensor,
     n: Tensor | None,
@@ -61,7 +61,7 @@ def _extreme_draws(
             return random_signs(stream_offset, num_positions, start, rows, device)
         return random_partitions(stream_offset, n, size, num_positions, start, rows)
 
-    if groups == 1 and num_positions <= KERNEL_POSITIONS and _gpu_kernels.can_use("drawn sums", device):
+    if groups == 1 and num_positions <= KERNEL_POSITIONS and gpu_kernels.can_use("drawn sums", device):
         from . import kernels
 
         ranges, integer_units = chunks(iterations, max(num_positions, batch // 256), GPU_BUDGET), units.long()
@@ -87,7 +87,7 @@ def random_partitions(stream_offset: int, n: Tensor, size: Tensor, num_positions
     Each position in turn is selected with the probability needed / remaining, which requires no sorting (algorithm S of
     Knuth, The Art of Computer Programming 2, 3.4.2).
     """
-    if _gpu_kernels.can_use("drawn sums", n.device):
+    if gpu_kernels.can_use("drawn sums", n.device):
         from . import kernels
 
         out = torch.empty(len(n), rows, num_positions, dtype=torch.bool, device=n.device)
@@ -106,7 +106,7 @@ def random_partitions(stream_offset: int, n: Tensor, size: Tensor, num_positions
 
 def random_signs(stream_offset: int, pairs: int, start: int, rows: int, device: torch.device) -> Tensor:
     # ->  (1, rows, pairs) bool, True for swapped pairs
-    if _gpu_kernels.can_use("drawn sums", device):
+    if gpu_kernels.can_use("drawn sums", device):
         from . import kernels
 
         return kernels.random_signs(torch.empty(1, rows, pairs, dtype=torch.bool, device=device), stream_offset, start)

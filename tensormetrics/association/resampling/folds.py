@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ..._splitmix import random_bits_at
+from ...core.numbers.splitmix import random_bits_at
 from .random import stream
 
 

@@ -12,8 +12,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ..._splitmix import FIRST, SECOND, STEP
-from ..._triton import on_its_device
+from ...core.native.triton import on_its_device
+from ...core.numbers.splitmix import FIRST, SECOND, STEP
 from .random import Tails
 
 _TESTS, _ROWS = 128, 128  # of a tile of sums

@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ...uncertainty.engine.corrections import StepDown
+from ...core.arguments import checks
+from ...core.resampling.corrections import StepDown
 from .draws import chunks
 
 Alternative = Literal["two-sided", "greater", "less"]
@@ -80,9 +80,9 @@ class NullDistribution:
     def p_value(self, alternative: Alternative = "greater", method: Method = "auto", replicates: int = 10000) -> Tensor:
         # ->  (...) float64
         """Compute the fraction of cases, the observed one included, at least as extreme as the observed scores."""
-        _checks.check_choice("alternative", alternative, ALTERNATIVES)
-        _checks.check_choice("method", method, METHODS)
-        _checks.check_int("replicates", replicates, 1)
+        checks.check_choice("alternative", alternative, ALTERNATIVES)
+        checks.check_choice("method", method, METHODS)
+        checks.check_int("replicates", replicates, 1)
         if method == "exact" and self.exact is None:
             raise ValueError("method: got 'exact' for cases that can only be drawn (GWEAT, masks); write 'approximate'")
         if self.exact is not None and self.exact.is_used(method):

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._checks import takes_arrays
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
 from ..sets import word_sets
 from ..sets.word_ids import check_words, dense_word_indices, word_ids_by_index, word_means
 from ..sets.word_sets import Vectors, WordSet
@@ -267,7 +267,7 @@ def _read(**vectors: Vectors) -> tuple[list[WordSet], Tensor, Tensor, torch.Size
     """Return sets of scores, all scores (B, N) with 0 for invalid ones, the valid mask (B, N), and the batch shape."""
     sets = {name: WordSet.of(word_set) for name, word_set in vectors.items()}
     for name, word_set in sets.items():
-        _checks.shape(name, word_set.values, "...", "N")
+        checks.shape(name, word_set.values, "...", "N")
     columns = {name: WordSet(word_set.values.detach().unsqueeze(-1), word_set.mask) for name, word_set in sets.items()}
     scores, valid_mask = concatenate(word_sets.read(**columns))
     for name, word_set in sets.items():

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._splitmix import random_bits_at
-from ...uncertainty.engine.philox import random_key
+from ...core.arguments import checks
+from ...core.numbers.philox import random_key
+from ...core.numbers.splitmix import random_bits_at
 
 
 class Tails(NamedTuple):
@@ -19,7 +19,7 @@ class Tails(NamedTuple):
 
 
 def concrete_seed(seed: int | None) -> int:
-    return secrets.randbits(63) if seed is None else _checks.check_int("seed", seed, 0)
+    return secrets.randbits(63) if seed is None else checks.check_int("seed", seed, 0)
 
 
 def stream(seed: int | None, name: str = "permutations") -> int:

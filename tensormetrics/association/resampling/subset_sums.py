@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor
 
-from ... import _native
-from ..._device_cache import cached_per_device
-from ..._interruptible import interruptible
+from ...core.native import native
+from ...core.native.device_cache import cached_per_device
+from ...core.native.interruptible import interruptible
 from .random import Tails
 
 BUDGET = 2**22  # integers held at a time, except for the one table over 44 positions
@@ -18,10 +18,10 @@ MAX_POSITIONS = 50  # for subsets of one size; 40 positions for subsets of any s
 # The size and the sum of a subset in one integer, size * UNIT + sum. Subsets with a masked position exceed all others.
 UNIT, ABSENT = 2**50, 2**56
 
-OPERATOR = _native.define(
+OPERATOR = native.define(
     "extreme_subsets(Tensor units, Tensor present, Tensor? n, Tensor? low, Tensor? high) -> Tensor",
     lambda units, *_: units.new_empty(len(units)),
-    _native.Operator("subsets", "permutation_p_value and sign_flip_p_value", 5),
+    native.Operator("subsets", "permutation_p_value and sign_flip_p_value", 5),
 )
 _native_subsets = interruptible(OPERATOR, lambda units, *_: 20 * len(units) * 2.0 ** (units.shape[1] / 2))
 
@@ -39,7 +39,7 @@ def extreme_subsets(units: Tensor, valid_mask: Tensor, n: Tensor | None, size: T
     return _look_up(units, valid_mask, n, size, tails)
 
 
-@_native.reference("extreme_subsets")
+@native.reference("extreme_subsets")
 def _extreme_subsets(
     units: Tensor, valid_mask: Tensor, n: Tensor | None, low: Tensor | None, high: Tensor | None
 ) -> Tensor:

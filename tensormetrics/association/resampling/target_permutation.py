@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ..._checks import takes_arrays
+from ...core.arguments.checks import takes_arrays
 from ..sets import word_sets
 from ..sets.set_checks import weights_as_masks
 from ..sets.word_ids import check_words, count_words, dense_word_indices, joined_words, word_ids_by_index

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ...uncertainty.engine.weights import replicate_weights
+from ...core.resampling.weights import replicate_weights
 from ..sets.word_ids import count_words, dense_word_indices
 
 SET_BITS, GROUP_BITS = 48, 24  # positions of the set and group index above the word index in a resampling unit

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor
 
-from ... import _checks
+from ...core.arguments import checks
 
 _takes_weights: ContextVar[bool] = ContextVar("takes_weights", default=False)
 
@@ -23,7 +23,7 @@ def weights_as_masks() -> Iterator[None]:
 
 
 def check_vectors(name: str, vectors: Tensor, dims: int, first: str, like: Tensor) -> None:
-    _checks.tensor(name, vectors)
+    checks.tensor(name, vectors)
     if not vectors.is_floating_point():
         raise TypeError(f"{name}: got {vectors.dtype}, wanted a floating dtype; write {name}.float()")
     if vectors.ndim < dims:
@@ -36,7 +36,7 @@ def check_vectors(name: str, vectors: Tensor, dims: int, first: str, like: Tenso
 
 
 def check_mask(name: str, mask: Tensor, vectors: Tensor, dims: int = 2) -> None:
-    _checks.tensor(name, mask)
+    checks.tensor(name, mask)
     if mask.is_complex() or (mask.is_floating_point() and not _takes_weights.get()):
         raise TypeError(f"{name}: got {mask.dtype}, wanted torch.bool; write {name} > 0")
     shape = vectors.shape[-dims:-1]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ..._splitmix import random_bits_at
+from ...core.numbers.splitmix import random_bits_at
 
 
 def check_words(name: str, words: Tensor | None, like: str, rows: Tensor) -> None:

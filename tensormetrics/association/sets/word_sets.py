@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ... import _checks
+from ...core.arguments import checks
 from .set_checks import check_broadcast, check_mask, check_vectors
 from .word_ids import check_words, row_fractions
 
@@ -157,7 +157,7 @@ def read(*grouped: str, **sets: Vectors) -> tuple[Words, ...]:
     """
     first, word_set = next(iter(sets.items()))
     like = word_set.values if isinstance(word_set, WordSet) else word_set
-    _checks.tensor(first, like)
+    checks.tensor(first, like)
     dtype = precision(like)
     words, batch_shapes = [], []
     for name, word_set in sets.items():

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._checks import takes_arrays
-from ..._exact_sums import prefix_sums
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
+from ...core.numbers.exact_sums import prefix_sums
 
 
 class ListwiseComparisonResult(NamedTuple):
@@ -50,8 +50,8 @@ def listwise_compare(
         empty = torch.zeros(0, 0, dtype=torch.float64, device="cpu")
         return ListwiseComparisonResult([], metric, empty, empty.flatten())
     for name, values in samples.items():
-        _checks.shape(f"samples[{name!r}]", values, "S")
-    _checks.check_consistent_length(**{str(name): values for name, values in samples.items()})
+        checks.shape(f"samples[{name!r}]", values, "S")
+    checks.check_consistent_length(**{str(name): values for name, values in samples.items()})
     probabilities = rank_probabilities(torch.stack(list(samples.values()), -1), higher_is_better)
     reciprocal = probabilities @ (
         1 / torch.arange(1, len(probabilities) + 1, dtype=probabilities.dtype, device=probabilities.device)
@@ -91,9 +91,9 @@ def expected_reward(p_rank: Tensor, rewards: Tensor | list[float] | float | None
     >>> expected_reward(torch.tensor([[0.75, 0.25], [0.25, 0.75]]), rewards=[10.0, 4.0])
     tensor([8.5000, 5.5000])
     """
-    _checks.floating("p_rank", p_rank)
-    _checks.shape("p_rank", p_rank, "...", "E", *p_rank.shape[-1:])
-    _checks.shape("p_rank", p_rank, "...", *p_rank.shape[-1:] * 2)
+    checks.floating("p_rank", p_rank)
+    checks.shape("p_rank", p_rank, "...", "E", *p_rank.shape[-1:])
+    checks.shape("p_rank", p_rank, "...", *p_rank.shape[-1:] * 2)
     E = p_rank.shape[-1]
     rewards = torch.as_tensor([1.0] if rewards is None else rewards, dtype=p_rank.dtype, device=p_rank.device)
     if rewards.ndim > 1 or rewards.numel() > E:

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ...uncertainty.results.estimates import Comparison
+from ...core.arguments import checks
+from ...core.results.estimates import Comparison
 from ...uncertainty.statistics.sample_comparison import comparison_of_draws
 from ...uncertainty.statistics.samples import check_probability, estimate_sorted, searchable, sort_samples
 from ..summaries.summary import PosteriorSummary, summarize
@@ -183,12 +183,12 @@ def pairwise_compare(
     >>> print(f"{result.median:.3f}, P(left > right) = {result.p_greater:.2f}, P(equivalent) = {result.p_rope:.2f}")
     0.030, P(left > right) = 0.93, P(equivalent) = 0.14
     """
-    _checks.floating("diff", diff)
+    checks.floating("diff", diff)
     check_probability("ci_probability", ci_probability)
     if min_sig_diff is not None:
-        _checks.check_number("min_sig_diff", min_sig_diff, "None or a number >= 0", lambda x: x >= 0)
+        checks.check_number("min_sig_diff", min_sig_diff, "None or a number >= 0", lambda x: x >= 0)
     if random_diff is not None:
-        _checks.floating("random_diff", random_diff)
+        checks.floating("random_diff", random_diff)
     ordered, num_defined = sort_samples(diff, 0)  # (..., S) and (..., 1)
     median, low, high = estimate_sorted(ordered, num_defined, ci_probability)
     diff = diff.double()

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from ... import _checks
+from ...core.arguments import checks
 from ...uncertainty.statistics.samples import check_probability, hdi
 from ..metrics.sample_metrics import sample_metrics
 from ..sampling.confusion_matrix import validate_confusion_matrix
@@ -33,14 +33,14 @@ def items_needed(
     >>> round(items_needed([[90, 10], [20, 80]], "acc", 0.04), -2)  # the interval of these 200 is 0.1 wide
     1200
     """
-    _checks.check_number("width", width, "a number > 0", lambda x: 0 < x < math.inf)
+    checks.check_number("width", width, "a number > 0", lambda x: 0 < x < math.inf)
     check_probability("confidence", confidence)
     counts = validate_confusion_matrix(matrix, allow_empty_rows=True)
     total = float(counts.sum())
     if not total:
         raise ValueError("matrix: got no items, wanted at least one")
-    _checks.check_int("replicates", replicates, 2)
-    if label is not None and _checks.check_int("label", label, 0) >= len(counts):
+    checks.check_int("replicates", replicates, 2)
+    if label is not None and checks.check_int("label", label, 0) >= len(counts):
         raise ValueError(f"label: got {label}, wanted None or 0 to {len(counts) - 1}")
     items = total
     for _ in range(STEPS):

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._checks import takes_arrays
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
 from ..sampling.confusion_sums import normalize_counts, sums_from_matrices
 
 
@@ -59,7 +59,7 @@ class Quantity(torch.nn.Module, ABC):
 
         Shapes: matrices: (..., C, C) counts >= 0, rows are the truth -> (..., C), or (..., 1) for one value per matrix.
         """
-        _checks.shape("matrices", matrices, "...", "C", "C")
+        checks.shape("matrices", matrices, "...", "C", "C")
         if matrices.shape[-2] != matrices.shape[-1] or matrices.shape[-1] < 2:
             raise ValueError(f"matrices: got shape {tuple(matrices.shape)}, wanted (..., C, C) with C >= 2")
         values = observed_values(matrices.reshape(-1, *matrices.shape[-2:]))[self]

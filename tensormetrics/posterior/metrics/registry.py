@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._repr import RecordedArguments
+from ...core.arguments import checks
+from ...core.arguments.repr import RecordedArguments
 from ..sampling.arrays import as_array, conform, without_subclass
 from ..sampling.rng import RNG
 from .quantity import ROOTS, Quantity, Values
@@ -278,7 +278,7 @@ def check_option(name: str, value: Any, default: Any) -> Any:
 
 
 def check_zero_division(value: Any) -> None:
-    _checks.check_number("zero_division", value, "0, 1 or nan", lambda x: x in (0, 1) or math.isnan(x))
+    checks.check_number("zero_division", value, "0, 1 or nan", lambda x: x in (0, 1) or math.isnan(x))
 
 
 def check_aliases(cls: type[Extension] | type[ExperimentAggregator], *tables: Mapping[str, Any]) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._checks import takes_arrays
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
 from ..sampling.confusion_sums import (
     METHODS,
     ConfusionSums,
@@ -52,14 +52,14 @@ def sample_metrics(
     >>> round(float(accuracy.median()), 2)
     0.89
     """
-    _checks.check_choice("method", method, METHODS)
-    replicates = _checks.check_int("replicates", replicates, 0)
-    start = _checks.check_int("start", start, 0)
-    _checks.check_choice("dtype", dtype, DTYPES)
+    checks.check_choice("method", method, METHODS)
+    replicates = checks.check_int("replicates", replicates, 0)
+    start = checks.check_int("start", start, 0)
+    checks.check_choice("dtype", dtype, DTYPES)
     collection = ConfusionMetricCollection(metrics)
-    _checks.tensor("counts", counts)
+    checks.tensor("counts", counts)
     counts = counts[None] if counts.ndim == 2 else counts
-    _checks.shape("counts", counts, "E", "C", "C")
+    checks.shape("counts", counts, "E", "C", "C")
     if method == "input":
         values = observed_values(counts)
         return [values[metric][None] for metric in collection]

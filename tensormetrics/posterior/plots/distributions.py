@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from ..._plots import LINE, dress, inches, lines_of, wrapped
+from ...core.results.plots import LINE, dress, inches, lines_of, wrapped
 from ..comparison.pairwise import PairwiseComparisonResult, short
 from .drawing import Look, Mark, Outline, interval_of, one_scale, only_lowest_ticks, outline, x_range
 

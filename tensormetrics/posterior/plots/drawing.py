@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from ... import _checks
-from ..._plots import CHARACTER, FONT, dress, inches, is_dark, legend_below, new_axes
+from ...core.arguments import checks
+from ...core.results.plots import CHARACTER, FONT, dress, inches, is_dark, legend_below, new_axes
 from ...uncertainty.statistics.density import kde
 from ...uncertainty.statistics.samples import estimate, finite_part, histogram_bins, sort_samples
 
@@ -44,12 +44,12 @@ class Look:
     parts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of this plot: part -> default keywords
 
     def __post_init__(self) -> None:
-        _checks.check_choice("method", self.method, ("kde", "hist", "histogram"))
-        _checks.check_int("grid_samples", self.grid_samples, 2)
+        checks.check_choice("method", self.method, ("kde", "hist", "histogram"))
+        checks.check_int("grid_samples", self.grid_samples, 2)
         if isinstance(self.bins, str):
-            _checks.check_choice("bins", self.bins, ("auto",))
+            checks.check_choice("bins", self.bins, ("auto",))
         elif isinstance(self.bins, int):
-            _checks.check_int("bins", self.bins, 1)
+            checks.check_int("bins", self.bins, 1)
         for name, parts in ("style", self.style or ()), ("hide", self.hide):
             for part in [parts] if isinstance(parts, str) else parts:
                 if part not in self.parts:

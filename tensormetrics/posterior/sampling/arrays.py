@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
-from ..._checks import as_tensor
+from ...core.arguments.checks import as_tensor
 from .errors import PosteriorWarning
 
 # numpy functions whose torch namesakes mean the same, and those that go by another name. Other namesakes are not to be

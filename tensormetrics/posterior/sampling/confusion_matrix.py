@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ... import _checks
+from ...core.arguments import checks
 from .dirichlet import LARGEST
 from .errors import ConfMatIOError, ConfMatIOWarning
 
@@ -27,7 +27,7 @@ def validate_confusion_matrix(confusion_matrix: Any, *, allow_empty_rows: bool =
     """
     try:
         array = confusion_matrix if isinstance(confusion_matrix, Tensor) else np.array(confusion_matrix)
-        matrix = _checks.as_tensor(array)
+        matrix = checks.as_tensor(array)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ConfMatIOError(f"confusion_matrix: wanted rows of numbers, all of one length; {error}") from None
     if matrix.is_complex():
@@ -110,7 +110,7 @@ def _cells_of_labels(
     if labels is not None and num_classes is not None:
         raise ValueError("labels, num_classes: got both, wanted one")
     if num_classes is not None:
-        labels = np.arange(_checks.check_int("num_classes", num_classes, 2))
+        labels = np.arange(checks.check_int("num_classes", num_classes, 2))
     if labels is None:
         labels = np.union1d(true, pred)
         labels = labels[labels == labels]  # nan is no label
@@ -163,9 +163,9 @@ def pred_cond_to_confusion_matrix(
     tensor([[1, 1],
             [0, 1]])
     """
-    pairs = _checks.as_tensor(pairs)
-    _checks.shape("pairs", pairs, "N", 2)
-    _checks.integral("pairs", pairs)
+    pairs = checks.as_tensor(pairs)
+    checks.shape("pairs", pairs, "N", 2)
+    checks.integral("pairs", pairs)
     if num_classes is None:
         num_classes = max(2, int(pairs.max()) + 1) if len(pairs) else 2
     first, second = pairs.cpu().unbind(-1)

@@ -10,8 +10,8 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._checks import takes_arrays
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
 from . import operators
 from .dirichlet import DTYPES, confusion_prior_of, dirichlet_prior, non_negative, normalised, stream_keys
 from .hierarchical import sample_splits
@@ -48,8 +48,8 @@ def sums_from_matrices(matrices: Tensor, weights: Tensor | None = None) -> Confu
     """
     _check_square("matrices", matrices)
     if weights is not None:
-        _checks.same_device(matrices=matrices, weights=weights)
-        _checks.shape("weights", weights, "W", *matrices.shape[-2:])
+        checks.same_device(matrices=matrices, weights=weights)
+        checks.shape("weights", weights, "W", *matrices.shape[-2:])
     matrices = normalize_counts(matrices)
     tp, wrong = matrices.diagonal(dim1=-2, dim2=-1), without_diagonal(matrices)
     fp, tn = column_sums(tp, wrong)
@@ -105,19 +105,19 @@ def sample_sums(
     >>> sums.tp.shape, round(float((sums.tp + sums.fn).sum(-1).mean()), 3)
     (torch.Size([1000, 1, 2]), 1.0)
     """
-    _checks.check_choice("need", need, NEEDS)
+    checks.check_choice("need", need, NEEDS)
     counts, names, replicates = _checked(counts, replicates, method, names, dtype)
     E, C, _ = counts.shape
     if weights is not None:
-        _checks.same_device(counts=counts, weights=weights)
-        _checks.shape("weights", weights, "W", C, C)
+        checks.same_device(counts=counts, weights=weights)
+        checks.shape("weights", weights, "W", C, C)
         weights = weights.double().contiguous()
     elif need == "weighted":
         raise ValueError("weights: got None with need='weighted', wanted a tensor (W, C, C)")
     if method == "input":
         return sums_from_matrices(counts[None], weights)
     model = _model(counts, prevalence_prior, confusion_prior, method)
-    start = _checks.check_int("start", start, 0)
+    start = checks.check_int("start", start, 0)
     if model.right is not None:
         return _shared_sums(model, weights, need, dtype, replicates, seed=seed, names=names, method=method, start=start)
     keys = [stream_keys(seed, names, method, stream, counts.device) for stream in ("prevalence", "split", "spread")]
@@ -167,7 +167,7 @@ def sample_confusion_matrices(
     if method == "input":
         return normalize_counts(counts[None])
     model = _model(counts, prevalence_prior, confusion_prior, method)
-    start = _checks.check_int("start", start, 0)
+    start = checks.check_int("start", start, 0)
     draws: dict[str, Any] = {"seed": seed, "names": names, "method": method, "start": start}
     right, wrong = _right_and_wrong(model, replicates, **draws)
     out = torch.empty(*right.shape, right.shape[-1], dtype=dtype, device=right.device)
@@ -251,12 +251,12 @@ def _logs(alpha: Tensor, replicates: int, keys: Tensor, start: int) -> Tensor:  
 def _checked(
     counts: Tensor, replicates: int, method: Method, names: Sequence[str] | None, dtype: torch.dtype
 ) -> tuple[Tensor, Sequence[str], int]:  # counts: (E, C, C)
-    _checks.check_choice("method", method, METHODS)
-    _checks.check_choice("dtype", dtype, DTYPES)
-    replicates = _checks.check_int("replicates", replicates, 0)
+    checks.check_choice("method", method, METHODS)
+    checks.check_choice("dtype", dtype, DTYPES)
+    replicates = checks.check_int("replicates", replicates, 0)
     _check_square("counts", counts)
     counts = counts.double()[None] if counts.ndim == 2 else counts.double()
-    _checks.shape("counts", counts, "E", "C", "C")
+    checks.shape("counts", counts, "E", "C", "C")
     non_negative("counts", counts, rows=True)
     names = [str(e) for e in range(len(counts))] if names is None else names
     if isinstance(names, str) or not hasattr(names, "__len__") or len(names) != len(counts):
@@ -304,6 +304,6 @@ def normalize_counts(matrices: Tensor) -> Tensor:  # (..., C, C), summing to 1
 
 
 def _check_square(name: str, matrices: Tensor) -> None:
-    _checks.tensor(name, matrices)
+    checks.tensor(name, matrices)
     if matrices.ndim < 2 or matrices.shape[-2] != matrices.shape[-1] or matrices.shape[-1] < 2:
         raise ValueError(f"{name}: got shape {tuple(matrices.shape)}, wanted (..., C, C) with C >= 2")

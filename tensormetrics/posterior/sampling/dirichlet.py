@@ -7,9 +7,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._checks import takes_arrays
-from ...uncertainty.engine.philox import philox_key
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
+from ...core.numbers.philox import philox_key
 from . import operators
 
 STRATEGIES = {
@@ -40,12 +40,12 @@ def dirichlet_prior(strategy: Any, shape: tuple[int, ...], *, argument: str = "s
             [0.0833, 0.0833, 0.1667]], dtype=torch.float64)
     """
     if isinstance(strategy, str):
-        _checks.check_choice(argument, strategy, ("perks", "balanced", *STRATEGIES))
+        checks.check_choice(argument, strategy, ("perks", "balanced", *STRATEGIES))
         if strategy == "balanced":
             return _balanced(shape, argument)
         strategy = STRATEGIES[strategy] if strategy != "perks" else 1 / shape[-1]
     try:
-        prior = _checks.as_tensor(strategy, torch.float64)
+        prior = checks.as_tensor(strategy, torch.float64)
     except (TypeError, ValueError, RuntimeError):
         expected = f"a word, a number or an array of shape {tuple(shape)}"
         raise ValueError(f"{argument}: got {strategy!r}, wanted {expected}") from None
@@ -112,10 +112,10 @@ def sample_log_gamma(
     >>> sample_log_gamma(torch.tensor([2.0, 0.0]), 3).shape, sample_log_gamma(torch.tensor([0.0]), 1)
     (torch.Size([3, 2]), tensor([[-inf]]))
     """
-    _checks.shape("alpha", alpha, "...", "K")
-    _checks.check_choice("dtype", dtype, DTYPES)
-    replicates = _checks.check_int("replicates", replicates, 0)
-    start = _checks.check_int("start", start, 0)
+    checks.shape("alpha", alpha, "...", "K")
+    checks.check_choice("dtype", dtype, DTYPES)
+    replicates = checks.check_int("replicates", replicates, 0)
+    start = checks.check_int("start", start, 0)
     rows = alpha.double().reshape(1, math.prod(alpha.shape[:-1]), alpha.shape[-1]).contiguous()
     non_negative("alpha", rows)
     out = torch.empty(*rows.shape, replicates, dtype=dtype, device=alpha.device)
@@ -141,7 +141,7 @@ def sample_dirichlet(
     >>> shares.shape, shares.mean(0).sum().round(decimals=3)
     (torch.Size([1000, 3]), tensor(1.))
     """
-    _checks.check_choice("dtype", dtype, DTYPES)
+    checks.check_choice("dtype", dtype, DTYPES)
     return sample_log_gamma(alpha, replicates, dtype=torch.float64, **address).softmax(-1).to(dtype)
 
 
@@ -152,7 +152,7 @@ def normalised(log_masses: Tensor) -> Tensor:  # (..., K, S) -> (S, ..., K)
 
 
 def stream_keys(seed: int, names: Iterable[str], method: str, stream: str, device: torch.device) -> Tensor:  # (E, 2)
-    seed = _checks.check_int("seed", seed, 0)
+    seed = checks.check_int("seed", seed, 0)
     keys = [philox_key(seed, name, method, stream) for name in names]
     return torch.tensor(keys, dtype=torch.int64, device=device).reshape(-1, 2)
 

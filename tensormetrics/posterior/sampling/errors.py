@@ -1,6 +1,6 @@
 """Errors and warnings of the domain."""
 
-from ...uncertainty.engine.errors import UncertaintyWarning
+from ...core.resampling.errors import UncertaintyWarning
 
 
 class ConfigError(ValueError):

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..._exact_sums import cumulative_mass
-from ...uncertainty.engine.philox import MASK_32, philox4x32
+from ...core.numbers.exact_sums import cumulative_mass
+from ...core.numbers.philox import MASK_32, philox4x32
 from . import operators
 from .dirichlet import normalised, stream_keys
 

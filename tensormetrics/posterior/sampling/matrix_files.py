@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..._files import delimiter_of, parsing, read_bytes, text_of
+from ...core.text.files import delimiter_of, parsing, read_bytes, text_of
 from .confusion_matrix import validate_confusion_matrix
 from .errors import ConfMatIOError
 

@@ -7,8 +7,8 @@ vector register.
 
 from collections.abc import Callable
 
-from ... import _native
-from ..._interruptible import interruptible
+from ...core.native import native
+from ...core.native.interruptible import interruptible
 from . import reference
 
 
@@ -16,8 +16,8 @@ def _define(
     reference: Callable[..., None], schema: str, nanoseconds: Callable[..., float], used_by: str, slower: float
 ) -> Callable[..., None]:
     name = reference.__name__
-    operator = _native.define(name + schema, lambda *arguments: None, _native.Operator("dirichlet", used_by, slower))
-    _native.reference(name)(reference)
+    operator = native.define(name + schema, lambda *arguments: None, native.Operator("dirichlet", used_by, slower))
+    native.reference(name)(reference)
     return interruptible(operator, nanoseconds)
 
 

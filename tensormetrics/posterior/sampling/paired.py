@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._checks import takes_arrays
-from ...uncertainty.engine.weights import joined, weighted_sums
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
+from ...core.resampling.weights import joined, weighted_sums
 from . import operators
 from .dirichlet import DTYPES, HIERARCHICAL_WITH_ITEMS, confusion_prior_of, dirichlet_prior, normalised, stream_keys
 
@@ -53,19 +53,19 @@ def sample_paired_matrices(
     >>> sample_paired_matrices(PairedItems("test", cells), 2, 1000).shape
     torch.Size([1000, 2, 2, 2])
     """
-    C = _checks.check_int("num_classes", num_classes, 2)
-    replicates = _checks.check_int("replicates", replicates, 0)
-    start = _checks.check_int("start", start, 0)
-    _checks.check_choice("dtype", dtype, DTYPES)
-    _checks.integral("items.cells", items.cells)
+    C = checks.check_int("num_classes", num_classes, 2)
+    replicates = checks.check_int("replicates", replicates, 0)
+    start = checks.check_int("start", start, 0)
+    checks.check_choice("dtype", dtype, DTYPES)
+    checks.integral("items.cells", items.cells)
     cells = torch.atleast_2d(items.cells).long().contiguous()
-    _checks.shape("items.cells", cells, "E", "N")
+    checks.shape("items.cells", cells, "E", "N")
     E, device = len(cells), cells.device
     if cells.numel() and not 0 <= cells.min() <= cells.max() < C * C:
         raise ValueError(f"items.cells: got {cells.min()} to {cells.max()}, wanted 0 to {C * C - 1} for {C} classes")
     if items.groups is not None:
-        _checks.integral("items.groups", items.groups)
-        _checks.shape("items.groups", items.groups, cells.shape[1])
+        checks.integral("items.groups", items.groups)
+        checks.shape("items.groups", items.groups, cells.shape[1])
     names = [str(e) for e in range(E)] if names is None else names
     shared = f"items:{items.label}"
     masses = torch.empty(E, C * C, replicates, dtype=torch.float64, device=device)

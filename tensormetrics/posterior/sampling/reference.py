@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ..._exact_sums import doubling_sums
-from ...uncertainty.engine.philox import MASK_32, Lanes, philox4x32
+from ...core.numbers.exact_sums import doubling_sums
+from ...core.numbers.philox import MASK_32, Lanes, philox4x32
 from .stick_breaking import draw_wrong_answers, in_groups
 
 SCRATCH_CELLS = defaultdict(lambda: 2**22, cpu=2**18)  # device -> variates at a time, 250 bytes of scratch each

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._exact_sums import cumulative_mass
-from ...uncertainty.engine.philox import random_key
+from ...core.arguments import checks
+from ...core.numbers.exact_sums import cumulative_mass
+from ...core.numbers.philox import random_key
 from . import operators
 from .dirichlet import non_negative, sample_log_gamma, stream_keys
 
@@ -38,7 +38,7 @@ class RNG:
     @seed.setter
     def seed(self, seed: int) -> None:
         """Set the seed, which restarts the stream."""
-        self._seed = _checks.check_int("seed", seed, 0)
+        self._seed = checks.check_int("seed", seed, 0)
         self._keys = stream_keys(seed, [self.name], "rng", "", self.device)  # (1, 2)
         self._draws = 0
 
@@ -83,7 +83,7 @@ class RNG:
         Shapes: values, p: (N,).
         """
         values = torch.as_tensor(values, device=self.device)
-        p = values.new_ones(len(values), dtype=torch.float64) if p is None else _checks.as_tensor(p, torch.float64)
+        p = values.new_ones(len(values), dtype=torch.float64) if p is None else checks.as_tensor(p, torch.float64)
         non_negative("p", p)
         edges = cumulative_mass(p.to(self.device))
         return values[torch.searchsorted(edges, self.random(size) * edges[-1], right=True).clamp(max=len(values) - 1)]

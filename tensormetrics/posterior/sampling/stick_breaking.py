@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from ...uncertainty.engine.philox import MASK_32, philox4x32
+from ...core.numbers.philox import MASK_32, philox4x32
 
 FIRST_ATTEMPT = 2**30  # first attempt number of stick breaking
 ATTEMPTS = 64  # at most 0.002 of the proposals are refused

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ... import _checks
+from ...core.arguments import checks
 from ...uncertainty.statistics import pooling
 from ..metrics.registry import ExperimentAggregator
 from ..sampling.arrays import without_subclass
@@ -39,7 +39,7 @@ class _Pooled:
 
     def aggregate(self, experiment_samples: Any, bounds: tuple[float, float]) -> Tensor:
         samples = without_subclass(experiment_samples)
-        _checks.floating("experiment_samples", samples)
+        checks.floating("experiment_samples", samples)
         if samples.ndim not in (2, 3):
             raise ValueError(f"experiment_samples: got shape {tuple(samples.shape)}, wanted (S, M) or (S, M, classes)")
         draws = () if self.function is pooling.pool_singleton else (_uniform(self.rng, samples), bounds)

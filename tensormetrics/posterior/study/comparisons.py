@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
+from ...core.results.estimates import Comparison
 from ...uncertainty.comparison import compare
-from ...uncertainty.results.estimates import Comparison
 from ...uncertainty.statistics.cross_validation import compare_folds
 from ...uncertainty.statistics.sample_comparison import compare_samples
 from ..comparison.listwise import ListwiseComparisonResult, listwise_compare

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._files import file_suffix, open_atomic, parsing, read_text
-from ...uncertainty.engine.weights import units
+from ...core.resampling.weights import units
+from ...core.text.files import file_suffix, open_atomic, parsing, read_text
 from ..sampling.confusion_matrix import label_cells
 from ..sampling.errors import ConfigError, ConfigWarning, PosteriorWarning, UnknownNameError
 from ..sampling.paired import PairedItems

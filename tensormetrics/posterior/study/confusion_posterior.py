@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from ... import _checks
-from ..._metric import Metric, Options
-from ...uncertainty.engine.draws import Bounds
-from ...uncertainty.engine.resampling import Items, Resampled
-from ...uncertainty.engine.weights import ResamplingUnits, check_draws, identity
-from ...uncertainty.results.estimates import Estimate, as_scalars, check_confidence
+from ...core.arguments import checks
+from ...core.metric.base import Metric, Options
+from ...core.resampling.draws import Bounds
+from ...core.resampling.resampling import Items, Resampled
+from ...core.resampling.weights import ResamplingUnits, check_draws, identity
+from ...core.results.estimates import Estimate, as_scalars, check_confidence
 from ...uncertainty.statistics.samples import check_probability, equal_tailed, estimate
 from ..metrics.parse import ConfusionMetricCollection, get_metric
 from ..metrics.quantity import Quantity, observed_values
@@ -98,7 +98,7 @@ class ConfusionPosterior(Metric):
         **kwargs: Unpack[Options],
     ) -> None:
         super().__init__(**kwargs)
-        C = self.num_classes = _checks.check_int("num_classes", num_classes, 2)
+        C = self.num_classes = checks.check_int("num_classes", num_classes, 2)
         collection = ConfusionMetricCollection(metrics, zero_division)
         if not collection:
             raise ValueError(f"metrics: got {metrics!r}, wanted at least one, such as 'acc'")
@@ -108,29 +108,29 @@ class ConfusionPosterior(Metric):
         self.per_class = {spelling: not metric.is_multiclass for spelling, metric in collection.items()}
         self.metrics = tuple(self.per_class)
         check_probability("confidence", confidence)
-        _checks.check_choice("interval", interval, ("hdi", "eti"))
+        checks.check_choice("interval", interval, ("hdi", "eti"))
         self.confidence, self.interval_kind = confidence, interval
-        self.replicates = _checks.check_int("replicates", replicates, 1)
+        self.replicates = checks.check_int("replicates", replicates, 1)
         self.prevalence_prior = dirichlet_prior(prevalence_prior, (C,), argument="prevalence_prior")
         self.confusion_prior = confusion_prior_of(confusion_prior, C)
-        _checks.check_choice("method", method, METHODS)
+        checks.check_choice("method", method, METHODS)
         self.method = method
-        self.seed = _checks.check_int("seed", seed, 0)
-        _checks.check_type("name", name, str, "a text")
+        self.seed = checks.check_int("seed", seed, 0)
+        checks.check_type("name", name, str, "a text")
         self.name = name
         if ignore_index is not None:
-            _checks.check_number("ignore_index", ignore_index, "None or an integer", lambda x: x.is_integer())
+            checks.check_number("ignore_index", ignore_index, "None or an integer", lambda x: x.is_integer())
         self.ignore_index = ignore_index
         if threshold is not None:
-            _checks.check_number("threshold", threshold, "None or a number", math.isfinite)
+            checks.check_number("threshold", threshold, "None or a number", math.isfinite)
             if C != 2:
                 raise ValueError(f"threshold: got {threshold} for {C} classes, wanted num_classes=2")
         self.threshold = threshold
         self.labels = checked_labels(labels, C)
         if not isinstance(batch_shape, Sequence):
             raise ValueError(f"batch_shape: got {batch_shape!r}, wanted a tuple of integers; write ({batch_shape!r},)")
-        self.batch_shape = tuple(_checks.check_int("batch_shape", size, 0) for size in batch_shape)
-        _checks.check_choice("dtype", dtype, DTYPES)
+        self.batch_shape = tuple(checks.check_int("batch_shape", size, 0) for size in batch_shape)
+        checks.check_choice("dtype", dtype, DTYPES)
         self.sample_dtype = dtype
         self.add_state("counts", torch.zeros(*self.batch_shape, C, C, dtype=torch.int64), "sum")
         for name in ("cells", "ids", "groups"):  # of items, where there are ids or groups
@@ -152,12 +152,12 @@ class ConfusionPosterior(Metric):
         pixels, belong to their item.
         """
         C, batch = self.num_classes, self.batch_shape
-        _checks.tensor("preds", preds)
-        _checks.integral("target", target)
-        _checks.same_device(preds=preds, target=target, state=self.counts)
+        checks.tensor("preds", preds)
+        checks.integral("target", target)
+        checks.same_device(preds=preds, target=target, state=self.counts)
         scored = preds.is_floating_point()
         if not scored:
-            _checks.integral("preds", preds)
+            checks.integral("preds", preds)
         if target.ndim <= len(batch) or target.shape[: len(batch)] != batch:
             expected = ", ".join(map(str, (*batch, "N", "...")))
             raise ValueError(f"target: got shape {tuple(target.shape)}, wanted ({expected})")
@@ -237,7 +237,7 @@ class ConfusionPosterior(Metric):
             ValueError: If an option is out of range, or labels were no class.
         """
         confidence = self.confidence if confidence is None else check_confidence(confidence)
-        replicates = None if replicates is None else _checks.check_int("replicates", replicates, 1)
+        replicates = None if replicates is None else checks.check_int("replicates", replicates, 1)
         with self._whole_state("interval"):
             counts = self._number_of_items()
             return {
@@ -360,7 +360,7 @@ class ConfusionPosterior(Metric):
         `options` are those of `drawing.Look`; the result is a matplotlib Figure.
         """
         metric = self.metrics[0] if metric is None else metric
-        _checks.check_choice("metric", metric, self.metrics)
+        checks.check_choice("metric", metric, self.metrics)
         quantity = get_metric(metric, self.zero_division)
         with self._whole_state("plot_posterior"):
             (samples,) = self._samples([metric])

@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeVar, cast
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._repr import keywords
+from ...core.arguments import checks
+from ...core.arguments.repr import keywords
 from ..metrics.parse import find_metric
 from ..metrics.quantity import Quantity
 from ..metrics.registry import ExperimentAggregator, check_zero_division, get_experiment_aggregator
@@ -65,12 +65,12 @@ class Study:
         memory_limit: int = 2**30,
         zero_division: float | None = None,
     ) -> None:
-        _checks.check_choice("dtype", dtype, DTYPES)
+        checks.check_choice("dtype", dtype, DTYPES)
         if zero_division is not None:
             check_zero_division(zero_division)
         self.zero_division = zero_division
         self.device, self.dtype = config.checked_device(device), dtype
-        self.memory_limit = _checks.check_int("memory_limit", memory_limit, 1)
+        self.memory_limit = checks.check_int("memory_limit", memory_limit, 1)
         self._groups: dict[str, ExperimentGroup] = {}
         self._metrics: dict[str, dict[str, Any]] = {}
         self._aggregators: dict[Quantity, ExperimentAggregator | None] = {}
@@ -226,7 +226,7 @@ class Study:
         self, metric: str | Quantity, experiment_name: str, sampling_method: Method = "posterior"
     ) -> Result:
         """Return samples of a metric of the study for "group/experiment", or for "group/aggregated"."""
-        _checks.check_choice("sampling_method", sampling_method, METHODS)
+        checks.check_choice("sampling_method", sampling_method, METHODS)
         quantity = self.find_metric(metric)
         group, name = config.split_name(experiment_name)
         if group not in self._groups:

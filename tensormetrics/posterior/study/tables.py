@@ -5,9 +5,9 @@ from typing import Any
 
 import torch
 
-from ...uncertainty.model_tables import correct_comparisons
-from ...uncertainty.results.estimates import Estimate
-from ...uncertainty.results.table import Table, pairs_table
+from ...core.results.estimates import Estimate
+from ...core.results.table import Table, pairs_table
+from ...uncertainty.pairs.model_tables import correct_comparisons
 from ..summaries.summary import summarize
 from .comparisons import compare_experiments
 from .config import split_name

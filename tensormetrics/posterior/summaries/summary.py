@@ -5,8 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..._checks import takes_arrays
-from ...uncertainty.results.quantiles import sorted_quantiles
+from ...core.arguments.checks import takes_arrays
+from ...core.numbers.quantiles import sorted_quantiles
 from ...uncertainty.statistics.moments import sum_of
 from ...uncertainty.statistics.samples import (
     check_probability,

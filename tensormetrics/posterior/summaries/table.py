@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
-from ... import _checks
-from ..._tables import TEXTS, cell_text, import_pandas
+from ...core.arguments import checks
+from ...core.results.text_tables import TEXTS, cell_text, import_pandas
 
 
 def format_table(
@@ -30,7 +30,7 @@ def format_table(
     | ----- | ---- | ------------ |
     | a     | 0.90 | [0.85, 0.94] |
     """
-    precision = _checks.check_int("precision", precision, 0)
+    precision = checks.check_int("precision", precision, 0)
     rows = [{header: _to_python(row[header]) for header in headers} for row in rows]
     if table_fmt == "records":
         return rows

@@ -7,10 +7,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._student import t_quantiles_of
-from ...uncertainty.engine.philox import MASK_32, philox4x32, philox_key
-from ...uncertainty.results.estimates import Estimate
+from ...core.arguments import checks
+from ...core.numbers.philox import MASK_32, philox4x32, philox_key
+from ...core.numbers.student import t_quantiles_of
+from ...core.results.estimates import Estimate
 from ..inputs import RetrievalInputs
 from ..scores.query_metric import Average, Classes, averaged
 from ..search.knn import TorchKNN
@@ -44,8 +44,8 @@ def draw_scored_queries(count: int, size: int, seed: int, device: torch.device, 
             f"sample_queries: {', '.join(unsupported)} {'needs' if len(unsupported) == 1 else 'need'} the clusters of "
             f"all queries; write exclude={(*unsupported,)!r}"
         )
-    size = _checks.check_int("sample_queries", size, 1)
-    return draw_queries(count, size, _checks.check_int("sample_seed", seed, 0), device, "score")
+    size = checks.check_int("sample_queries", size, 1)
+    return draw_queries(count, size, checks.check_int("sample_seed", seed, 0), device, "score")
 
 
 class Auditor:
@@ -54,8 +54,8 @@ class Auditor:
     def __init__(self, size: int, seed: int, search: Search, k: Depth) -> None:
         if search.counted is not None:
             raise ValueError("audit: got some queries with the exact search, wanted a knn_func that is not exact")
-        self.size = _checks.check_int("audit", size, 1)
-        self.seed, self.k = _checks.check_int("audit_seed", seed, 0), k
+        self.size = checks.check_int("audit", size, 1)
+        self.seed, self.k = checks.check_int("audit_seed", seed, 0), k
         self.knn = TorchKNN(distance_of_search("audit", search.knn_func).name, memory_budget=search.memory_budget)
         self.search = Search(self.knn, search.comparison, "index", search.memory_budget)
 

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from ... import _checks
-from ..._distributed import raise_on_all_ranks as raise_on_all_ranks
-from ...uncertainty.engine.intervals import interval as intervals
-from ...uncertainty.engine.intervals import with_values
-from ...uncertainty.engine.resampling import Joined, combine
-from ...uncertainty.engine.weights import ItemNames, check_draws
-from ...uncertainty.results.estimates import Estimate, check_confidence
+from ...core.arguments import checks
+from ...core.metric.distributed import raise_on_all_ranks as raise_on_all_ranks
+from ...core.resampling.intervals import interval as intervals
+from ...core.resampling.intervals import with_values
+from ...core.resampling.resampling import Joined, combine
+from ...core.resampling.weights import ItemNames, check_draws
+from ...core.results.estimates import Estimate, check_confidence
 from ..clusters.communicator import GroupCommunicator
 from ..clusters.kmeans import TorchKMeans
 from ..inputs import RetrievalInputs, is_rank_local
@@ -121,19 +121,19 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
     ) -> None:
         flags = {"avg_of_avgs": avg_of_avgs, "return_per_class": return_per_class, "label_levels": label_levels}
         for name, value in {**flags, "progress": progress}.items():
-            _checks.check_flag(name, value)
+            checks.check_flag(name, value)
         functions = {"label_comparison_fn": label_comparison_fn, "knn_func": knn_func, "kmeans_func": kmeans_func}
         for name, function in functions.items():
-            _checks.check_type(name, function, Callable | None, "a function")
-        _checks.check_int("audit_seed", audit_seed, 0)
+            checks.check_type(name, function, Callable | None, "a function")
+        checks.check_int("audit_seed", audit_seed, 0)
         custom = label_comparison_fn not in (None, EQUALITY)
         super().__init__(label_columns=custom or callable(gains) or label_levels, device=device, **kwargs)
         if knn_func is not None and distance != DEFAULT:
             raise ValueError(f"distance: got {distance!r} together with a knn_func; give the distance to the knn_func")
         if knn_func is not None and not exact:
             raise ValueError("exact: got False together with a knn_func; give exact=False to the knn_func")
-        _checks.check_choice("ties", ties, TIES)
-        _checks.check_choice("on_lone", on_lone, ON_LONE)
+        checks.check_choice("ties", ties, TIES)
+        checks.check_choice("on_lone", on_lone, ON_LONE)
         if custom and gains is not None:
             raise ValueError("gains and label_comparison_fn: got both, wanted one; a gain above 0 means relevant")
         default = TorchKNN(distance, exact=exact, memory_budget=memory_budget)
@@ -196,7 +196,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         self._items = evaluation._replace(queries=queries)
         return {name: torch.as_tensor(v, dtype=torch.float64, device=inputs.query.device) for name, v in values.items()}
 
-    @_checks.names_arguments
+    @checks.names_arguments
     @torch.no_grad()
     def get_accuracy(
         self,

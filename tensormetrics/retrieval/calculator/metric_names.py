@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
-from ... import _checks
+from ...core.arguments import checks
 from ..clusters.cluster_accuracy import cluster_accuracy
 from ..clusters.mutual_info import adjusted_mutual_info, completeness, homogeneity, normalized_mutual_info, v_measure
 from ..clusters.pair_counts import adjusted_rand, fowlkes_mallows
@@ -85,7 +85,7 @@ def checked_k(k: Any) -> Depth:
     if k is None or k == "max_bin_count":
         return k
     try:
-        return _checks.check_int("k", k, 1)
+        return checks.check_int("k", k, 1)
     except ValueError:
         raise ValueError(f"k must be an integer >= 1, None or 'max_bin_count', got {k!r}") from None
 

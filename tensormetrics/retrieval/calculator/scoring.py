@@ -6,8 +6,8 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._progress import progress_bar
+from ...core.arguments import checks
+from ...core.arguments.progress import progress_bar
 from ..inputs import RetrievalInputs
 from ..ranking.positive_ranks import PositiveRanks, joined
 from ..ranking.sharded import gathered_ranks
@@ -105,7 +105,7 @@ class QueryScorer:
     """Scorer of all queries of one call by functions of their ranks, `scorer(ranked, inputs, relevant, neighbors)`."""
 
     def __init__(self, search: Search, k: Depth, keep: Keep, progress: bool) -> None:
-        _checks.check_choice("keep", keep, KEEP)
+        checks.check_choice("keep", keep, KEEP)
         if keep == "neighbors" and k is None:
             raise ValueError("k: got None with keep='neighbors', wanted how many to keep, such as k=10")
         if keep == "neighbors" and search.ties != "index":

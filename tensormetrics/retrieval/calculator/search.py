@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ... import _checks
+from ...core.arguments import checks
 from ..inputs import RetrievalInputs, budget, promote_dtypes
 from ..ranking.positive_ranks import PositiveRanks, hits, read_off, within_depth
 from ..ranking.ranking import Ranking, Ties
@@ -198,9 +198,9 @@ def call_knn_func(knn: Callable, inputs: RetrievalInputs, k: int) -> tuple[Tenso
     distances, indices = (
         torch.cat([torch.as_tensor(chunk[i], device=inputs.query.device) for chunk in chunks]) for i in (0, 1)
     )
-    _checks.integral("indices of knn_func", indices)
-    _checks.shape("indices of knn_func", indices, len(inputs.query), k)
-    _checks.shape("distances of knn_func", distances, len(inputs.query), k)
+    checks.integral("indices of knn_func", indices)
+    checks.shape("indices of knn_func", indices, len(inputs.query), k)
+    checks.shape("distances of knn_func", distances, len(inputs.query), k)
     if (highest := int(indices.max())) >= len(inputs.reference):
         raise ValueError(f"indices of knn_func: got {highest}, wanted -1 to {len(inputs.reference) - 1}")
     return distances, indices.long().clamp(min=-1)

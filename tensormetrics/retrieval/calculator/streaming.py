@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from ..._distributed import Group, all_gather_status, check_same_options, described, options_of
 from ..._version import __version__
+from ...core.metric.distributed import Group, all_gather_status, check_same_options, described, options_of
 from ..inputs import Stream, as_tensor, budget, is_rank_local
 from ..relevance import Ignore
 from ..sources.source import ArrayRows, EmbeddingSource

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ... import _checks
+from ...core.arguments import checks
 from ..inputs import (
     RetrievalInputs,
     Stream,
@@ -59,7 +59,7 @@ def as_inputs(
         return _streamed_inputs(query, query_labels, reference, reference_labels, ref_includes_query, columns)
     names = ("reference", "reference_labels")
     reference, reference_labels = as_labeled_rows(reference, reference_labels, device, names, columns)
-    _checks.shape("reference", reference, "N", query.shape[1])
+    checks.shape("reference", reference, "N", query.shape[1])
     check_finite(reference=reference, reference_labels=reference_labels)
     check_squares(reference=reference)
     query_labels, reference_labels = comparable_labels(query_labels, reference_labels)
@@ -76,7 +76,7 @@ def _streamed_inputs(
     if source.shape[1] != query.shape[1]:
         raise ValueError(f"reference: got shape {tuple(source.shape)}, wanted (N, {query.shape[1]})")
     labels = as_labels("reference_labels", as_tensor("reference_labels", labels, query.device), columns)
-    _checks.check_consistent_length(reference=source, reference_labels=labels)
+    checks.check_consistent_length(reference=source, reference_labels=labels)
     check_finite(reference_labels=labels)
     query_labels, labels = comparable_labels(query_labels, labels)
     if ref_includes_query:
@@ -114,7 +114,7 @@ def _as_groups(groups: tuple[Any, Any], lengths: tuple[int, int], device: torch.
     both_or_neither(**dict(zip(names, groups, strict=True)))
     query_groups, reference_groups = (as_tensor(name, group, device) for name, group in zip(names, groups, strict=True))
     for name, group, length in zip(names, (query_groups, reference_groups), lengths, strict=True):
-        _checks.shape(name, group, length)
+        checks.shape(name, group, length)
     return query_groups, reference_groups
 
 

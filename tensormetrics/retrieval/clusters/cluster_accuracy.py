@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from ... import _checks
-from ..._checks import takes_arrays
-from ..._metric import Options
 from ...assignment import linear_sum_assignment
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
+from ...core.metric.base import Options
 from ..deterministic import distinct
 from ..inputs import budget
 from ..scores.embedding_metric import EmbeddingMetric
@@ -59,7 +59,7 @@ class ClusterAccuracy(ClusteringMetric):
     def __init__(self, memory_budget: int | None = None, **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)
         if memory_budget is not None:
-            memory_budget = _checks.check_int("memory_budget", memory_budget, 1)
+            memory_budget = checks.check_int("memory_budget", memory_budget, 1)
         self.memory_budget = memory_budget
 
     def score(self, table: Contingency) -> Tensor:
@@ -93,11 +93,11 @@ class EmbeddingClusterAccuracy(EmbeddingMetric):
         **kwargs: Unpack[Options],
     ) -> None:
         super().__init__(**kwargs)
-        self.n_clusters = None if n_clusters is None else _checks.check_int("n_clusters", n_clusters, 1)
-        _checks.check_type("kmeans_func", kmeans_func, Callable | None, "a function")
+        self.n_clusters = None if n_clusters is None else checks.check_int("n_clusters", n_clusters, 1)
+        checks.check_type("kmeans_func", kmeans_func, Callable | None, "a function")
         self.kmeans_func = kmeans_func or TorchKMeans()
         if memory_budget is not None:
-            memory_budget = _checks.check_int("memory_budget", memory_budget, 1)
+            memory_budget = checks.check_int("memory_budget", memory_budget, 1)
         self.memory_budget = memory_budget
 
     def rows_may_stay(self) -> bool:

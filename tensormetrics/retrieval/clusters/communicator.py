@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from ..._distributed import all_gather_cat, all_gather_status, all_reduce
-from ..._splitmix import mix
+from ...core.metric.distributed import all_gather_cat, all_gather_status, all_reduce
+from ...core.numbers.splitmix import mix
 from ..deterministic import argsort_by_content, content_keys
 from ..inputs import ShardLayout, rows_per_chunk
 

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from ... import _checks
-from ..._checks import takes_arrays
-from ..._compiling import breaks_graph
-from ..._metric import Metric, Options
-from ..._row_metric import RowMetric
-from ...uncertainty.engine.resampling import Items
-from ...uncertainty.engine.weights import ItemNames, ResamplingUnits
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
+from ...core.metric.base import Metric, Options
+from ...core.metric.row_metric import RowMetric
+from ...core.native.compiling import breaks_graph
+from ...core.resampling.resampling import Items
+from ...core.resampling.weights import ItemNames, ResamplingUnits
 from ..deterministic import distinct
 from ..inputs import as_labels, as_tensor, budget, check_finite
 
@@ -57,9 +57,9 @@ def contingency(labels: Tensor, clusters: Tensor) -> Contingency:
 
 def _check_labels(labels: Tensor, clusters: Tensor) -> list[Tensor]:
     # labels, clusters: (..., N)  ->  both flat
-    _checks.shape("labels", labels, "...", "N")
-    _checks.shape("clusters", clusters, *labels.shape)
-    _checks.same_device(labels=labels, clusters=clusters)
+    checks.shape("labels", labels, "...", "N")
+    checks.shape("clusters", clusters, *labels.shape)
+    checks.same_device(labels=labels, clusters=clusters)
     flat = {"labels": as_labels("labels", labels.flatten()), "clusters": as_labels("clusters", clusters.flatten())}
     check_finite(**{name: values for name, values in flat.items() if values.is_floating_point()})
     return list(flat.values())
@@ -187,7 +187,7 @@ class ClusteringMetric(RowMetric):
         device = labels.device if isinstance(labels, Tensor) else self.device
         labels = as_labels("labels", as_tensor("labels", labels, device))
         clusters = as_labels("clusters", as_tensor("clusters", clusters, device))
-        _checks.check_consistent_length(labels=labels, clusters=clusters)
+        checks.check_consistent_length(labels=labels, clusters=clusters)
         if device.type == "cpu":
             check_finite(labels=labels, clusters=clusters)
         self.append_items({"labels": labels, "clusters": clusters}, **items)

@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._checks import takes_arrays
-from ..._repr import ConstructorRepr
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
+from ...core.arguments.repr import ConstructorRepr
 from ..inputs import as_embeddings, check_finite
 
 
@@ -38,7 +38,7 @@ class FaissKMeans(ConstructorRepr):
         # x: (N, D)  ->  (N,) int64
         check_finite(x=x)
         rows = as_embeddings("x", x).detach().float().cpu().contiguous().numpy()
-        n_clusters = _checks.check_int("n_clusters", n_clusters, 1)
+        n_clusters = checks.check_int("n_clusters", n_clusters, 1)
         if n_clusters > len(x):
             raise ValueError(f"n_clusters: got {n_clusters}, wanted at most the number of rows of x, {len(x)}")
         kmeans = self._kmeans(x.shape[1], n_clusters, **self.options)

@@ -5,10 +5,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._checks import takes_arrays
-from ..._exact_sums import COARSE, cumulative_mass, parts, total, unit_of
-from ..._repr import ConstructorRepr
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
+from ...core.arguments.repr import ConstructorRepr
+from ...core.numbers.exact_sums import COARSE, cumulative_mass, parts, total, unit_of
 from ..deterministic import row_norms
 from ..inputs import as_embeddings, budget, check_finite, check_squares, class_parts, largest_of_columns
 from ..search.distance import DISTANCES
@@ -53,18 +53,18 @@ class TorchKMeans(ConstructorRepr):
         max_points_per_centroid: int | None = None,
         spherical: bool = False,
     ) -> None:
-        init = _checks.array_as_tensor(init)
+        init = checks.array_as_tensor(init)
         if not isinstance(init, Tensor):
-            _checks.check_choice("init", init, ("random", "k-means++"))
-        self.niter = _checks.check_int("niter", niter, 1)
+            checks.check_choice("init", init, ("random", "k-means++"))
+        self.niter = checks.check_int("niter", niter, 1)
         self.init = init
-        self.seed = _checks.check_int("seed", seed, 0)
-        self.n_init = _checks.check_int("n_init", n_init, 1)
+        self.seed = checks.check_int("seed", seed, 0)
+        self.n_init = checks.check_int("n_init", n_init, 1)
         if not tol >= 0:
             raise ValueError(f"tol: got {tol!r}, wanted a number >= 0")
         self.tol = tol
         if max_points_per_centroid is not None:
-            _checks.check_int("max_points_per_centroid", max_points_per_centroid, 1)
+            checks.check_int("max_points_per_centroid", max_points_per_centroid, 1)
         self.max_points_per_centroid = max_points_per_centroid
         self.spherical = spherical
 
@@ -83,7 +83,7 @@ class TorchKMeans(ConstructorRepr):
 
         Shapes: x: (N, D) -> (N,) int64.
         """
-        n_clusters = _checks.check_int("n_clusters", n_clusters, 1)
+        n_clusters = checks.check_int("n_clusters", n_clusters, 1)
         count = comm.num_rows(x)
         if n_clusters > count:
             raise ValueError(f"n_clusters: got {n_clusters}, wanted at most the number of rows of x, {count}")
@@ -160,8 +160,8 @@ class TorchKMeans(ConstructorRepr):
     ) -> Tensor:
         # x: (N, D)  order: (N,) int64 by content  ->  (K, D) float64
         if isinstance(self.init, Tensor):
-            _checks.shape("init", self.init, n_clusters, x.shape[1])
-            _checks.same_device(x=x, init=self.init)
+            checks.shape("init", self.init, n_clusters, x.shape[1])
+            checks.same_device(x=x, init=self.init)
             return _unit(self.init.double()) if self.spherical else self.init.double()
         if self.init == "random":
             first = order[torch.randperm(len(order), generator=generator, device="cpu")[:n_clusters].to(x.device)]

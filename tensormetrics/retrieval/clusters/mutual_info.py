@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from ... import _checks
-from ..._checks import takes_arrays
-from ..._metric import Options
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
+from ...core.metric.base import Options
 from ..deterministic import distinct_counts, halving_sum
 from ..inputs import budget
 from .contingency import ClusteringMetric, Contingency, as_contingency
@@ -77,7 +77,7 @@ def normalized_mutual_info(
     >>> normalized_mutual_info(labels, clusters)
     tensor(0.4325, dtype=torch.float64)
     """
-    _checks.check_choice("average", average, AVERAGES)
+    checks.check_choice("average", average, AVERAGES)
     info, class_entropy, cluster_entropy = _information(as_contingency(labels, clusters))
     ratio = info / _average(class_entropy, cluster_entropy, average)
     return torch.where((info == class_entropy) & (info == cluster_entropy), 1.0, ratio.where(info > 0, 0.0))
@@ -99,7 +99,7 @@ def adjusted_mutual_info(
     >>> adjusted_mutual_info(labels, clusters)
     tensor(0.2513, dtype=torch.float64)
     """
-    _checks.check_choice("average", average, AVERAGES)
+    checks.check_choice("average", average, AVERAGES)
     table = as_contingency(labels, clusters)
     info, class_entropy, cluster_entropy = _information(table)
     expected = expected_mutual_info(table)
@@ -169,7 +169,7 @@ class NormalizedMutualInfo(ClusteringMetric):
 
     def __init__(self, average: Average = "arithmetic", **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)
-        _checks.check_choice("average", average, AVERAGES)
+        checks.check_choice("average", average, AVERAGES)
         self.average = average
 
     def score(self, table: Contingency) -> Tensor:
@@ -193,7 +193,7 @@ class AdjustedMutualInfo(ClusteringMetric):
 
     def __init__(self, average: Average = "arithmetic", **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)
-        _checks.check_choice("average", average, AVERAGES)
+        checks.check_choice("average", average, AVERAGES)
         self.average = average
 
     def score(self, table: Contingency) -> Tensor:
@@ -269,7 +269,7 @@ def _bounded_from_zero(x: Tensor) -> Tensor:
 
 
 def _check_beta(beta: float) -> None:
-    _checks.check_number("beta", beta, "a finite number >= 0", lambda x: 0 <= x < torch.inf)
+    checks.check_number("beta", beta, "a finite number >= 0", lambda x: 0 <= x < torch.inf)
 
 
 def _hypergeometric_sums(a: Tensor, b: Tensor, first: Tensor, last: Tensor, n: int) -> Tensor:

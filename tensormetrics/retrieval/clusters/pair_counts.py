@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ..._checks import takes_arrays
+from ...core.arguments.checks import takes_arrays
 from .contingency import ClusteringMetric, Contingency, as_contingency
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from ..._distributed import all_gather_status, all_reduce, from_rank
+from ...core.metric.distributed import all_gather_status, all_reduce, from_rank
 from ..inputs import RetrievalInputs, Stream, as_embeddings, budget, check_count, check_finite, check_squares
 from ..relevance import Comparison, Positives, Relevance, Triples, check_triples, inverse_index, renumber_triples
 from ..search.backend import nearest

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..._distributed import all_gather_cat
-from ...uncertainty.engine.weights import replicate_weights
+from ...core.metric.distributed import all_gather_cat
+from ...core.resampling.weights import replicate_weights
 from .pairs import Pairs, Threshold, Tile
 
 SAMPLED = 2**18  # pairs of each kind that the bins are chosen from

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..._exact_sums import prefix_sums
-from ...uncertainty.engine.draws import Bounds
-from ...uncertainty.engine.resampling import Range, Resampled
-from ...uncertainty.engine.units import unit_counts, units_of_values
-from ...uncertainty.engine.weights import ItemNames, fingerprint
+from ...core.numbers.exact_sums import prefix_sums
+from ...core.resampling.draws import Bounds
+from ...core.resampling.resampling import Range, Resampled
+from ...core.resampling.units import unit_counts, units_of_values
+from ...core.resampling.weights import ItemNames, fingerprint
 from .pair_counts import DIFFERENT, SAME, PairCounts, bin_starts, count_pairs, weighted_counts
 from .pairs import Pairs, Threshold
 

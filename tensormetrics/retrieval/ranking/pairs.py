@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from ..._distributed import all_gather_cat, all_reduce
+from ...core.metric.distributed import all_gather_cat, all_reduce
 from ..inputs import RetrievalInputs, budget
 from ..search.distance import Distance
 from ..search.product_filter import BLOCK, Filter

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._checks import takes_arrays
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
 from ..inputs import RetrievalInputs, as_embeddings, both_or_neither, check_count, check_self_index, check_squares
 from ..relevance import (
     BatchGains,
@@ -118,10 +118,10 @@ def positive_ranks(
     inputs = RankingInputs(query, query_labels, reference, reference_labels, self_index, gains, ignore)
     ranking = Ranking(label_comparison_fn, depth, ties, distance, exact, memory_budget).checked()
     graded = gains is not None
-    _checks.tensor("query", query)
+    checks.tensor("query", query)
     if query.ndim <= 2 and query_mask is None and reference_mask is None:
         return joined(rank_tiles(inputs.checked(), ranking), len(query), graded, ranking.depth, query.device)
-    _checks.shape("query", query, "...", "N", "D")
+    checks.shape("query", query, "...", "N", "D")
     batch_shape, queries = query.shape[:-2], query.shape[-2]
     tiles = _batch_tiles(inputs, (query_mask, reference_mask), ranking)
     ranks = joined(tiles, batch_shape.numel() * queries, graded, ranking.depth, query.device)
@@ -146,10 +146,10 @@ class RankingInputs(NamedTuple):
         query = as_embeddings("query", self.query)
         reference, reference_labels, self_index = self.candidates()
         reference = query if reference is self.query else as_embeddings("reference", reference)
-        _checks.shape("reference", reference, "N", query.shape[1])
-        _checks.check_consistent_length(query=query, query_labels=self.query_labels)
-        _checks.check_consistent_length(reference=reference, reference_labels=reference_labels)
-        _checks.same_device(**{name: value for name, value in self._asdict().items() if isinstance(value, Tensor)})
+        checks.shape("reference", reference, "N", query.shape[1])
+        checks.check_consistent_length(query=query, query_labels=self.query_labels)
+        checks.check_consistent_length(reference=reference, reference_labels=reference_labels)
+        checks.same_device(**{name: value for name, value in self._asdict().items() if isinstance(value, Tensor)})
         if self_index is None:
             self_index = torch.full((len(query),), -1, device=query.device)
         self_index = check_self_index(self_index, len(query), len(reference))

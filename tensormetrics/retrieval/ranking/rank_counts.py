@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ... import _native
+from ...core.native import native
 from ..inputs import check_count
 from ..relevance import Positives
 from ..search import operators
@@ -286,7 +286,7 @@ def _count_tile(
     before.scatter_add_(1, bins >> 1, torch.ones_like(before[:1, :1]).expand_as(bins))
 
 
-@_native.reference("count_before")
+@native.reference("count_before")
 def _count_before(
     x: Tensor,
     rows: Tensor,

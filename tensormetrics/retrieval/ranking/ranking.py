@@ -4,7 +4,7 @@ from typing import Literal, NamedTuple, get_args
 
 import torch
 
-from ... import _checks
+from ...core.arguments import checks
 from ..inputs import budget
 from ..relevance import Comparison
 from ..search.distance import DISTANCES, Distance, DistanceName
@@ -24,9 +24,9 @@ class Ranking(NamedTuple):
     memory_budget: int | None = None
 
     def checked(self) -> "Ranking":
-        _checks.check_choice("ties", self.ties, TIES)
-        _checks.check_choice("distance", self.distance, DISTANCES)
-        return self if self.depth is None else self._replace(depth=_checks.check_int("depth", self.depth, 1))
+        checks.check_choice("ties", self.ties, TIES)
+        checks.check_choice("distance", self.distance, DISTANCES)
+        return self if self.depth is None else self._replace(depth=checks.check_int("depth", self.depth, 1))
 
     @property
     def order(self) -> Distance:

@@ -14,7 +14,14 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from ..._distributed import all_gather_cat, all_gather_status, all_reduce, common_kind, from_rank, tensor_meta
+from ...core.metric.distributed import (
+    all_gather_cat,
+    all_gather_status,
+    all_reduce,
+    common_kind,
+    from_rank,
+    tensor_meta,
+)
 from ..inputs import RetrievalInputs, ShardLayout, check_squares, finite_rows, rows_per_chunk
 from ..relevance import Relevance, triples_of
 from ..search.backends.sharded import ShardedKNN

@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._plots import plot_values
-from ...uncertainty.engine.intervals import interval, with_values
-from ...uncertainty.engine.means import resampled_means
-from ...uncertainty.engine.resampling import Resampled
-from ...uncertainty.engine.weights import ItemNames, check_draws
-from ...uncertainty.results.estimates import Estimate, check_confidence
-from ...uncertainty.results.table import Table, table_of
+from ...core.arguments import checks
+from ...core.resampling.intervals import interval, with_values
+from ...core.resampling.means import resampled_means
+from ...core.resampling.resampling import Resampled
+from ...core.resampling.weights import ItemNames, check_draws
+from ...core.results.estimates import Estimate, check_confidence
+from ...core.results.plots import plot_values
+from ...core.results.table import Table, table_of
 from .measures import SUMMED, measures
 from .pairs import Pairs, Qrels, Run
 from .ranking import hits_of
@@ -118,7 +118,7 @@ class RunScores(NamedTuple):
         return means.take(read=lambda values: dict(zip(self._means(), values.unbind(-1), strict=True)))
 
 
-@_checks.names_arguments
+@checks.names_arguments
 def evaluate_run(
     run: Run | str | PathLike | Mapping[str, Mapping[str, float]],
     qrels: Qrels | str | PathLike | Mapping[str, Mapping[str, int]],
@@ -161,7 +161,7 @@ def evaluate_run(
         >>> scores.summary()
         {'recip_rank': 0.5, 'P_1': 0.0}
     """
-    _checks.check_number("relevance_level", relevance_level, "a number", math.isfinite)
+    checks.check_number("relevance_level", relevance_level, "a number", math.isfinite)
     selected = measures(metrics)
     if isinstance(run, Qrels) or isinstance(qrels, Run):
         got = f"a {type(run).__name__} as the run and a {type(qrels).__name__} as judgements"

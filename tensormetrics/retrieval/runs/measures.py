@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ... import _checks
+from ...core.arguments import checks
 from .ranking import Hits
 
 CUTS = 5, 10, 15, 20, 30, 100, 200, 500, 1000  # defaults of trec_eval
@@ -133,7 +133,7 @@ def measures(names: str | Sequence[str]) -> dict[str, Measure]:
     A family such as "P" selects all default depths of trec_eval, and "P.5,10" the given ones. ValueError for other
     names, or none.
     """
-    names = [names] if isinstance(names, str) else _checks.as_list("metrics", names)
+    names = [names] if isinstance(names, str) else checks.as_list("metrics", names)
     if wrong := [name for name in names if not isinstance(name, str)]:
         raise TypeError(f"metrics: got {wrong[0]!r:.60}, wanted names such as 'map'")
     if not names:

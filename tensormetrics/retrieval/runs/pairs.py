@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._files import read_bytes
-from ..._text_columns import Fields, split_fields
+from ...core.arguments import checks
+from ...core.text.files import read_bytes
+from ...core.text.text_columns import Fields, split_fields
 
 MAX_GAIN = 2**53  # larger integers are not exact in float64
 MIX = 0x9E3779B97F4A7C15  # odd multiplier of the hash, 2^64 divided by the golden ratio
@@ -99,7 +99,7 @@ class Run(Pairs):
 
         A score of -inf leaves a document out.
         """
-        _checks.shape("scores", scores, "Q", "N")
+        checks.shape("scores", scores, "Q", "N")
         indices = torch.arange(scores.shape[1], device="cpu").expand(scores.shape)
         return cls.from_top_k(scores, indices, queries, documents)
 
@@ -113,9 +113,9 @@ class Run(Pairs):
     ) -> "Run":
         # scores: (Q, k)  indices: (Q, k) integers, into documents; -1 as padding
         """Create a run from the result of `torch.topk` or a search index, with similarities as scores."""
-        _checks.shape("scores", scores, "Q", "k")
-        _checks.shape("indices", indices, *scores.shape)
-        _checks.integral("indices", indices)
+        checks.shape("scores", scores, "Q", "k")
+        checks.shape("indices", indices, *scores.shape)
+        checks.integral("indices", indices)
         values, columns = scores.detach().double().cpu().numpy(), indices.cpu().numpy()
         if np.isnan(values).any():
             raise ValueError("scores: got NaN, wanted numbers; -inf leaves a document out")

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from ... import _checks
-from ..._metric import Metric, Options
-from ...uncertainty.engine.means import resampled_means
-from ...uncertainty.engine.resampling import Resampled
-from ...uncertainty.engine.weights import ItemNames, check_draws, units
+from ...core.arguments import checks
+from ...core.metric.base import Metric, Options
+from ...core.resampling.means import resampled_means
+from ...core.resampling.resampling import Resampled
+from ...core.resampling.weights import ItemNames, check_draws, units
 from .evaluate import RunScores
 from .measures import SUMMED, measures
 from .ranking import Hits
@@ -88,12 +88,12 @@ class RunMetric(Metric):
     ) -> None:
         super().__init__(**kwargs)
         self.measures = measures(metrics)
-        _checks.check_choice("empty_target_action", empty_target_action, EMPTY_TARGET_ACTIONS)
-        _checks.check_number("relevance_level", relevance_level, "a number", math.isfinite)
+        checks.check_choice("empty_target_action", empty_target_action, EMPTY_TARGET_ACTIONS)
+        checks.check_number("relevance_level", relevance_level, "a number", math.isfinite)
         self.relevance_level, self.empty_target_action = relevance_level, empty_target_action
-        self.top_k = None if top_k is None else _checks.check_int("top_k", top_k, 1)
+        self.top_k = None if top_k is None else checks.check_int("top_k", top_k, 1)
         if ignore_index is not None:
-            _checks.check_number("ignore_index", ignore_index, "None or an integer", lambda x: x.is_integer())
+            checks.check_number("ignore_index", ignore_index, "None or an integer", lambda x: x.is_integer())
         self.ignore_index = ignore_index
         for name in ("preds", "target", "indexes", "doc_ids", "groups"):
             self.add_rows(name)
@@ -109,12 +109,12 @@ class RunMetric(Metric):
     ) -> None:
         columns = {"preds": preds, "target": target, "indexes": indexes}
         columns |= {} if doc_ids is None else {"doc_ids": doc_ids}
-        columns = {name: _checks.as_tensor(column) for name, column in columns.items()}
+        columns = {name: checks.as_tensor(column) for name, column in columns.items()}
         for name, column in columns.items():
-            _checks.shape(name, column, len(columns["preds"]))
+            checks.shape(name, column, len(columns["preds"]))
             if name != "preds":
-                _checks.integral(name, column.long() if column.dtype == torch.bool else column)
-        _checks.floating("preds", columns["preds"])
+                checks.integral(name, column.long() if column.dtype == torch.bool else column)
+        checks.floating("preds", columns["preds"])
         if groups is not None:
             columns["groups"] = units("groups", groups, len(columns["preds"]), columns["preds"].device)
         self._check_optional({**dict.fromkeys(OPTIONAL, ()), **columns})

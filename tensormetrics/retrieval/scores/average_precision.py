@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
-from ... import _checks
+from ...core.arguments import checks
 from ..deterministic import sum_by_position
 from ..ranking.positive_ranks import PositiveRanks
 from .depths import Depths, at_depths, scores_at, takes_ranks
@@ -69,7 +69,7 @@ def average_precision_at_r(ranks: PositiveRanks) -> Tensor:
 
 
 def _check_denominator(k: Depths | None, denominator: Denominator) -> None:
-    _checks.check_choice("denominator", denominator, DENOMINATORS)
+    checks.check_choice("denominator", denominator, DENOMINATORS)
     if k is None and denominator != "relevant":
         raise ValueError(f"k: got None with denominator={denominator!r}, wanted an integer >= 1")
 

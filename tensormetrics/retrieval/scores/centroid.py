@@ -8,10 +8,10 @@ from torch import Tensor
 from torch import distributed as dist
 from typing_extensions import Unpack
 
-from ... import _checks
-from ..._checks import takes_arrays
-from ..._distributed import all_reduce
-from ..._exact_sums import COARSE, parts, total, unit_of
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
+from ...core.metric.distributed import all_reduce
+from ...core.numbers.exact_sums import COARSE, parts, total, unit_of
 from ..inputs import (
     RetrievalInputs,
     as_embeddings,
@@ -61,8 +61,8 @@ def nearest_centroid(
     >>> nearest_centroid(x, labels)
     tensor([1., 1., 1., 1., 0.], dtype=torch.float64)
     """
-    _checks.check_choice("distance", distance, DISTANCES)
-    _checks.shape("query", query, "...", "Q", "D")
+    checks.check_choice("distance", distance, DISTANCES)
+    checks.shape("query", query, "...", "Q", "D")
     both_or_neither(reference=reference, reference_labels=reference_labels)
     if reference is None or reference_labels is None:
         reference, reference_labels = query, query_labels
@@ -90,11 +90,11 @@ def _check_inputs(
     size: int | None = None,  # references of an item of a batch; None: all
 ) -> RetrievalInputs:
     query, reference = as_embeddings("query", query), as_embeddings("reference", reference)
-    _checks.shape("reference", reference, "N", query.shape[1])
-    _checks.shape("query_labels", query_labels, len(query))
-    _checks.shape("reference_labels", reference_labels, len(reference))
-    _checks.same_device(query=query, query_labels=query_labels, reference=reference, reference_labels=reference_labels)
-    _checks.same_device(query=query, self_index=self_index)
+    checks.shape("reference", reference, "N", query.shape[1])
+    checks.shape("query_labels", query_labels, len(query))
+    checks.shape("reference_labels", reference_labels, len(reference))
+    checks.same_device(query=query, query_labels=query_labels, reference=reference, reference_labels=reference_labels)
+    checks.same_device(query=query, self_index=self_index)
     query_labels, reference_labels = comparable_labels(query_labels, reference_labels)
     check_squares(query=query, reference=reference)
     if self_index is None:

@@ -7,7 +7,7 @@ from typing import ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
-from ... import _checks
+from ...core.arguments import checks
 from ..ranking.positive_ranks import PositiveRanks
 
 Depths = int | Sequence[int]
@@ -27,7 +27,7 @@ def takes_ranks(function: Callable[P, R]) -> Callable[P, R]:
             raise TypeError(f"{message}; write {function.__name__}(positive_ranks(embeddings, labels), ...)")
         return function(*args, **kwargs)
 
-    return _checks.takes_arrays(check)
+    return checks.takes_arrays(check)
 
 
 def at_depths(k: Depths, score: Callable[[int], Tensor]) -> Tensor:
@@ -40,8 +40,8 @@ def at_depths(k: Depths, score: Callable[[int], Tensor]) -> Tensor:
 def checked_depths(k: Depths) -> int | tuple[int, ...]:
     """Check k: one integer >= 1, or one or more distinct ones."""
     if isinstance(k, str) or not isinstance(k, Sequence):
-        return _checks.check_int("k", k, 1)
-    depths = tuple(_checks.check_int("k", depth, 1) for depth in k)
+        return checks.check_int("k", k, 1)
+    depths = tuple(checks.check_int("k", depth, 1) for depth in k)
     if not depths or len(set(depths)) < len(depths):
         raise ValueError(f"k: got {k!r}, wanted an integer >= 1, or one or more such integers that differ")
     return depths

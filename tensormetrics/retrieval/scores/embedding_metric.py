@@ -10,17 +10,10 @@ from torch import Tensor
 from torch import distributed as dist
 from typing_extensions import Unpack
 
-from ... import _checks
-from ..._distributed import all_gather_cat, all_gather_status, common_kind, gather, travel_device
-from ..._metric import Metric, Options
-from ...uncertainty.engine.weights import (
-    ItemNames,
-    ResamplingUnits,
-    check_same_kind,
-    kind_of_rows,
-    kind_of_units,
-    units,
-)
+from ...core.arguments import checks
+from ...core.metric.base import Metric, Options
+from ...core.metric.distributed import all_gather_cat, all_gather_status, common_kind, gather, travel_device
+from ...core.resampling.weights import ItemNames, ResamplingUnits, check_same_kind, kind_of_rows, kind_of_units, units
 from ..inputs import (
     RetrievalInputs,
     ShardLayout,
@@ -180,7 +173,7 @@ class EmbeddingMetric(Metric):
         classes or pictures of one scene, are reweighted together by `interval`. NaN and infinity are a ValueError:
         here on a CPU, in `compute` on other devices (no synchronization).
         """
-        _checks.check_choice("role", role, ROLES)
+        checks.check_choice("role", role, ROLES)
         both_or_neither(reference=reference, reference_labels=reference_labels)
         if reference is not None and reference_labels is not None:
             if role != "both" or cameras is not None or any(value is not None for value in items.values()):

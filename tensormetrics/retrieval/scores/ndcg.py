@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
-from ... import _checks
+from ...core.arguments import checks
 from ..deterministic import halving_sum, sum_by_position
 from ..ranking.positive_ranks import PositiveRanks
 from ..relevance import Gains
@@ -33,7 +33,7 @@ def ndcg(ranks: PositiveRanks, k: Depths | None = None, gain: Gain = "linear") -
     >>> ndcg(ranks, k=3)
     tensor([1.0000, 1.0000, 1.0000, 1.0000, 0.3066], dtype=torch.float64)
     """
-    _checks.check_choice("gain", gain, GAINS)
+    checks.check_choice("gain", gain, GAINS)
     if k is None:
         return _ndcg(ranks, ranks.depth, gain)
     return at_depths(k, lambda depth: _ndcg(ranks, depth, gain))
@@ -75,5 +75,5 @@ class NDCG(QueryMetric):
         gains: Gains | None = None,
         **options: Unpack[RankOptions],
     ) -> None:
-        _checks.check_choice("gain", gain, GAINS)
+        checks.check_choice("gain", gain, GAINS)
         super().__init__(*scores_at(k, ndcg, gain=gain), gains=gains, **options)

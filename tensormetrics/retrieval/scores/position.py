@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 from typing_extensions import Unpack  # torch brings it
 
-from ... import _checks
+from ...core.arguments import checks
 from ..ranking.positive_ranks import PositiveRanks
 from .depths import takes_ranks
 from .query_metric import STATISTICS, QueryMetric, QueryOptions, Statistic
@@ -83,7 +83,7 @@ class FirstRank(QueryMetric):
     plot_upper_bound: float | None = None
 
     def __init__(self, statistic: Statistic = "median", **options: Unpack[QueryOptions]) -> None:
-        _checks.check_choice("statistic", statistic, STATISTICS)
+        checks.check_choice("statistic", statistic, STATISTICS)
         if options.get("on_lone") == "zero":
             raise ValueError("on_lone: got 'zero', which is better than any rank; wanted 'exclude' or 'error'")
         super().__init__(first_rank, None, statistic, **options)

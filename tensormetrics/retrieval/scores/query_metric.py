@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from ... import _checks
-from ..._exact_sums import cumulative_mass
-from ...uncertainty.engine.draws import Bounds, mean_bounds
-from ...uncertainty.engine.resampling import Items
-from ...uncertainty.engine.weights import ItemNames
+from ...core.arguments import checks
+from ...core.numbers.exact_sums import cumulative_mass
+from ...core.resampling.draws import Bounds, mean_bounds
+from ...core.resampling.resampling import Items
+from ...core.resampling.weights import ItemNames
 from ..inputs import RetrievalInputs, as_gains, budget, is_rank_local
 from ..ranking.out_of_core import counts_by_blocks
 from ..ranking.positive_ranks import PositiveRanks, count_relevant
@@ -287,12 +287,12 @@ class QueryMetric(EmbeddingMetric):
         **kwargs: Unpack[EmbeddingOptions],
     ) -> None:
         super().__init__(label_columns=label_comparison_fn is not None or callable(gains), **kwargs)
-        _checks.check_choice("average", average, AVERAGES)
-        _checks.check_choice("on_lone", on_lone, ON_LONE)
-        _checks.check_choice("ties", ties, TIES)
-        _checks.check_choice("distance", distance, DISTANCES)
+        checks.check_choice("average", average, AVERAGES)
+        checks.check_choice("on_lone", on_lone, ON_LONE)
+        checks.check_choice("ties", ties, TIES)
+        checks.check_choice("distance", distance, DISTANCES)
         if memory_budget is not None:
-            memory_budget = _checks.check_int("memory_budget", memory_budget, 1)
+            memory_budget = checks.check_int("memory_budget", memory_budget, 1)
         self.score, self.depth, self.statistic = score, depth, statistic
         self.gains, self.label_comparison_fn = gains, label_comparison_fn
         self.average, self.on_lone = average, on_lone

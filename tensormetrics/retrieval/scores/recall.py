@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
-from ... import _checks
+from ...core.arguments import checks
 from ..ranking.positive_ranks import PositiveRanks
 from .depths import Depths, at_depths, scores_at, takes_ranks
 from .query_metric import QueryMetric, QueryOptions
@@ -58,7 +58,7 @@ def cmc(ranks: PositiveRanks, k: int) -> Tensor:
     >>> cmc(PositiveRanks(torch.tensor([[2, 3], [1, 0]]), torch.tensor([2, 1])), 3).nanmean(0)
     tensor([0.5000, 1.0000, 1.0000], dtype=torch.float64)
     """
-    k = _checks.check_int("k", k, 1)
+    k = checks.check_int("k", k, 1)
     first = torch.where(ranks.rank > 0, ranks.rank.double(), torch.inf)
     first = torch.nn.functional.pad(first, (0, 1), value=torch.inf).amin(-1, keepdim=True)
     hit = first <= torch.arange(1, k + 1, device=first.device)

@@ -12,12 +12,12 @@ from torch import Tensor
 from torch import distributed as dist
 from typing_extensions import Unpack
 
-from ... import _checks
-from ..._checks import takes_arrays
-from ..._plots import direction_text, plot_curves, steps_of
-from ...uncertainty.engine.resampling import Resampled
-from ...uncertainty.engine.weights import check_draws
-from ...uncertainty.results.estimates import Estimate
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
+from ...core.resampling.resampling import Resampled
+from ...core.resampling.weights import check_draws
+from ...core.results.estimates import Estimate
+from ...core.results.plots import direction_text, plot_curves, steps_of
 from ..inputs import (
     RetrievalInputs,
     as_embeddings,
@@ -252,8 +252,8 @@ def _batch_values(
 
     The pairs of small items are listed, in chunks of items within the memory budget.
     """
-    _checks.check_choice("distance", distance, DISTANCES)
-    _checks.shape("query", query, "...", "Q", "D")
+    checks.check_choice("distance", distance, DISTANCES)
+    checks.shape("query", query, "...", "Q", "D")
     both_or_neither(reference=reference, reference_labels=reference_labels)
     batch_shape, args = query.shape[:-2], {"query": query, "query_labels": query_labels}
     expected: tuple[tuple[Any, ...], ...] = (("Q", "D"), (query.shape[-2],))
@@ -261,8 +261,8 @@ def _batch_values(
         args |= {"reference": reference, "reference_labels": reference_labels}
         expected += (("N", query.shape[-1]), reference.shape[-2:-1])
     for (name, tensor), shape in zip(args.items(), expected, strict=True):
-        _checks.shape(name, tensor, *batch_shape, *shape)
-    _checks.same_device(**args)
+        checks.shape(name, tensor, *batch_shape, *shape)
+    checks.same_device(**args)
     kind, queries = DISTANCES[distance], query.shape[-2]
     num_pairs = number_of_pairs(queries, None if reference is None else reference.shape[-2])
     if not batch_shape or not may_be_listed(num_pairs, query.device):
@@ -316,9 +316,9 @@ class PairMetric(EmbeddingMetric):
         self, distance: DistanceName = "l2", *, memory_budget: int | None = None, **kwargs: Unpack[EmbeddingOptions]
     ) -> None:
         super().__init__(**kwargs)
-        _checks.check_choice("distance", distance, DISTANCES)
+        checks.check_choice("distance", distance, DISTANCES)
         if memory_budget is not None:
-            _checks.check_int("memory_budget", memory_budget, 1)
+            checks.check_int("memory_budget", memory_budget, 1)
         self.distance, self.memory_budget = distance, memory_budget
 
     @abstractmethod

@@ -6,7 +6,7 @@ from typing import NamedTuple, TypedDict
 import torch
 from torch import Tensor
 
-from ... import _checks
+from ...core.arguments import checks
 from ..inputs import as_embeddings, check_self_index
 from ..relevance import masks_of
 
@@ -39,7 +39,7 @@ def check_with_full_mask(
 ) -> SearchArguments:
     """Check the arguments of a backend that reads the full `ignore` mask at once."""
     query, k, reference, index = search_arguments(query, k, reference, ref_includes_query, self_index)
-    _checks.same_device(query=query, ignore=ignore if isinstance(ignore, Tensor) else None)
+    checks.same_device(query=query, ignore=ignore if isinstance(ignore, Tensor) else None)
     rows = masks_of(ignore, (len(query), len(reference)))
     return SearchArguments(query, k, reference, index, None if rows is None else rows(slice(0, len(query))))
 
@@ -58,9 +58,9 @@ def search_arguments(
     `max_references` is the number of references that a self_index may refer to, where `reference` is only a part of
     them; None: `reference` is all of them.
     """
-    k = _checks.check_int("k", k, 1)
+    k = checks.check_int("k", k, 1)
     query, reference = as_embeddings("query", query), as_embeddings("reference", reference)
-    _checks.same_device(query=query, reference=reference, self_index=self_index)
+    checks.same_device(query=query, reference=reference, self_index=self_index)
     if query.shape[1] != reference.shape[1]:
         raise ValueError(
             f"query and reference: got shapes {tuple(query.shape)} and {tuple(reference.shape)}, "

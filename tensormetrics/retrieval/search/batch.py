@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ... import _checks
+from ...core.arguments import checks
 from ..inputs import as_embeddings, check_self_index, check_squares, finite_rows
 from ..relevance import BatchGains, Triples, inverse_index, renumber_triples
 from .distance import Distance
@@ -67,14 +67,14 @@ class Batch:
     ) -> None:
         # query: (..., Q, D)  reference: (..., N, D)  query_mask, self_index: (..., Q)  reference_mask: (..., N)
         for name, rows in (("query", query), ("reference", reference)):
-            _checks.shape(name, rows, "...", "N", "D")
+            checks.shape(name, rows, "...", "N", "D")
         self.batch_shape = query.shape[:-2]
         if reference.shape[:-2] != self.batch_shape or reference.shape[-1] != query.shape[-1]:
             raise ValueError(
                 f"query and reference: got shapes {tuple(query.shape)} and {tuple(reference.shape)}, "
                 "wanted the same leading dimensions and columns"
             )
-        _checks.same_device(
+        checks.same_device(
             query=query,
             reference=reference,
             query_mask=query_mask,
@@ -89,7 +89,7 @@ class Batch:
         self.reference_mask = self._mask("reference_mask", reference_mask, self.reference)
         if self_index is None:
             self_index = torch.full(query.shape[:-1], -1, device=query.device)
-        _checks.integral("self_index", self_index)
+        checks.integral("self_index", self_index)
         flat = self.flattened("self_index", self_index, query.shape[-2])
         self.self_index = check_self_index(flat.flatten(), flat.numel(), reference.shape[-2]).view_as(flat)
 
@@ -106,7 +106,7 @@ class Batch:
 
     def flattened(self, name: str, values: Tensor, *tail: int | str) -> Tensor:
         # values: (..., *tail)  ->  (B, *tail)
-        _checks.shape(name, values, *self.batch_shape, *tail)
+        checks.shape(name, values, *self.batch_shape, *tail)
         return values.reshape(len(self), *values.shape[len(self.batch_shape) :])
 
     def item(self, item: int) -> Item:

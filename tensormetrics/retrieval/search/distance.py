@@ -11,7 +11,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ... import _checks, _native
+from ...core.arguments import checks
+from ...core.native import native
 from ..deterministic import halving_sum, row_norms, sqrt
 from ..inputs import promote_dtypes
 from . import operators
@@ -130,7 +131,7 @@ class FunctionDistance:
     def __call__(self, query: Tensor, reference: Tensor) -> Tensor:
         # query: (Q, D)  reference: (R, D)  ->  (Q, R)
         values = self.function(*promote_dtypes(query, reference))
-        _checks.shape("result of distance", values, len(query), len(reference))
+        checks.shape("result of distance", values, len(query), len(reference))
         return values
 
 
@@ -149,7 +150,7 @@ def _pairs_at_once(query: Tensor, memory: int) -> int:
     return max(limit // (40 * query.shape[1] + 64), 1)
 
 
-@_native.reference("canonical_pairs")
+@native.reference("canonical_pairs")
 def _canonical_pairs(query: Tensor, reference: Tensor, row: Tensor, column: Tensor, code: int) -> Tensor:
     distance = next(distance for distance in DISTANCES.values() if distance.code == code)
     return distance._in_chunks(query, reference, row, column, 2**24)

@@ -6,7 +6,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from ..._exact_sums import power_of_two
+from ...core.numbers.exact_sums import power_of_two
 from . import operators
 from .distance import rows_at_once
 from .kernels.tables import Float16Queries, Prepared

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from ... import _checks
-from ..._checks import takes_arrays
-from ..._compiling import breaks_graph
-from ..._files import load_tensors, open_atomic
-from ..._repr import ConstructorRepr
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
+from ...core.arguments.repr import ConstructorRepr
+from ...core.native.compiling import breaks_graph
+from ...core.text.files import load_tensors, open_atomic
 from ..inputs import as_embeddings, budget, check_squares
 from ..relevance import as_mask, masks_of
 from .backend import Candidates, search_arguments, self_index_of_leading_queries
@@ -71,10 +71,10 @@ class TorchKNN(ConstructorRepr):
         memory_budget: int | None = None,
     ) -> None:
         if not callable(distance):
-            _checks.check_choice("distance", distance, DISTANCES)
-        _checks.check_flag("exact", exact)
+            checks.check_choice("distance", distance, DISTANCES)
+        checks.check_flag("exact", exact)
         if memory_budget is not None:
-            memory_budget = _checks.check_int("memory_budget", memory_budget, 1)
+            memory_budget = checks.check_int("memory_budget", memory_budget, 1)
         self.distance = distance
         self.exact = exact
         self.memory_budget = memory_budget
@@ -155,8 +155,8 @@ class TorchKNN(ConstructorRepr):
             return self.train(embeddings)
         embeddings = as_embeddings("embeddings", embeddings)
         stored = _rows_of(self._stored)
-        _checks.same_device(embeddings=embeddings, stored=stored)
-        _checks.shape("embeddings", embeddings, "N", stored.shape[1])
+        checks.same_device(embeddings=embeddings, stored=stored)
+        checks.shape("embeddings", embeddings, "N", stored.shape[1])
         self.train(torch.cat([stored, embeddings]))
 
     def reset(self) -> None:
@@ -204,7 +204,7 @@ class TorchKNN(ConstructorRepr):
         query_mask: Tensor | None = None,
         reference_mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        _checks.tensor("query", query)
+        checks.tensor("query", query)
         if query.ndim <= 2 and query_mask is None and reference_mask is None:
             rows = _rows_of(self._references()) if reference is None else reference
             query, k, rows, index = search_arguments(query, k, rows, ref_includes_query, self_index)
@@ -214,7 +214,7 @@ class TorchKNN(ConstructorRepr):
                 check_squares(query=query)
             return self.search(query, k, references, index, ignore, with_distances)
 
-        k = _checks.check_int("k", k, 1)
+        k = checks.check_int("k", k, 1)
         if reference is None:
             reference = _rows_of(self._references()).expand(*query.shape[:-2], -1, -1)
         if callable(ignore):
@@ -279,7 +279,7 @@ class TorchKNN(ConstructorRepr):
         reference = _rows_of(references)
         if self_index is None:
             self_index = torch.full((len(query),), -1, device=query.device)
-        _checks.same_device(query=query, ignore=ignore if isinstance(ignore, Tensor) else None)
+        checks.same_device(query=query, ignore=ignore if isinstance(ignore, Tensor) else None)
         ignored = masks_of(ignore, (len(query), len(reference)))
         distances, indices = self._missing(len(query), k, query, reference, with_distances)
         count = min(k, len(reference))

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ... import _gpu_kernels, _native
-from ..._interruptible import interruptible
-from ..._native import Operator, define
+from ...core.native import gpu_kernels, native
+from ...core.native.interruptible import interruptible
+from ...core.native.native import Operator, define
 
 
 def _pairs(query: Tensor, reference: Tensor, row: Tensor, column: Tensor, distance: int) -> Tensor:
@@ -132,17 +132,17 @@ count_before = interruptible(_count_before, lambda x, rows, *_: len(x) * (rows.n
 
 def selects(device: torch.device) -> bool:
     """Return whether the top-k operators can be used."""
-    return _native.can_use_kernel("update_topk", device)
+    return native.can_use_kernel("update_topk", device)
 
 
 def counts(device: torch.device) -> bool:
     """Return whether the operator that counts the references before each positive can be used."""
-    return _native.can_use_kernel("count_before", device)
+    return native.can_use_kernel("count_before", device)
 
 
 def kernels(device: torch.device, family: str) -> ModuleType | None:
     """Return the module of the Triton kernels if those of a family run on a device."""
-    if not _gpu_kernels.can_use(family, device):
+    if not gpu_kernels.can_use(family, device):
         return None
     from .kernels import nearest
 
@@ -151,7 +151,7 @@ def kernels(device: torch.device, family: str) -> ModuleType | None:
 
 def preparing(rows: Tensor) -> ModuleType | None:
     """Return the module of the Triton kernels that prepare rows for products if they can run."""
-    if not _gpu_kernels.can_use("preparation", rows.device):
+    if not gpu_kernels.can_use("preparation", rows.device):
         return None
     from .kernels import prepare
 

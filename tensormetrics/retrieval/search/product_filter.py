@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..._exact_sums import power_of_two
+from ...core.numbers.exact_sums import power_of_two
 from ..deterministic import halving_sum
 from ..inputs import finite_rows
 from . import operators

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ... import _native
+from ...core.native import native
 from . import operators
 from .product_filter import Filter, exact_float32_products
 
@@ -51,7 +51,7 @@ class TopK:
         return operators.finalize_topk(self.keys[rows], self.count[rows], self.limit[rows], self.k)
 
 
-@_native.reference("update_topk")
+@native.reference("update_topk")
 def _update_topk(
     x: Tensor,
     rows: Tensor,
@@ -97,7 +97,7 @@ def _join(keys: Tensor, count: Tensor, k: int, rows: slice, values: Tensor, colu
     count[rows] = (values < torch.inf).sum(1).int()
 
 
-@_native.reference("finalize_topk")
+@native.reference("finalize_topk")
 def _finalize_topk(keys: Tensor, count: Tensor, limit: Tensor, k: int) -> tuple[Tensor, Tensor]:
     column_bits = keys.view(torch.int32 if keys.dtype == torch.float32 else torch.int64)[:, :k, 1]
     filled = torch.arange(k, device="cpu") < count[:, None]

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._files import check_regular, map_arrow, parsing
+from ...core.text.files import check_regular, map_arrow, parsing
 from .source import EmbeddingSource
 
 BYTES = 2**23  # of rows decoded at once

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._files import map_array, open_safetensors, parsing, read_numbers
+from ...core.text.files import map_array, open_safetensors, parsing, read_numbers
 from .arrow import TABLES, is_address, matching_addresses, select_name
 from .source import EmbeddingSource, Joined
 

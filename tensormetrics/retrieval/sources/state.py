@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..._files import load_tensors, open_atomic
+from ...core.text.files import load_tensors, open_atomic
 
 SECONDS = 120.0  # between two writes
 

@@ -1,6 +1,6 @@
 """Annotations of fields, for `evaluate` and `FieldScores`: how values are compared and lists matched."""
 
-from .comparators import (
+from ..comparators import (
     by,
     casefold,
     exact,

@@ -11,17 +11,17 @@ from typing import Any, cast, get_args
 
 import numpy as np
 
-from ... import _checks
-from .comparators import Answers
+from ...core.arguments import checks
+from ..comparators import Answers
+from ..types.class_tree import schema_of
+from ..types.tree import Leaf, Schema
+from ..types.values import kind_of_value
 from .engine.compare import Comparison, Counts
 from .engine.encode import ABSENT, MISSING, Encoded, Keys, encode
 from .engine.faults import first_fault
 from .engine.slots import Plan, compile_schema, root_kinds
 from .reading.read import Extract, Reader, Reading
-from .reading.values import kind_of_value
-from .schemas.class_tree import schema_of
 from .schemas.json_schema import read_json_schema
-from .schemas.types import Leaf, Schema
 
 ON_INVALID = ("wrong", "raise", "skip")
 EXTRA = (None, "ignore", "invented")
@@ -60,12 +60,12 @@ class DocumentOptions:
     validate: Callable[[Any], Any] | None = None
 
     def __post_init__(self) -> None:
-        _checks.check_choice("extract", self.extract, get_args(Extract))
-        _checks.check_choice("on_invalid", self.on_invalid, ON_INVALID)
-        _checks.check_choice("extra", self.extra, EXTRA)
-        _checks.check_number("match", self.match, "a number in [0, 1]", lambda value: 0 <= value <= 1)
+        checks.check_choice("extract", self.extract, get_args(Extract))
+        checks.check_choice("on_invalid", self.on_invalid, ON_INVALID)
+        checks.check_choice("extra", self.extra, EXTRA)
+        checks.check_number("match", self.match, "a number in [0, 1]", lambda value: 0 <= value <= 1)
         for name in ("numbers_in_strings", "unlabelled", "defaults"):
-            _checks.check_choice(name, getattr(self, name), (False, True))
+            checks.check_choice(name, getattr(self, name), (False, True))
         if isinstance(self.null_strings, str):
             raise TypeError(
                 f"null_strings: got {self.null_strings!r}, wanted a list of strings; write [{self.null_strings!r}]"

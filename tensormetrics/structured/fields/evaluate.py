@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ... import _checks
+from ...core.arguments import checks
+from ..types.tree import Schema
 from .documents import ScoredDocuments, read_schema
 from .infer import complete_schema, infer_schema
 from .report import BATCH, DocumentScore, FieldReport
-from .schemas.types import Schema
 from .scores import FieldScores, read_json
 
 MAX_WEIGHTED = 1 << 23  # replicates times sums; beyond, the number of replicates is not increased
@@ -76,7 +76,7 @@ def evaluate(
         >>> report.worst(1)[0].id
         1
     """
-    predictions, references = _checks.as_list("predictions", predictions), _checks.as_list("references", references)
+    predictions, references = checks.as_list("predictions", predictions), checks.as_list("references", references)
     if not references:
         raise ValueError("references: got no documents, wanted at least one")
     if len(predictions) != len(references):
@@ -109,7 +109,7 @@ def _names(name: str, values: Any, count: int) -> list[Any] | None:
     """
     if values is None:
         return None
-    names = values.tolist() if hasattr(values, "tolist") else _checks.as_list(name, values)
+    names = values.tolist() if hasattr(values, "tolist") else checks.as_list(name, values)
     if len(names) != count:
         raise ValueError(f"{name}: got {len(names)}, wanted {count}, one for each document")
     return names

@@ -9,6 +9,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from ..types.tree import FreeKeys, Items, Leaf, Union
+from ..types.values import object_of
 from .documents import DocumentScorer, ScoredDocuments
 from .engine.compare import CORRECT, INVENTED, MISSED, TOLERANCE, WRONG, Comparison
 from .engine.encode import ABSENT, INVALID_PARENT, Column
@@ -18,8 +20,6 @@ from .engine.recursion import Steps, run
 from .engine.slots import Edge, Slot, join_path
 from .page import explanation_html, explanation_page
 from .reading.read import Reading
-from .reading.values import object_of
-from .schemas.types import FreeKeys, Items, Leaf, Union
 
 MAX_TEXT = 60  # characters of a value that are shown
 EXCERPT = 80  # characters around the position of a JSON error

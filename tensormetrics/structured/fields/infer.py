@@ -7,24 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..types.class_tree import schema_of
+from ..types.tree import Anything, Field, Fixed, FreeKeys, Items, Leaf, LeafKind, Record, Reference, Schema, Type, Union
+from ..types.values import array_of, object_of
 from .engine.recursion import Steps, run
 from .reading.read import Conflict, json_kind
-from .reading.values import array_of, object_of
-from .schemas.class_tree import schema_of
-from .schemas.types import (
-    Anything,
-    Field,
-    Fixed,
-    FreeKeys,
-    Items,
-    Leaf,
-    LeafKind,
-    Record,
-    Reference,
-    Schema,
-    Type,
-    Union,
-)
 
 SCALARS: dict[str, LeafKind] = {"boolean": "boolean", "number": "number", "string": "string"}
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from typing_extensions import is_typeddict
 
+from ..types.records import record_fields
+from ..types.tree import Fixed, FreeKeys, Items, Leaf, Record, Union
+from ..types.values import INVALID, array_of, object_of
 from .engine.cases import NO_CASE, best_case
 from .engine.slots import Edge, Slot
-from .reading.values import INVALID, array_of, object_of
-from .schemas.records import record_fields
-from .schemas.types import Fixed, FreeKeys, Items, Leaf, Record, Union
 
 MISSING = object()
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from ...uncertainty.results.estimates import Comparison, Estimate
-from ...uncertainty.results.table import Table
-from ...uncertainty.results.table_formats import value_of
+from ...core.results.estimates import Comparison, Estimate
+from ...core.results.table import Table
+from ...core.results.table_formats import value_of
 
 STYLE = """
 :root { color-scheme: light dark; --line: #d0d0d0; --mark: #ffe28a; --error: #a40000; }

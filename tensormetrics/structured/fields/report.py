@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from ... import _checks
+from ...core.arguments import checks
+from ...core.resampling.intervals import interval as intervals
+from ...core.resampling.intervals import with_values
+from ...core.results.estimates import Comparison, Estimate, check_confidence
+from ...core.results.table import Table
 from ...uncertainty.comparison import compare
-from ...uncertainty.engine.intervals import interval as intervals
-from ...uncertainty.engine.intervals import with_values
-from ...uncertainty.results.estimates import Comparison, Estimate, check_confidence
-from ...uncertainty.results.table import Table
 from .columns import COUNTS, DOCUMENT_COLUMNS, FIELD_SCORES
 from .documents import HOWS
 from .explain import Explanation, explain
@@ -285,7 +285,7 @@ class FieldReport:
 
     def worst(self, k: int = 10) -> list[DocumentScore]:
         """Return the documents of lowest similarity, then of most errors, then in their order."""
-        k = _checks.check_int("k", k, 0)
+        k = checks.check_int("k", k, 0)
         return sorted(self.documents, key=lambda document: (document.similarity, -document.num_errors))[:k]
 
     def compare(self, other: FieldReport, **options: Any) -> Table:

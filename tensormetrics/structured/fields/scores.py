@@ -12,20 +12,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._distributed import constructor_options
-from ..._metric import Options
-from ..._sum_metric import SumMetric
-from ...uncertainty.engine.corrections import correct_p_values
-from ...uncertainty.engine.draws import Bounds
-from ...uncertainty.engine.resampling import Joined, Resampled, combine
-from ...uncertainty.results.estimates import Comparison
+from ...core.arguments import checks
+from ...core.metric.base import Options
+from ...core.metric.distributed import constructor_options
+from ...core.metric.sum_metric import SumMetric
+from ...core.resampling.corrections import correct_p_values
+from ...core.resampling.draws import Bounds
+from ...core.resampling.resampling import Joined, Resampled, combine
+from ...core.results.estimates import Comparison
+from ..types.values import array_of, object_of
 from .columns import COLUMNS, COUNTS, DOCUMENT_COLUMNS, field_scores
 from .documents import HOWS, DocumentOptions, DocumentScorer, ScoredDocuments, read_counts, read_schema
 from .explain import Explanation, explain
 from .infer import infer_schema
 from .reading.read import Reader, json_kind
-from .reading.values import array_of, object_of
 from .report import FieldReport
 
 GRID = 2.0**34  # similarities are multiples of its inverse, so that sums of 2^18 of them are exact in any order
@@ -131,7 +131,7 @@ class FieldScores(SumMetric):
         return scored[0]
 
     def _add(self, preds: Sequence[Any], refs: Sequence[Any], ids: Any, groups: Any) -> ScoredDocuments:
-        preds, refs = _checks.as_list("preds", preds), _checks.as_list("refs", refs)
+        preds, refs = checks.as_list("preds", preds), checks.as_list("refs", refs)
         if len(preds) != len(refs):
             raise ValueError(f"preds: got {len(preds)} documents, wanted {len(refs)}, one for each reference")
         names = None if ids is None else ids.tolist() if isinstance(ids, Tensor) else list(ids)

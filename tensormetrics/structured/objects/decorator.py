@@ -4,10 +4,10 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from ..fields.schemas.records import UnknownName, field_names, is_record, is_tuple
 from ..tensors.constraints import Constraint
 from ..tensors.normalizers import Normalizer
 from ..tensors.policy import Policy
+from ..types.records import UnknownName, field_names, is_record, is_tuple
 from .derive import Plan
 from .metric import StructuredMetric
 

@@ -12,19 +12,10 @@ from typing import Any
 from torch import Tensor
 from typing_extensions import is_typeddict
 
-from ..fields.reading.values import INVALID
-from ..fields.schemas.records import (
-    class_of,
-    field_names,
-    is_record,
-    is_tuple,
-    position,
-    reader,
-    resolve_alias,
-    resolved_types,
-)
 from ..tensors.constraints import Constraint
 from ..tensors.policy import Policy
+from ..types.records import class_of, field_names, is_record, is_tuple, position, reader, resolve_alias, resolved_types
+from ..types.values import INVALID
 from .metric import StructuredMetric
 from .nodes.function import Reader
 from .nodes.latent import LatentSet, VariableLeaf

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 from typing_extensions import Self, Unpack
 
-from ... import _checks
-from ..._metric import Metric, Options
-from ..._plots import steps_of
-from ..._sum_metric import SumMetric
-from ...uncertainty.engine.resampling import Joined, combine
-from ...uncertainty.engine.weights import ResamplingUnits
+from ...core.arguments import checks
+from ...core.metric.base import Metric, Options
+from ...core.metric.sum_metric import SumMetric
+from ...core.resampling.resampling import Joined, combine
+from ...core.resampling.weights import ResamplingUnits
+from ...core.results.plots import steps_of
 from ..tensors.normalizers import required_self_overlaps
 from ..tensors.overlap import Overlap
 from ..tensors.policy import Policy
@@ -194,14 +194,14 @@ class Family(Corpus, SumMetric):
         **kwargs: Unpack[Options],
     ) -> None:
         super().__init__(replicates=replicates, seed=seed, **kwargs)
-        _checks.check_choice("on_invalid", on_invalid, ("raise", "wrong", "empty"))
+        checks.check_choice("on_invalid", on_invalid, ("raise", "wrong", "empty"))
         if not isinstance(metric, StructuredMetric):
             raise TypeError(f"metric: got {metric!r:.60}, wanted the metric of a class, such as Document.metric")
-        _checks.check_type("by", by, str | None, "the path of a field, such as 'label'")
-        _checks.check_type("hooks", hooks, Mapping | None, "functions by path")
+        checks.check_type("by", by, str | None, "the path of a field, such as 'label'")
+        checks.check_type("hooks", hooks, Mapping | None, "functions by path")
         if by is None and labels is not None:
             raise ValueError("labels: got labels without by, wanted the path of the field that holds them")
-        labels = None if labels is None else _checks.as_list("labels", labels)
+        labels = None if labels is None else checks.as_list("labels", labels)
         reductions = _reductions_by_prefix(reduction)
         resolved = Policy.parse(
             policy or metric.policy, empty=empty, zero_division=zero_division, duplicates=duplicates
@@ -374,7 +374,7 @@ class Family(Corpus, SumMetric):
     def _read(self, preds: Sequence[Any], refs: Sequence[Any]) -> Read:
         if self.on_invalid == "raise":
             return Read(preds, self.metric.cross_and_self_overlaps(preds, refs, self.reads), 0)
-        _checks.check_consistent_length(preds=preds, refs=refs)
+        checks.check_consistent_length(preds=preds, refs=refs)
         self_overlap = float(self.on_invalid == "wrong")
         with shared_columns(), self._tolerance() as tolerance:  # valid documents are read once
             preds = mark_invalid(self.metric, preds, refs)

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ... import _checks
-from ..._repr import shown
+from ...core.arguments import checks
+from ...core.arguments.repr import shown
 from ..tensors.normalizers import Normalizer, Raw, normalize, normalized, required_self_overlaps
 from ..tensors.overlap import Overlap
 from ..tensors.policy import Policy
@@ -102,7 +102,7 @@ class StructuredMetric(nn.Module):
     ) -> Overlap:
         # B objects each  ->  (B,) each
         """Compute `overlap` without the bound; self-overlaps not in `reads` are 0 and are not computed."""
-        _checks.check_consistent_length(preds=preds, refs=refs)
+        checks.check_consistent_length(preds=preds, refs=refs)
         rows, i, j = self._encode(preds, refs)
         return self._overlap(rows, i, j, reads)
 
@@ -123,7 +123,7 @@ class StructuredMetric(nn.Module):
         Raises:
             ValueError: If the lists have different lengths.
         """
-        _checks.check_consistent_length(preds=preds, refs=refs)
+        checks.check_consistent_length(preds=preds, refs=refs)
         rows, i, j = self._encode(preds, refs)
         overlap = self._overlap(rows, i, j)
         if not self.node().inexact:

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 from typing_extensions import Self, Unpack
 
-from ... import _checks
-from ..._distributed import options_of
-from ..._metric import Options
-from ...uncertainty.engine.resampling import Joined, combine
-from ...uncertainty.engine.weights import ResamplingUnits
+from ...core.arguments import checks
+from ...core.metric.base import Options
+from ...core.metric.distributed import options_of
+from ...core.resampling.resampling import Joined, combine
+from ...core.resampling.weights import ResamplingUnits
 from .family import Corpus, Family, join_key
 from .matching import Hook, Path
 from .values.columns import shared_columns
@@ -95,7 +95,7 @@ class Suite(Corpus):
             member._kind = kinds and kinds[name]
 
     def _prepared(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Any]:
-        _checks.check_consistent_length(preds=preds, refs=refs)
+        checks.check_consistent_length(preds=preds, refs=refs)
         with shared_columns():
             return {name: member._prepared(preds, refs) for name, member in self._members.items()}
 

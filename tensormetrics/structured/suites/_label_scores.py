@@ -6,12 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ...uncertainty.engine.draws import Bounds
-from ...uncertainty.engine.intervals import interval as intervals
-from ...uncertainty.engine.resampling import Joined, Resampled, combine
-from ...uncertainty.results.estimates import Estimate, check_confidence
-from ...uncertainty.results.table import Table
+from ...core.arguments import checks
+from ...core.resampling.draws import Bounds
+from ...core.resampling.intervals import interval as intervals
+from ...core.resampling.resampling import Joined, Resampled, combine
+from ...core.results.estimates import Estimate, check_confidence
+from ...core.results.table import Table
 from ..tensors import _lengths
 from ..tensors.normalizers import normalize
 from ..tensors.overlap import numbered, set_overlap
@@ -36,8 +36,8 @@ class LabelScores(CountMetric):
     """
 
     def __init__(self, average: str = "micro", labels: Sequence[str] | None = None, **kwargs: Any) -> None:
-        _checks.check_choice("average", average, ("micro", "macro", "types", "weighted"))
-        labels = None if labels is None else _checks.as_list("labels", labels)
+        checks.check_choice("average", average, ("micro", "macro", "types", "weighted"))
+        labels = None if labels is None else checks.as_list("labels", labels)
         by_label = average in ("types", "weighted")
         if by_label and labels is None:
             raise ValueError(f"labels: got None with average={average!r}, wanted the names of the labels")

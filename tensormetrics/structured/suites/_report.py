@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from ... import _checks
-from ...uncertainty.results.estimates import Estimate
+from ...core.arguments import checks
+from ...core.results.estimates import Estimate
 
 HEAD = ("precision", "recall", "f1-score", "support")
 
@@ -14,7 +14,7 @@ Row = tuple[str, Sequence[Tensor | Estimate], int]  # name, scores, support
 
 def report_text(rows: Sequence[Row], means: Sequence[Row], digits: int) -> str:
     """Return a table in the form of scikit-learn's and seqeval's `classification_report`, estimates with intervals."""
-    digits = _checks.check_int("digits", digits, 0)
+    digits = checks.check_int("digits", digits, 0)
 
     def cell(score: Tensor | Estimate) -> str:
         return format(score if isinstance(score, Estimate) else float(score), f".{digits}f")

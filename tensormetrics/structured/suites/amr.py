@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from ... import _checks
-from ...uncertainty.engine.weights import ResamplingUnits
+from ...core.arguments import checks
+from ...core.resampling.weights import ResamplingUnits
 from ..objects.variable import Variable
 from ..tensors._integer_program import check_solver
 from ..tensors._lengths import in_chunks
@@ -83,8 +83,8 @@ def read_triples(triples: Iterable[Triple], top: bool | str = True, root: str | 
     >>> [(prop.subj.name, prop.pred) for prop in props]  # the inverse role is inverted
     [('w', 'instance'), ('w', 'arg0')]
     """
-    _checks.check_choice("top", top, (True, False, "concept"))
-    triples = _checks.as_list("triples", triples)
+    checks.check_choice("top", top, (True, False, "concept"))
+    triples = checks.as_list("triples", triples)
     if wrong := [triple for triple in triples if not isinstance(triple, tuple | list) or len(triple) != 3]:
         raise ValueError(f"triples: got {wrong[0]!r:.60}, wanted (source, role, target)")
     if wrong := [triple for triple in triples if not isinstance(triple[1], str)]:
@@ -142,9 +142,9 @@ class Smatch(CountMetric):
         **kwargs: Any,
     ) -> None:
         super().__init__(6, average, seed=seed, **kwargs)
-        _checks.check_choice("top", top, (True, False, "concept"))
+        checks.check_choice("top", top, (True, False, "concept"))
         check_solver(solver, node_limit)
-        _checks.check_int("restarts", restarts, 0)
+        checks.check_int("restarts", restarts, 0)
         self.top = top
         self.options: dict[str, Any] = {"solver": solver, "restarts": restarts, "node_limit": node_limit, "seed": seed}
 
@@ -153,7 +153,7 @@ class Smatch(CountMetric):
         for name, graphs in (("preds", preds), ("refs", refs)):
             if isinstance(graphs, str | bytes):
                 raise TypeError(f"{name}: got a {type(graphs).__name__}, wanted a list of graphs; write [{name}]")
-        _checks.check_consistent_length(preds=preds, refs=refs)
+        checks.check_consistent_length(preds=preds, refs=refs)
         constants: dict[Variable | str, int] = {}
         pred, ref = (
             [_read(graph, self.top, f"{name}[{index}]") for index, graph in enumerate(graphs)]

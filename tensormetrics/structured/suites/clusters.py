@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from ... import _checks
-from ...uncertainty.engine.weights import ResamplingUnits
+from ...core.arguments import checks
+from ...core.resampling.weights import ResamplingUnits
 from ..tensors import _lengths
 from ..tensors._lengths import documents, in_chunks, total
 from ..tensors.overlap import numbered
@@ -34,10 +34,10 @@ class ClusterMatchScores(CountMetric):
 
         Shapes: pred, ref: (..., W) int, negative in the padding of either.
         """
-        _checks.integral("pred", pred)
-        _checks.integral("ref", ref)
-        _checks.shape("ref", ref, *pred.shape)
-        _checks.same_device(pred=pred, ref=ref)
+        checks.integral("pred", pred)
+        checks.integral("ref", ref)
+        checks.shape("ref", ref, *pred.shape)
+        checks.same_device(pred=pred, ref=ref)
         tables = [documents(ids, 1).long() for ids in (pred, ref)]
         lengths = torch.minimum(*map(used_width, tables))
         self.add_documents(in_chunks(_count, tables, (lengths, lengths), total), **items)

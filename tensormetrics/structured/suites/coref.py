@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from ... import _checks
-from ...uncertainty.engine.weights import ResamplingUnits
+from ...core.arguments import checks
+from ...core.resampling.weights import ResamplingUnits
 from ..tensors import _lengths, policy
 from ..tensors._lengths import documents, in_chunks, total
 from ..tensors.normalizers import normalize
@@ -54,10 +54,10 @@ class CorefScores(CountMetric):
         repeated_mentions: str = "raise",
         **kwargs: Any,
     ) -> None:
-        for metric in (metrics := _checks.as_list("metrics", metrics)):
-            _checks.check_choice("metrics", metric, METRICS)
-        _checks.check_choice("singletons", singletons, ("keep", "drop"))
-        _checks.check_choice("repeated_mentions", repeated_mentions, REPEATED)
+        for metric in (metrics := checks.as_list("metrics", metrics)):
+            checks.check_choice("metrics", metric, METRICS)
+        checks.check_choice("singletons", singletons, ("keep", "drop"))
+        checks.check_choice("repeated_mentions", repeated_mentions, REPEATED)
         policy.check_zero_division(zero_division)
         self.metrics, self.singletons, self.zero_division = tuple(metrics), singletons, zero_division
         self.repeated_mentions = repeated_mentions
@@ -76,10 +76,10 @@ class CorefScores(CountMetric):
                     f"{name}: got a {type(ids).__name__}, wanted a tensor of the numbers of clusters, or lists of "
                     "clusters as both arguments"
                 )
-        _checks.integral("pred_ids", pred_ids)
-        _checks.integral("ref_ids", ref_ids)
-        _checks.shape("ref_ids", ref_ids, *pred_ids.shape)
-        _checks.same_device(pred_ids=pred_ids, ref_ids=ref_ids)
+        checks.integral("pred_ids", pred_ids)
+        checks.integral("ref_ids", ref_ids)
+        checks.shape("ref_ids", ref_ids, *pred_ids.shape)
+        checks.same_device(pred_ids=pred_ids, ref_ids=ref_ids)
         tables = [documents(ids, 1).long() for ids in (pred_ids, ref_ids)]
         lengths = torch.maximum(*map(used_width, tables))
         self.add_documents(in_chunks(self._count, tables, (lengths, lengths), total), **items)
@@ -95,10 +95,10 @@ class CorefScores(CountMetric):
 
         Errors report the documents by `names`, instead of by number.
         """
-        _checks.check_consistent_length(preds=preds, refs=refs)
+        checks.check_consistent_length(preds=preds, refs=refs)
         named = {"preds": (preds, self.repeated_mentions), "refs": (refs, "raise")}
         if names is not None:
-            _checks.check_consistent_length(preds=preds, names=names)
+            checks.check_consistent_length(preds=preds, names=names)
         cluster_maps = [
             [
                 _cluster_of(document, f"{name}: document {i if names is None else repr(names[i])}", repeated)

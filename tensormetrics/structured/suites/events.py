@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from ... import _checks
-from ...uncertainty.engine.weights import ResamplingUnits
+from ...core.arguments import checks
+from ...core.resampling.weights import ResamplingUnits
 from ..objects.values.columns import code_table
 from ..tensors import _lengths
 from ..tensors._lengths import Cells, documents, in_chunks, total
@@ -42,7 +42,7 @@ class EventScores(CountMetric):
     def __init__(
         self, link: str = "trigger", average: str = "micro", policy: str | Policy = "conventional", **kwargs: Any
     ) -> None:
-        _checks.check_choice("link", link, ("trigger", "type"))
+        checks.check_choice("link", link, ("trigger", "type"))
         self.link, self.policy = link, Policy.parse(policy)
         super().__init__(3 * len(METRICS), average, **kwargs)
 
@@ -67,11 +67,11 @@ class EventScores(CountMetric):
         n_pred_args, n_ref_args: (...). Arguments of an event that does not exist do not count. Lists of events go to
         `update_events`.
         """
-        _checks.shape("pred_triggers", pred_triggers, "...", "N", 3)
+        checks.shape("pred_triggers", pred_triggers, "...", "N", 3)
         batch = pred_triggers.shape[:-2]
-        _checks.shape("ref_triggers", ref_triggers, *batch, "M", 3)
-        _checks.shape("pred_args", pred_args, *batch, "A", 4)
-        _checks.shape("ref_args", ref_args, *batch, "C", 4)
+        checks.shape("ref_triggers", ref_triggers, *batch, "M", 3)
+        checks.shape("pred_args", pred_args, *batch, "A", 4)
+        checks.shape("ref_args", ref_args, *batch, "C", 4)
         tensors = {
             "pred_triggers": pred_triggers,
             "ref_triggers": ref_triggers,
@@ -79,8 +79,8 @@ class EventScores(CountMetric):
             "ref_args": ref_args,
         }
         for name, tensor in tensors.items():
-            _checks.integral(name, tensor)
-        _checks.same_device(**tensors)
+            checks.integral(name, tensor)
+        checks.same_device(**tensors)
         sizes = {"n_pred": n_pred, "n_ref": n_ref, "n_pred_args": n_pred_args, "n_ref_args": n_ref_args}
         lengths = [
             documents(_lengths.full_or_clamped(name, n, tensor, batch, tensor.shape[-2]), 0)
@@ -97,7 +97,7 @@ class EventScores(CountMetric):
         **items: Unpack[ResamplingUnits],
     ) -> None:
         """Add documents as `EventSet`s or collections of `Event`s."""
-        _checks.check_consistent_length(preds=preds, refs=refs)
+        checks.check_consistent_length(preds=preds, refs=refs)
         types, roles = code_table(), code_table()
 
         def read_triggers(events: Sequence[Event]) -> list[list[int]]:

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from ... import _checks
-from ..._exact_sums import prefix_sums
-from ...uncertainty.engine.weights import ResamplingUnits
+from ...core.arguments import checks
+from ...core.numbers.exact_sums import prefix_sums
+from ...core.resampling.weights import ResamplingUnits
 from ..objects.nodes.ranking import Ranking
 from ..tensors import _lengths, policy
 from ..tensors._lengths import documents, in_chunks, total
@@ -49,9 +49,9 @@ class RankingScores(CountMetric):
         zero_division: float | str = 0.0,
         **kwargs: Any,
     ) -> None:
-        self.ks = tuple(_checks.check_int("ks", k, 1) for k in _checks.as_list("ks", ks))
-        for score in (scores := _checks.as_list("scores", scores)):
-            _checks.check_choice("scores", score, tuple(dict.fromkeys(AT_K + WHOLE)))
+        self.ks = tuple(checks.check_int("ks", k, 1) for k in checks.as_list("ks", ks))
+        for score in (scores := checks.as_list("scores", scores)):
+            checks.check_choice("scores", score, tuple(dict.fromkeys(AT_K + WHOLE)))
         policy.check_zero_division(zero_division)
         self.zero_division = zero_division
         self.names = tuple(f"{score}@{k}" for score in scores if score in AT_K for k in self.ks)
@@ -72,17 +72,17 @@ class RankingScores(CountMetric):
         Shapes: pred_keys: (..., N) int (best first); ref_keys: (..., M) int (distinct); n_pred, n_ref: (...); ref_gain:
         (..., M), default 1.
         """
-        _checks.integral("pred_keys", pred_keys)
-        _checks.integral("ref_keys", ref_keys)
+        checks.integral("pred_keys", pred_keys)
+        checks.integral("ref_keys", ref_keys)
         *batch, n = pred_keys.shape
-        _checks.shape("ref_keys", ref_keys, *batch, "M")
+        checks.shape("ref_keys", ref_keys, *batch, "M")
         m = ref_keys.shape[-1]
-        _checks.same_device(pred_keys=pred_keys, ref_keys=ref_keys, ref_gain=ref_gain)
+        checks.same_device(pred_keys=pred_keys, ref_keys=ref_keys, ref_gain=ref_gain)
         n_pred = _lengths.full_or_clamped("n_pred", n_pred, pred_keys, batch, n)
         n_ref = _lengths.full_or_clamped("n_ref", n_ref, ref_keys, batch, m)
         tables, lengths = [pred_keys, ref_keys], [n_pred, n_ref]
         if ref_gain is not None:
-            _checks.shape("ref_gain", ref_gain, *ref_keys.shape)
+            checks.shape("ref_gain", ref_gain, *ref_keys.shape)
             tables, lengths = [*tables, ref_gain], [*lengths, n_ref]
         tables, lengths = [documents(table, 1) for table in tables], [documents(length, 0) for length in lengths]
         self.add_documents(in_chunks(self._count, tables, lengths, total), **items)

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from torch import Tensor
 from typing_extensions import Unpack
 
-from ... import _checks
-from ...uncertainty.engine.weights import ResamplingUnits
+from ...core.arguments import checks
+from ...core.resampling.weights import ResamplingUnits
 from ..objects.values.columns import code_table
 from ..tensors import _lengths
 from ..tensors._lengths import documents, in_chunks, total
@@ -44,12 +44,12 @@ class RelationScores(LabelScores):
         Shapes: pred_relations: (..., N, F) int (type, then columns that identify subject and object, such as ends);
         ref_relations: (..., M, F) int; n_pred: (...); n_ref: (...). Lists of relations go to `update_relations`.
         """
-        _checks.shape("pred_relations", pred_relations, "...", "N", "F")
+        checks.shape("pred_relations", pred_relations, "...", "N", "F")
         *batch, n, width = pred_relations.shape
-        _checks.shape("ref_relations", ref_relations, *batch, "M", width)
-        _checks.integral("pred_relations", pred_relations)
-        _checks.integral("ref_relations", ref_relations)
-        _checks.same_device(pred_relations=pred_relations, ref_relations=ref_relations)
+        checks.shape("ref_relations", ref_relations, *batch, "M", width)
+        checks.integral("pred_relations", pred_relations)
+        checks.integral("ref_relations", ref_relations)
+        checks.same_device(pred_relations=pred_relations, ref_relations=ref_relations)
         n_pred = _lengths.full_or_clamped("n_pred", n_pred, pred_relations, batch, n)
         n_ref = _lengths.full_or_clamped("n_ref", n_ref, ref_relations, batch, ref_relations.shape[-2])
         tables = [documents(table, 2) for table in (pred_relations, ref_relations)]
@@ -65,7 +65,7 @@ class RelationScores(LabelScores):
         **items: Unpack[ResamplingUnits],
     ) -> None:
         """Add documents as `RelationSet`s or collections of `Relation`s; their types must be among the labels."""
-        _checks.check_consistent_length(preds=preds, refs=refs)
+        checks.check_consistent_length(preds=preds, refs=refs)
         types = code_table()
         for label in self.labels or ():
             types[label]

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from ... import _checks
+from ...core.arguments import checks
 
 PROOF = 1e-9  # relative gap between value and bound below which they count as equal, unless weights are integers
 
@@ -40,8 +40,8 @@ class Answer(NamedTuple):
 
 def check_solver(solver: str, node_limit: int) -> int | None:
     """Return the checked node limit; None for "exact", which has no limit, and "search", which solves no program."""
-    _checks.check_choice("solver", solver, ("auto", "exact", "search"))
-    limit = _checks.check_int("node_limit", node_limit, 0)
+    checks.check_choice("solver", solver, ("auto", "exact", "search"))
+    limit = checks.check_int("node_limit", node_limit, 0)
     return limit if solver == "auto" else None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from ... import _checks
+from ...core.arguments import checks
 
 CELLS = 1 << 22  # maximum of the tables of one chunk on the CPU
 GPU_CELLS = 1 << 24  # larger on a GPU, where each chunk costs kernel launches
@@ -27,9 +27,9 @@ def full_or_clamped(
     # -> (...) int64 in [0, size], on the device of `like`
     if lengths is None:
         return torch.full(batch, size, dtype=torch.int64, device=like.device)
-    _checks.shape(name, lengths, *batch)
-    _checks.integral(name, lengths)
-    _checks.same_device(**{"items": like, name: lengths})
+    checks.shape(name, lengths, *batch)
+    checks.integral(name, lengths)
+    checks.same_device(**{"items": like, name: lengths})
     return lengths.long().clamp(0, size)
 
 

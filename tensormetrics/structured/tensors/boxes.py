@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from ... import _checks
-from ..._checks import takes_arrays
-from ...uncertainty.engine.weights import ResamplingUnits
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
+from ...core.resampling.weights import ResamplingUnits
 from . import _lengths
 from ._lengths import documents, in_chunks
 from .normalizers import normalize
@@ -43,10 +43,10 @@ class BoxMatch(CountMetric):
         average: str = "micro",
         **kwargs: Any,
     ) -> None:
-        _checks.check_choice("format", format, ("xyxy", "xywh", "cxcywh"))
-        _checks.check_choice("objective", objective, ("iou", "count"))
+        checks.check_choice("format", format, ("xyxy", "xywh", "cxcywh"))
+        checks.check_choice("objective", objective, ("iou", "count"))
         several = not isinstance(threshold, Real)
-        thresholds = (threshold,) if isinstance(threshold, Real) else tuple(_checks.as_list("threshold", threshold))
+        thresholds = (threshold,) if isinstance(threshold, Real) else tuple(checks.as_list("threshold", threshold))
         for t in thresholds:
             if not (isinstance(t, Real) and 0 <= float(t) <= 1):
                 raise ValueError(f"threshold: got {t!r}, wanted a number in [0, 1], or several")
@@ -69,20 +69,20 @@ class BoxMatch(CountMetric):
         Shapes: pred_boxes: (..., N, 4); ref_boxes: (..., M, 4); n_pred: (...); n_ref: (...); pred_labels: (..., N) int;
         ref_labels: (..., M) int.
         """
-        _checks.shape("pred_boxes", pred_boxes, "...", "N", 4)
+        checks.shape("pred_boxes", pred_boxes, "...", "N", 4)
         *batch, n, _ = pred_boxes.shape
-        _checks.shape("ref_boxes", ref_boxes, *batch, "M", 4)
+        checks.shape("ref_boxes", ref_boxes, *batch, "M", 4)
         m = ref_boxes.shape[-2]
         if (pred_labels is None) != (ref_labels is None):
             raise ValueError("pred_labels, ref_labels: got one of them, wanted both or neither")
-        _checks.same_device(pred_boxes=pred_boxes, ref_boxes=ref_boxes, pred_labels=pred_labels, ref_labels=ref_labels)
+        checks.same_device(pred_boxes=pred_boxes, ref_boxes=ref_boxes, pred_labels=pred_labels, ref_labels=ref_labels)
         tables = [documents(boxes, 2) for boxes in (pred_boxes, ref_boxes)]
         n_pred = _lengths.full_or_clamped("n_pred", n_pred, pred_boxes, batch, n)
         n_ref = _lengths.full_or_clamped("n_ref", n_ref, ref_boxes, batch, m)
         lengths = [documents(length, 0) for length in (n_pred, n_ref)]
         if pred_labels is not None and ref_labels is not None:
-            _checks.shape("pred_labels", pred_labels, *batch, n)
-            _checks.shape("ref_labels", ref_labels, *batch, m)
+            checks.shape("pred_labels", pred_labels, *batch, n)
+            checks.shape("ref_labels", ref_labels, *batch, m)
             tables += [documents(labels, 1) for labels in (pred_labels, ref_labels)]
             lengths *= 2
         self.add_documents(in_chunks(self._count, tables, lengths), **items)
@@ -128,9 +128,9 @@ def box_iou(a: Tensor, b: Tensor) -> Tensor:
     >>> box_iou(torch.tensor([[0.0, 0, 2, 2]]), torch.tensor([[0.0, 0, 2, 3], [4, 4, 5, 5]]))
     tensor([[0.6667, 0.0000]])
     """
-    _checks.shape("a", a, "...", "N", 4)
-    _checks.shape("b", b, "...", "M", 4)
-    _checks.same_device(a=a, b=b)
+    checks.shape("a", a, "...", "N", 4)
+    checks.shape("b", b, "...", "M", 4)
+    checks.same_device(a=a, b=b)
     if any(n != m and 1 not in (n, m) for n, m in zip(a.shape[-3::-1], b.shape[-3::-1], strict=False)):
         shapes = f"{tuple(a.shape[:-2])} of a, {tuple(b.shape[:-2])} of b"
         raise ValueError(f"leading dimensions do not broadcast: got {shapes}")

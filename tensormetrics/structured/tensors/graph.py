@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._checks import takes_arrays
-from ..._native import needs_derivative
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
+from ...core.native.native import needs_derivative
 from ._integer_program import PROOF, IntegerProgram, SolverResult, check_solver, relax, solve
 from ._lengths import cuts, documents
 from .constraints import Constraint
@@ -65,13 +65,13 @@ def graph_overlap(
     """
     constraint = Constraint.parse(constraint)
     nodes = check_solver(solver, node_limit)
-    _checks.tensor("similarity", similarity)
+    checks.tensor("similarity", similarity)
     gain, *lengths, valid = read_similarity(similarity.detach(), n_pred, n_ref)
     *batch, n, m = gain.shape
     for name, reach, size in (("pred_reach", pred_reach, n), ("ref_reach", ref_reach, m)):
         _check_square(name, reach)
-        _checks.shape(name, reach, *batch, size, size)
-        _checks.same_device(similarity=similarity, **{name: reach})
+        checks.shape(name, reach, *batch, size, size)
+        checks.same_device(similarity=similarity, **{name: reach})
     parts = [documents(x, 2) for x in (gain.double(), pred_reach, ref_reach)]
     value, bound = (parts[0].new_empty(len(parts[0])) for _ in range(2))
     pairs = torch.zeros_like(parts[0], dtype=torch.bool)
@@ -158,8 +158,8 @@ def _proof(
 
 
 def _check_square(name: str, relation: Tensor) -> None:
-    _checks.tensor(name, relation)
-    _checks.shape(name, relation, "...", *relation.shape[-1:] * 2)
+    checks.tensor(name, relation)
+    checks.shape(name, relation, "...", *relation.shape[-1:] * 2)
     if relation.dtype != torch.bool:
         raise ValueError(f"{name}: got {relation.dtype}, wanted torch.bool; write {name}.bool()")
 

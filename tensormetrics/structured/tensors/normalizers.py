@@ -10,8 +10,8 @@ from typing import TypeVar, cast
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._checks import takes_arrays
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
 from . import policy
 
 Value = TypeVar("Value", float, Tensor)
@@ -121,7 +121,7 @@ class FScore(Normalizer):
     name: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        _checks.check_number("beta", self.beta, "a positive finite number", lambda beta: 0 < beta < math.inf)
+        checks.check_number("beta", self.beta, "a positive finite number", lambda beta: 0 < beta < math.inf)
         object.__setattr__(self, "name", f"f{self.beta:g}")
 
     def ratio(self, cross: Value, pred: Value, ref: Value) -> tuple[Value, Value]:
@@ -168,7 +168,7 @@ def normalize(
     policy.check_zero_division(zero_division)
     normalizer = Normalizer.parse(normalizer)
     for name, overlap in (("cross", cross), ("pred", pred), ("ref", ref)):
-        _checks.tensor(name, overlap)
+        checks.tensor(name, overlap)
     cross, pred, ref = (x if x.is_floating_point() else x.double() for x in (cross, pred, ref))
     numerator, denominator = normalizer.ratio(cross, pred, ref)
     zero = (denominator == 0) & numerator.isfinite()

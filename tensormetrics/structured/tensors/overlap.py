@@ -5,9 +5,9 @@ from typing import Literal, NamedTuple, overload
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._checks import takes_arrays
 from ...assignment import linear_sum_assignment
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
 from . import _lengths
 from .constraints import Constraint
 
@@ -51,8 +51,8 @@ def without_padding(
     n_ref: Tensor | None,  # (...)
 ) -> tuple[Tensor, Tensor, Tensor]:
     # -> similarity (..., N, M), at least single precision, 0 in the padding; n_pred, n_ref (...)
-    _checks.shape("similarity", similarity, "...", "N", "M")
-    _checks.floating("similarity", similarity)
+    checks.shape("similarity", similarity, "...", "N", "M")
+    checks.floating("similarity", similarity)
     *batch, n, m = similarity.shape
     padded = n_pred is not None or n_ref is not None
     n_pred = _lengths.full_or_clamped("n_pred", n_pred, similarity, batch, n)
@@ -164,15 +164,15 @@ def multiset_overlap(
     tensor(2)
     """
     constraint = Constraint.parse(constraint)
-    _checks.check_choice("duplicates", duplicates, ("multiset", "set", "set_cross"))
-    _checks.integral("pred_keys", pred_keys)
-    _checks.integral("ref_keys", ref_keys)
+    checks.check_choice("duplicates", duplicates, ("multiset", "set", "set_cross"))
+    checks.integral("pred_keys", pred_keys)
+    checks.integral("ref_keys", ref_keys)
     if not columns:
         pred_keys, ref_keys = pred_keys[..., None], ref_keys[..., None]
     *batch, n, width = pred_keys.shape
     m = ref_keys.shape[-2]
-    _checks.shape("ref_keys", ref_keys, *batch, "M", width)
-    _checks.same_device(pred_keys=pred_keys, ref_keys=ref_keys)
+    checks.shape("ref_keys", ref_keys, *batch, "M", width)
+    checks.same_device(pred_keys=pred_keys, ref_keys=ref_keys)
     n_pred = _lengths.full_or_clamped("n_pred", n_pred, pred_keys, batch, n)
     n_ref = _lengths.full_or_clamped("n_ref", n_ref, ref_keys, batch, m)
 

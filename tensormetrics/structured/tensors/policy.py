@@ -5,7 +5,7 @@ from numbers import Real
 
 from torch import Tensor
 
-from ... import _checks
+from ...core.arguments import checks
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class Policy:
     duplicates: str = "multiset"
 
     def __post_init__(self) -> None:
-        _checks.check_choice("empty", self.empty, ("zero", "one"))
+        checks.check_choice("empty", self.empty, ("zero", "one"))
         check_zero_division(self.zero_division)
-        _checks.check_choice("duplicates", self.duplicates, ("multiset", "set", "set_cross"))
+        checks.check_choice("duplicates", self.duplicates, ("multiset", "set", "set_cross"))
 
     @classmethod
     def parse(
@@ -39,7 +39,7 @@ class Policy:
     ) -> "Policy":
         """Return a Policy or preset ("conventional", "agree", "metametric"), updated by the arguments that are set."""
         if not isinstance(preset, Policy):
-            _checks.check_choice("policy", preset, tuple(_PRESETS))
+            checks.check_choice("policy", preset, tuple(_PRESETS))
             preset = _PRESETS[preset]
         return replace(
             preset,

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from ... import _checks
-from ..._sum_metric import SumMetric
-from ...uncertainty.engine.draws import Bounds, mean_bounds
-from ...uncertainty.engine.weights import ResamplingUnits
+from ...core.arguments import checks
+from ...core.metric.sum_metric import SumMetric
+from ...core.resampling.draws import Bounds, mean_bounds
+from ...core.resampling.weights import ResamplingUnits
 from .constraints import Constraint
 from .normalizers import Normalizer, normalize, parse_normalizers
 from .overlap import Overlap
@@ -101,7 +101,7 @@ class CountMetric(SumMetric):
         **kwargs: Any,
     ) -> None:
         super().__init__(replicates=replicates, seed=seed, **kwargs)
-        _checks.check_choice("average", average, ("micro", "macro"))
+        checks.check_choice("average", average, ("micro", "macro"))
         self.average, self.n_counts = average, counts
         self.add_sums(self._average.width)
 

@@ -3,23 +3,23 @@
 import torch
 from torch import Tensor
 
-from ... import _native
-from ..._checks import takes_arrays
-from ..._interruptible import interruptible
-from ..._native import needs_derivative
+from ...core.arguments.checks import takes_arrays
+from ...core.native import native
+from ...core.native.interruptible import interruptible
+from ...core.native.native import needs_derivative
 from .constraints import Constraint
 from .overlap import without_padding
 
 # similarity: (B, N, M) contiguous, float32 or float64, N, M > 0  ->  (B,) float64, NaN if an entry is NaN or +inf.
 # by_row, by_column: whether a pair advances its chain to the next predicted, to the next reference item.
-OPERATOR = _native.define(
+OPERATOR = native.define(
     "heaviest_chain(Tensor similarity, bool by_row, bool by_column) -> Tensor",
     lambda similarity, by_row, by_column: similarity.new_empty(len(similarity), dtype=torch.float64),
-    _native.Operator("sequence", "sequence_overlap and SequenceMatch", 10),
+    native.Operator("sequence", "sequence_overlap and SequenceMatch", 10),
 )
 heaviest_chain = interruptible(OPERATOR, lambda similarity, *_: 2 * similarity.numel())
 # The operator has no derivative; `antidiagonals` has.
-_native.LIBRARY.impl("heaviest_chain", torch.library.fallthrough_kernel, "Autograd")
+native.LIBRARY.impl("heaviest_chain", torch.library.fallthrough_kernel, "Autograd")
 
 
 def _batched(similarity: Tensor, by_row: bool, by_column: bool) -> Tensor:
@@ -28,7 +28,7 @@ def _batched(similarity: Tensor, by_row: bool, by_column: bool) -> Tensor:
     return value.unflatten(0, similarity.shape[:2])
 
 
-_native.batch_first("tensormetrics::heaviest_chain", _batched)
+native.batch_first("tensormetrics::heaviest_chain", _batched)
 
 
 @takes_arrays
@@ -62,7 +62,7 @@ def sequence_overlap(
     return _without_infinity(antidiagonals(documents, constraint)).reshape(batch)
 
 
-@_native.reference("heaviest_chain")
+@native.reference("heaviest_chain")
 def _heaviest_chain(similarity: Tensor, by_row: bool, by_column: bool) -> Tensor:
     if not len(similarity):  # no documents, of any size
         return similarity.new_empty(0, dtype=torch.float64)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from ... import _checks
-from ...uncertainty.engine.weights import ResamplingUnits
+from ...core.arguments import checks
+from ...core.resampling.weights import ResamplingUnits
 from . import _lengths
 from ._lengths import cuts, documents, in_chunks, total
 from .constraints import Constraint
@@ -57,15 +57,15 @@ class SimilarityMatch(OverlapMetric):
         if self.constraint is Constraint.MANY_TO_MANY and (pred_self is None or ref_self is None):
             raise ValueError("pred_self, ref_self: got None under '~', wanted the self-overlaps")
         ragged, lengths = n_pred is not None or n_ref is not None, (n_pred, n_ref)
-        _checks.shape("similarity", similarity, "...", "N", "M")
-        _checks.floating("similarity", similarity)
+        checks.shape("similarity", similarity, "...", "N", "M")
+        checks.floating("similarity", similarity)
         *batch, n, m = similarity.shape
         n_pred = _lengths.full_or_clamped("n_pred", n_pred, similarity, batch, n)
         n_ref = _lengths.full_or_clamped("n_ref", n_ref, similarity, batch, m)
         for name, self_overlap in (("pred_self", pred_self), ("ref_self", ref_self)):
             if self_overlap is not None:
-                _checks.shape(name, self_overlap, *batch)
-        _checks.same_device(similarity=similarity, pred_self=pred_self, ref_self=ref_self)
+                checks.shape(name, self_overlap, *batch)
+        checks.same_device(similarity=similarity, pred_self=pred_self, ref_self=ref_self)
         if ragged and similarity.device.type == "cpu":
             cross = self._trimmed(similarity.detach(), n_pred, n_ref)
         else:
@@ -112,7 +112,7 @@ class MultisetMatch(OverlapMetric):
 
     def __init__(self, *args: Any, columns: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        _checks.check_flag("columns", columns)
+        checks.check_flag("columns", columns)
         self.columns = columns
 
     def update(
@@ -151,8 +151,8 @@ class MultisetMatch(OverlapMetric):
         n_ref: Tensor | None,  # (...)
     ) -> Overlap:
         dims = 1 + self.columns
-        _checks.shape("pred_keys", pred_keys, "...", *("N", "F")[:dims])
-        _checks.shape("ref_keys", ref_keys, *pred_keys.shape[:-dims], *("M", "F")[:dims])
+        checks.shape("pred_keys", pred_keys, "...", *("N", "F")[:dims])
+        checks.shape("ref_keys", ref_keys, *pred_keys.shape[:-dims], *("M", "F")[:dims])
         lengths = [
             documents(_lengths.full_or_clamped(name, n, keys, keys.shape[:-dims], keys.shape[-dims]), 0)
             for name, n, keys in (("n_pred", n_pred, pred_keys), ("n_ref", n_ref, ref_keys))

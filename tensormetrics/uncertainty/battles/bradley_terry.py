@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._checks import takes_arrays
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
 
 MAX_STEPS = 30
 TOLERANCE = 1e-10  # a fit has converged if no parameter moves by more
@@ -51,12 +51,12 @@ def bradley_terry(wins: Tensor, ties: Tensor | None = None, *, prior_sd: float |
         doi:10.2307/2308513
     """
     check_prior(prior_sd)
-    _checks.shape("wins", wins, "...", "K", "K")
+    checks.shape("wins", wins, "...", "K", "K")
     count = wins.shape[-1]
-    _checks.shape("wins", wins, "...", count, count)
+    checks.shape("wins", wins, "...", count, count)
     if ties is not None:
-        _checks.shape("ties", ties, *wins.shape)
-        _checks.same_device(wins=wins, ties=ties)
+        checks.shape("ties", ties, *wins.shape)
+        checks.same_device(wins=wins, ties=ties)
     battles = Battles.of(wins.double(), torch.zeros_like(wins) if ties is None else ties.double())
     check_connected(battles, prior_sd, [f"model {i}" for i in range(count)], "wins")
     parameters = fit(battles, prior_sd)
@@ -65,7 +65,7 @@ def bradley_terry(wins: Tensor, ties: Tensor | None = None, *, prior_sd: float |
 
 def check_prior(prior_sd: float | None) -> None:
     if prior_sd is not None:
-        _checks.check_number("prior_sd", prior_sd, "None or a number above 0", lambda x: 0 < x < torch.inf)
+        checks.check_number("prior_sd", prior_sd, "None or a number above 0", lambda x: 0 < x < torch.inf)
 
 
 class Battles(NamedTuple):

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..engine.units import MAX_UNITS, Units
-from ..engine.weights import ItemNames, joined, weighted_sums
+from ...core.arguments import checks
+from ...core.resampling.units import MAX_UNITS, Units
+from ...core.resampling.weights import ItemNames, joined, weighted_sums
 from .bradley_terry import Battles
 
 SECOND, TIE, FIRST, MISSING, INVALID = range(5)  # codes of outcomes
@@ -20,12 +20,12 @@ def read_outcomes(outcome: Any) -> Tensor:
     # ->  (N,) float64, NaN where there is no judgement
     """Return the score of the first model in each battle, of a tensor or of a list of numbers and texts."""
     if isinstance(outcome, Tensor):
-        _checks.shape("outcome", outcome, "N")
+        checks.shape("outcome", outcome, "N")
         return outcome.detach().double()
     values = []
-    for value in _checks.as_list("outcome", outcome):
+    for value in checks.as_list("outcome", outcome):
         if isinstance(value, str):
-            _checks.check_choice("outcome", value, TEXTS)
+            checks.check_choice("outcome", value, TEXTS)
             value = TEXTS[value]
         values.append(float("nan") if value is None else float(value))
     return torch.tensor(values, dtype=torch.float64, device="cpu")

@@ -6,12 +6,12 @@ import itertools
 import torch
 from torch import Tensor
 
-from ..engine.draws import Bounds
-from ..engine.resampling import Items, Resampled
-from ..model_tables import one_warning
-from ..results.estimates import Estimate
-from ..results.table import Table
-from ..scores import interval
+from ...core.resampling.draws import Bounds
+from ...core.resampling.resampling import Items, Resampled
+from ...core.results.estimates import Estimate
+from ...core.results.table import Table
+from ..intervals import interval
+from ..pairs.model_tables import one_warning
 from .outcomes import BattleTable
 
 

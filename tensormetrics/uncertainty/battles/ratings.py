@@ -13,20 +13,20 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from ... import _checks
-from ..._metric import Options
-from ..._row_metric import RowMetric
-from ..engine.errors import UncertaintyWarning
-from ..engine.intervals import interval
-from ..engine.paired import comparisons_with
-from ..engine.resampling import Joined, Resampled
-from ..engine.units import unit_counts
-from ..engine.weights import ItemNames, ResamplingUnits, check_draws, digest, fingerprint
-from ..metric_pairs import Options as ComparisonOptions
-from ..model_tables import correct_comparisons, one_warning, rank_models
-from ..results.comparison_table import ComparisonTable
-from ..results.estimates import Comparison, Estimate, check_confidence
-from ..results.table import Table, pairs_table
+from ...core.arguments import checks
+from ...core.metric.base import Options
+from ...core.metric.row_metric import RowMetric
+from ...core.resampling.errors import UncertaintyWarning
+from ...core.resampling.intervals import interval
+from ...core.resampling.paired import comparisons_with
+from ...core.resampling.resampling import Joined, Resampled
+from ...core.resampling.units import unit_counts
+from ...core.resampling.weights import ItemNames, ResamplingUnits, check_draws, digest, fingerprint
+from ...core.results.comparison_table import ComparisonTable
+from ...core.results.estimates import Comparison, Estimate, check_confidence
+from ...core.results.table import Table, pairs_table
+from ..pairs.metric_pairs import Options as ComparisonOptions
+from ..pairs.model_tables import correct_comparisons, one_warning, rank_models
 from .bradley_terry import Battles, check_connected, check_prior, fit
 from .outcomes import INVALID, MISSING, BattleTable, outcome_codes, read_outcomes
 from .rates import resampled_position_effect, win_rates
@@ -91,21 +91,21 @@ class Ratings(RowMetric):
     ) -> None:
         super().__init__(**kwargs)
         check_prior(prior_sd)
-        _checks.check_choice("scale", scale, SCALES)
+        checks.check_choice("scale", scale, SCALES)
         if isinstance(models, Integral):
-            models = [str(i) for i in range(_checks.check_int("models", models, 2))]
-        self.models = None if models is None else [str(name) for name in _checks.as_list("models", models)]
+            models = [str(i) for i in range(checks.check_int("models", models, 2))]
+        self.models = None if models is None else [str(name) for name in checks.as_list("models", models)]
         if self.models is not None and len({*self.models}) < max(len(self.models), 2):
             raise ValueError(f"models: got {self.models}, wanted at least two distinct names")
-        _checks.check_flag("ties", ties)
+        checks.check_flag("ties", ties)
         if anchor is not None:
             expected = "a model and its rating, such as ('base', 1200.0)"
             if not isinstance(anchor, tuple | list) or len(anchor) != 2:
                 raise TypeError(f"anchor: got {anchor!r:.60}, wanted {expected}")
             name, rating = anchor
-            _checks.check_number("anchor", rating, expected, math.isfinite)
+            checks.check_number("anchor", rating, expected, math.isfinite)
             if self.models is not None:
-                _checks.check_choice("anchor", name, self.models)
+                checks.check_choice("anchor", name, self.models)
         self.ties, self.prior_sd, self.scale, self.anchor = ties, prior_sd, scale, anchor
         self.add_columns("first", "second", "outcome")
         if self.models is None:
@@ -136,8 +136,8 @@ class Ratings(RowMetric):
         score = read_outcomes(outcome)
         names: dict[str, int] = {}
         first, second = (self._numbers(name, models, score.device, names) for name, models in (("a", a), ("b", b)))
-        _checks.check_consistent_length(a=first, b=second, outcome=score)
-        _checks.same_device(a=first, b=second, outcome=score)
+        checks.check_consistent_length(a=first, b=second, outcome=score)
+        checks.same_device(a=first, b=second, outcome=score)
         count = None if self.models is None else len(self.models)
         codes = outcome_codes(first, second, score, count)
         self.append_items({"first": first, "second": second, "outcome": codes}, **items)
@@ -149,12 +149,12 @@ class Ratings(RowMetric):
     def _numbers(self, argument: str, models: Any, device: torch.device, names: dict[str, int]) -> Tensor:
         # ->  (N,) int64; adds the names of new models and their numbers to `names`
         if isinstance(models, Tensor):
-            _checks.shape(argument, models, "N")
-            _checks.integral(argument, models)
+            checks.shape(argument, models, "N")
+            checks.integral(argument, models)
             return models.long()
-        models = _checks.as_list(argument, models)
+        models = checks.as_list(argument, models)
         if not all(isinstance(name, str) for name in models):
-            numbers = [_checks.check_int(argument, name, 0) for name in models]
+            numbers = [checks.check_int(argument, name, 0) for name in models]
             return torch.tensor(numbers, dtype=torch.int64, device=device)
         if self.models is None:
             ids = {name: digest(name) for name in dict.fromkeys(models)}
@@ -162,7 +162,7 @@ class Ratings(RowMetric):
         else:
             ids = {name: i for i, name in enumerate(self.models)}
             for name in dict.fromkeys(models):
-                _checks.check_choice(argument, name, ids)
+                checks.check_choice(argument, name, ids)
         return torch.tensor([ids[name] for name in models], dtype=torch.int64, device=device)
 
     def _names(self) -> dict[int, str]:
@@ -236,7 +236,7 @@ class Ratings(RowMetric):
         if self.anchor is None:
             return ratings
         name, rating = self.anchor
-        _checks.check_choice("anchor", name, models)
+        checks.check_choice("anchor", name, models)
         anchored = ratings[..., models.index(name)].unsqueeze(-1)
         return ratings - anchored + rating
 
@@ -325,7 +325,7 @@ class Ratings(RowMetric):
             estimate = self._estimates(resampled, confidence)
             if a is not None or b is not None:
                 for argument, name in (("a", a), ("b", b)):
-                    _checks.check_choice(argument, name, models)
+                    checks.check_choice(argument, name, models)
                 return self._compared(resampled, estimate, [(models.index(str(a)), models.index(str(b)))], options)[0]
             pairs = list(itertools.combinations(range(len(models)), 2))
             compared = self._compared(resampled, estimate, pairs, options)
@@ -421,7 +421,7 @@ class Ratings(RowMetric):
         confidence = check_confidence(confidence)
         models = self._table().models
         for argument, name in (("a", a), ("b", b)):
-            _checks.check_choice(argument, name, models)
+            checks.check_choice(argument, name, models)
         i, j = models.index(a), models.index(b)
 
         def read(parameters: Tensor) -> Tensor:

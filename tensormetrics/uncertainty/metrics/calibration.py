@@ -4,13 +4,13 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from ... import _checks
-from ..._checks import takes_arrays
-from ..._metric import Options
-from ..._sum_metric import SumMetric
-from ..engine.draws import Bounds, mean_bounds
-from ..engine.resampling import Resampled
-from ..engine.weights import ResamplingUnits
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
+from ...core.metric.base import Options
+from ...core.metric.sum_metric import SumMetric
+from ...core.resampling.draws import Bounds, mean_bounds
+from ...core.resampling.resampling import Resampled
+from ...core.resampling.weights import ResamplingUnits
 
 GRID = 2.0**30  # values of items are its multiples: sums of 2^22 of them are exact, whatever their order
 
@@ -45,18 +45,18 @@ def calibration_error(preds: Tensor, target: Tensor, bins: int = 15, norm: str =
     >>> calibration_error(torch.tensor([0.9, 0.8]), torch.tensor([1, 1]))
     tensor(0.1500, dtype=torch.float64)
     """
-    bins = _checks.check_int("bins", bins, 1)
-    _checks.check_choice("norm", norm, NORMS)
+    bins = checks.check_int("bins", bins, 1)
+    checks.check_choice("norm", norm, NORMS)
     rows = _bin_rows(preds, target, bins, norm == "rms")
     return READERS[norm](rows.sum(-2), rows.shape[-2], bins)
 
 
 def _read(preds: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     # ->  preds in float64, NaN for invalid items; target
-    _checks.floating("preds", preds)
-    _checks.integral("target", target)
-    _checks.shape("target", target, "...", "N")
-    _checks.same_device(preds=preds, target=target)
+    checks.floating("preds", preds)
+    checks.integral("target", target)
+    checks.shape("target", target, "...", "N")
+    checks.same_device(preds=preds, target=target)
     if preds.shape != target.shape and (preds.shape[:-1] != target.shape or preds.shape[-1] < 2):
         expected = f"{tuple(target.shape)} or {(*target.shape, 'C')}".replace("'", "")
         raise ValueError(f"preds: got shape {tuple(preds.shape)}, wanted {expected} for this target")
@@ -163,7 +163,7 @@ class BrierScore(_Calibration):
 
         Shapes: preds: (N,) probabilities of 1, or (N, C); target: (N,) integer; ids, groups: (N,) integers or names.
         """
-        _checks.shape("target", target, "N")
+        checks.shape("target", target, "N")
         self.add_values(_squares(preds, target)[:, None], target, **items)
         if self.replicates and preds.ndim > target.ndim:
             self.multiclass = self.multiclass + len(target)
@@ -200,8 +200,8 @@ class CalibrationError(_Calibration):
     def __init__(
         self, bins: int = 15, *, norm: str = "l1", replicates: int = 0, seed: int = 0, **kwargs: Unpack[Options]
     ) -> None:
-        _checks.check_choice("norm", norm, NORMS)
-        self.bins, self.norm = _checks.check_int("bins", bins, 1), norm
+        checks.check_choice("norm", norm, NORMS)
+        self.bins, self.norm = checks.check_int("bins", bins, 1), norm
         self.with_squares = norm == "rms" or replicates != 0
         super().__init__(3 * bins if self.with_squares else bins, replicates=replicates, seed=seed, **kwargs)
 
@@ -210,7 +210,7 @@ class CalibrationError(_Calibration):
 
         Shapes: preds: (N,) probabilities of 1, or (N, C); target: (N,) integer; ids, groups: (N,) integers or names.
         """
-        _checks.shape("target", target, "N")
+        checks.shape("target", target, "N")
         self.add_values(_bin_rows(preds, target, self.bins, self.with_squares), target, **items)
 
     def read_sums(self, sums: Tensor) -> Tensor:

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._checks import takes_arrays
-from ..engine.weights import units
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
+from ...core.resampling.weights import units
 from .ranked import last_of_equals, previous_steps
 
 MIN_RELATIVE_VARIANCE = 1e-12  # of a difference, relative to both areas' variances; below, it is rounding
@@ -63,11 +63,11 @@ def delong(preds: Tensor, target: Tensor, groups: Tensor | Sequence[Hashable] | 
         Sun & Xu 2014, doi:10.1109/LSP.2014.2337313 (by sorting)
         Obuchowski 1997, doi:10.2307/2533958 (groups)
     """
-    _checks.floating("preds", preds)
-    _checks.shape("preds", preds, "...", "M", "N")
-    _checks.integral("target", target)
-    _checks.shape("target", target, *preds.shape[:-2], preds.shape[-1])
-    _checks.same_device(preds=preds, target=target)
+    checks.floating("preds", preds)
+    checks.shape("preds", preds, "...", "M", "N")
+    checks.integral("target", target)
+    checks.shape("target", target, *preds.shape[:-2], preds.shape[-1])
+    checks.same_device(preds=preds, target=target)
     is_positive = (target == 1)[..., None, :]
     counts = [cls.double().sum(-1) for cls in (is_positive, ~is_positive)]  # (..., 1) each
     num_above = _count_other_class_above(preds, is_positive)
@@ -130,8 +130,8 @@ def _dense_groups(groups: Tensor | Sequence[Hashable], preds: Tensor) -> Tensor:
     # ->  (..., 1, N) int64 in [0, N), numbered from 0 in each item of the batch
     if not isinstance(groups, Tensor) or groups.ndim < 2:
         groups = units("groups", groups, preds.shape[-1], preds.device)
-    _checks.integral("groups", groups)
-    _checks.same_device(preds=preds, groups=groups)
+    checks.integral("groups", groups)
+    checks.same_device(preds=preds, groups=groups)
     shape = (*preds.shape[:-2], preds.shape[-1])
     if groups.shape not in ((preds.shape[-1],), shape):
         raise ValueError(f"groups: got shape {tuple(groups.shape)}, wanted {(preds.shape[-1],)} or {shape}")

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from ... import _checks
-from ..._checks import takes_arrays
-from ..._metric import Options
-from ..._row_metric import RowMetric
-from ..engine.means import resampled_means
-from ..engine.resampling import Resampled
-from ..engine.weights import ItemNames, check_draws, sums_by_item, units
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
+from ...core.metric.base import Options
+from ...core.metric.row_metric import RowMetric
+from ...core.resampling.means import resampled_means
+from ...core.resampling.resampling import Resampled
+from ...core.resampling.weights import ItemNames, check_draws, sums_by_item, units
 
 REQUIREMENTS = {"any": "pass@", "all": "pass^"}  # -> the name of a score, before k
 CHUNK = 2**20  # factors at a time
@@ -53,11 +53,11 @@ def pass_at_k(n: Any, c: Any, k: int | Sequence[int], *, require: str = "any") -
         Yao et al. 2024, doi:10.48550/arXiv.2406.12045
     """
     sizes = _sizes(k)
-    _checks.check_choice("require", require, REQUIREMENTS)
+    checks.check_choice("require", require, REQUIREMENTS)
     device = next((count.device for count in (n, c) if isinstance(count, Tensor)), torch.device("cpu"))
     counts = [torch.as_tensor(count, device=device) for count in (n, c)]
-    _checks.integral("n", counts[0])
-    _checks.integral("c", counts[1])
+    checks.integral("n", counts[0])
+    checks.integral("c", counts[1])
     num_samples, right = torch.broadcast_tensors(*(count.long() for count in counts))
     max_k = max(sizes)
     wrong = {
@@ -73,7 +73,7 @@ def pass_at_k(n: Any, c: Any, k: int | Sequence[int], *, require: str = "any") -
 
 
 def _sizes(k: Any) -> tuple[int, ...]:
-    sizes = tuple(_checks.check_int("k", size, 1) for size in (k if isinstance(k, Sequence) else [k]))
+    sizes = tuple(checks.check_int("k", size, 1) for size in (k if isinstance(k, Sequence) else [k]))
     if not sizes:
         raise ValueError("k: got no number, wanted at least one")
     return sizes
@@ -103,7 +103,7 @@ def _ranges(stop: int, step: int) -> Iterator[tuple[int, int]]:
 
 def _counts_of_samples(correct: Tensor) -> tuple[Tensor, Tensor]:
     # correct: (N,) bool  ->  (N,) int64 each, right samples and samples
-    _checks.shape("correct", correct, "N")
+    checks.shape("correct", correct, "N")
     if correct.dtype != torch.bool:
         raise ValueError(f"correct: got {correct.dtype}, wanted torch.bool; write correct.bool()")
     return correct.long(), torch.ones_like(correct, dtype=torch.int64)
@@ -143,7 +143,7 @@ class PassAtK(RowMetric):
 
     def __init__(self, k: int | Sequence[int] = (1, 5, 10), *, require: str = "any", **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)
-        _checks.check_choice("require", require, REQUIREMENTS)
+        checks.check_choice("require", require, REQUIREMENTS)
         self.k, self.require, self.is_single = _sizes(k), require, not isinstance(k, Sequence)
         self._problem_names: dict[int, str] = {}  # of the ids, for messages
         self.add_columns("right", "drawn")
@@ -187,11 +187,11 @@ class PassAtK(RowMetric):
         if ids is None:
             self._add_counts(*_counts_of_samples(first), second, "problem_ids", groups)
             return
-        _checks.integral("c", first)
-        _checks.integral("n", second)
-        _checks.shape("c", first, "P")
-        _checks.shape("n", second, len(first))
-        _checks.same_device(c=first, n=second)
+        checks.integral("c", first)
+        checks.integral("n", second)
+        checks.shape("c", first, "P")
+        checks.shape("n", second, len(first))
+        checks.same_device(c=first, n=second)
         self._add_counts(first.long(), second.long(), ids, "ids", groups)
 
     def _add_counts(self, right: Tensor, num_samples: Tensor, ids: Any, name: str, groups: Any) -> None:

@@ -8,15 +8,15 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from ... import _checks
-from ..._checks import takes_arrays
-from ..._exact_sums import prefix_sums
-from ..._metric import Options
-from ..._row_metric import RowMetric
-from ..engine.draws import pseudo_masses
-from ..engine.resampling import Resampled
-from ..engine.units import group_size, unit_counts, units_of_values
-from ..engine.weights import ResamplingUnits, check_draws, fingerprint, replicate_weights
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
+from ...core.metric.base import Options
+from ...core.metric.row_metric import RowMetric
+from ...core.numbers.exact_sums import prefix_sums
+from ...core.resampling.draws import pseudo_masses
+from ...core.resampling.resampling import Resampled
+from ...core.resampling.units import group_size, unit_counts, units_of_values
+from ...core.resampling.weights import ResamplingUnits, check_draws, fingerprint, replicate_weights
 
 
 @takes_arrays
@@ -53,11 +53,11 @@ Area = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def _scored(area: Area, preds: Tensor, target: Tensor, weights: Tensor | None) -> Tensor:
-    _checks.shape("preds", preds, "...", "N")
+    checks.shape("preds", preds, "...", "N")
     _check(preds, target, preds.shape)
     if weights is not None:
-        _checks.shape("weights", weights, *preds.shape)
-        _checks.same_device(preds=preds, weights=weights)
+        checks.shape("weights", weights, *preds.shape)
+        checks.same_device(preds=preds, weights=weights)
     ordered, order = preds.sort(-1, descending=True)
     positive, last = target.gather(-1, order).double(), last_of_equals(ordered)
     is_valid = ordered.isfinite().all(-1) & ((target == 0) | (target == 1)).all(-1)
@@ -99,10 +99,10 @@ def _precision_area(right: Tensor, false: Tensor, last: Tensor) -> Tensor:
 
 
 def _check(preds: Tensor, target: Tensor, shape: torch.Size) -> None:
-    _checks.floating("preds", preds)
-    _checks.integral("target", target)
-    _checks.shape("target", target, *shape)
-    _checks.same_device(preds=preds, target=target)
+    checks.floating("preds", preds)
+    checks.integral("target", target)
+    checks.shape("target", target, *shape)
+    checks.same_device(preds=preds, target=target)
 
 
 class RankedMetric(RowMetric):
@@ -130,7 +130,7 @@ class RankedMetric(RowMetric):
 
         Shapes: preds: (N,) floating; target: (N,) integer or bool, 0 or 1; ids, groups: (N,) integers or names.
         """
-        _checks.shape("preds", preds, "N")
+        checks.shape("preds", preds, "N")
         _check(preds, target, preds.shape)
         self.append_items({"preds": preds, "target": target.long()}, **items)
 

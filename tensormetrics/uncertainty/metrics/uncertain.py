@@ -10,10 +10,10 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 from torchmetrics.utilities.data import dim_zero_sum
 
-from ... import _checks
-from ..._metric import Lock
-from ..._sum_metric import SumMetric
-from ..engine.draws import Bounds
+from ...core.arguments import checks
+from ...core.metric.base import Lock
+from ...core.metric.sum_metric import SumMetric
+from ...core.resampling.draws import Bounds
 from . import _stat_scores
 
 
@@ -155,7 +155,7 @@ class Uncertain(SumMetric):
 
 def _value_of(leaf: Any) -> Tensor:
     # as torchmetrics does around `compute`
-    value = _checks.as_tensor(leaf).double()
+    value = checks.as_tensor(leaf).double()
     return value.squeeze() if value.numel() == 1 else value
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._checks import array_as_tensor
-from ..._student import t_upper_quantile
-from ..engine.weights import units
-from ..results.estimates import Estimate, check_confidence
+from ...core.arguments import checks
+from ...core.arguments.checks import array_as_tensor
+from ...core.numbers.student import t_upper_quantile
+from ...core.resampling.weights import units
+from ...core.results.estimates import Estimate, check_confidence
 
 Names = Tensor | Sequence[Hashable]
 
@@ -63,7 +63,7 @@ class VarianceComponents:
         """
         for name, count in (("items", items), ("repeats", repeats)):
             if count is not None:
-                _checks.check_number(name, count, "a number >= 1", lambda x: x >= 1)
+                checks.check_number(name, count, "a number >= 1", lambda x: x >= 1)
         if items is None and repeats is None:
             return self._variance.sqrt()
         num_items = self.num_items if items is None else items
@@ -138,8 +138,8 @@ def variance_components(scores: Any, ids: Names, repeats: Names | None = None) -
         Brennan 2001, doi:10.1007/978-1-4757-3456-0
         Miller 2024, doi:10.48550/arXiv.2411.00640
     """
-    scores = _checks.as_tensor(array_as_tensor(scores)).double()
-    _checks.shape("scores", scores, "...", "N")
+    scores = checks.as_tensor(array_as_tensor(scores)).double()
+    checks.shape("scores", scores, "...", "N")
     count = scores.shape[-1]
     item, num_items = _numbered(units("ids", array_as_tensor(ids), count, scores.device))
     if repeats is None:

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._checks import takes_arrays
-from ..._student import t_cdf, t_quantile
-from ..results.estimates import Comparison
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
+from ...core.numbers.student import t_cdf, t_quantile
+from ...core.results.estimates import Comparison
 from .log_concave import tabulate
 from .pooling import correlated_variance
 from .samples import check_probability, check_rope
@@ -57,9 +57,9 @@ def compare_folds(
         Nadeau & Bengio 2003, doi:10.1023/A:1024068626366
     """
     check_probability("confidence", confidence)
-    _checks.tensor("a", a)
-    _checks.tensor("b", b)
-    _checks.same_device(a=a, b=b)
+    checks.tensor("a", a)
+    checks.tensor("b", b)
+    checks.same_device(a=a, b=b)
     if a.shape != b.shape or a.ndim == 0 or len(a) < 2:
         raise ValueError(f"a, b: got shapes {tuple(a.shape)} and {tuple(b.shape)}, wanted equal ones of n >= 2 folds")
     check_rope(rope)
@@ -122,8 +122,8 @@ def five_by_two_p_value(differences: Tensor) -> Tensor:
     >>> round(float(five_by_two_p_value(differences)), 3)
     0.062
     """
-    _checks.floating("differences", differences)
-    _checks.shape("differences", differences, "...", 5, 2)
+    checks.floating("differences", differences)
+    checks.shape("differences", differences, "...", 5, 2)
     values = differences.double()
     apart = values - values.mean(-1, keepdim=True)  # NaN where a difference is infinite
     t = values[..., 0, 0] / (2 * apart.square().mean((-2, -1))).sqrt()

@@ -6,11 +6,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._checks import takes_arrays
-from ..._exact_sums import cumulative_mass
-from ..._student import log_t_pdf, t_cdf, t_quantiles
-from ..results.estimates import Comparison
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
+from ...core.numbers.exact_sums import cumulative_mass
+from ...core.numbers.student import log_t_pdf, t_cdf, t_quantiles
+from ...core.results.estimates import Comparison
 from .samples import check_probability, check_rope
 
 TAILS = (1, 2, 4, 8, 16, 32, 64)  # degrees of freedom of the law of the data sets
@@ -71,15 +71,15 @@ def compare_data_sets(
         Benavoli, Corani, Demsar & Zaffalon 2017, jmlr.org/papers/v18/16-305.html, 4.3
     """
     check_probability("confidence", confidence)
-    _checks.shape("a", a, "Q", "n")
-    _checks.shape("b", b, *a.shape)
-    _checks.same_device(a=a, b=b)
+    checks.shape("a", a, "Q", "n")
+    checks.shape("b", b, *a.shape)
+    checks.same_device(a=a, b=b)
     check_rope(rope)
     sets, results = a.shape
     if sets < 3 or results < 4:
         raise ValueError(f"a, b: got shape {tuple(a.shape)}, wanted at least 3 data sets of 4 results each")
     rho = 1 / results if rho is None else rho
-    _checks.check_number("rho", rho, "None or a number in [0, 1)", lambda x: 0 <= x < 1)
+    checks.check_number("rho", rho, "None or a number in [0, 1)", lambda x: 0 <= x < 1)
     values = a.double() - b.double()
     unit = values.abs().amax()
     values = values / unit  # squares of very small or large differences would be 0 or infinite

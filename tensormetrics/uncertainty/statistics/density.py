@@ -5,8 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._checks import takes_arrays
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
 
 EXACT = 20_000  # more samples than this are binned first
 BINS = 2**13  # dozens of bins for each bandwidth
@@ -47,11 +47,11 @@ def kde(
     >>> result.grid, result.density
     (tensor([-1.,  0.,  1.], dtype=torch.float64), tensor([0.5120, 0.4951, 0.5120], dtype=torch.float64))
     """
-    _checks.floating("samples", samples)
-    _checks.check_choice("boundary", boundary, ("none", "reflect"))
-    grid_samples = _checks.check_int("grid_samples", grid_samples, 2)
-    _checks.check_number("bw_adjust", bw_adjust, "a finite number > 0", lambda x: 0 < x < torch.inf)
-    _checks.check_number("cut", cut, "a finite number >= 0", lambda x: 0 <= x < torch.inf)
+    checks.floating("samples", samples)
+    checks.check_choice("boundary", boundary, ("none", "reflect"))
+    grid_samples = checks.check_int("grid_samples", grid_samples, 2)
+    checks.check_number("bw_adjust", bw_adjust, "a finite number > 0", lambda x: 0 < x < torch.inf)
+    checks.check_number("cut", cut, "a finite number >= 0", lambda x: 0 <= x < torch.inf)
     if samples.ndim == 0:
         raise ValueError("samples: got shape (), wanted (S, ...)")
     if clip is not None and not (isinstance(clip, tuple | list) and len(clip) == 2 and clip[0] < clip[1]):

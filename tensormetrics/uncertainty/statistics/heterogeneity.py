@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._checks import takes_arrays
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
 from .moments import finite_moments
 
 INTERPRETATIONS = (  # upper limit of I2, degree of heterogeneity
@@ -108,7 +108,7 @@ def estimate_i2(samples: Tensor) -> HeterogeneityResult:
     >>> round(float(estimate_i2(samples).i2), 2)
     0.84
     """
-    _checks.floating("samples", samples)
+    checks.floating("samples", samples)
     if samples.ndim < 2:
         raise ValueError(f"samples: got shape {tuple(samples.shape)}, wanted (S, M, ...) of M experiments")
     means, variances = finite_moments(samples)
@@ -127,16 +127,16 @@ def interpret_i2(i2: float) -> str:
     >>> interpret_i2(0.8)
     'considerable heterogeneity'
     """
-    _checks.check_number("i2", i2, "a number in [0, 1]", lambda x: 0 <= x <= 1)
+    checks.check_number("i2", i2, "a number in [0, 1]", lambda x: 0 <= x <= 1)
     return next(text for limit, text in INTERPRETATIONS if i2 < limit) + " heterogeneity"
 
 
 def _check(means: Tensor, variances: Tensor) -> None:  # (M, ...), (M, ...)
     for name, values in (("means", means), ("variances", variances)):
-        _checks.floating(name, values)
+        checks.floating(name, values)
         if values.ndim == 0:
             raise ValueError(f"{name}: got shape (), wanted (M, ...) of M experiments")
-    _checks.check_consistent_length(means=means, variances=variances)
+    checks.check_consistent_length(means=means, variances=variances)
 
 
 def weighted_squares(means: Tensor, w: Tensor) -> Tensor:  # (M, ...) -> (...)

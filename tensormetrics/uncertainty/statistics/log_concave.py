@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..._exact_sums import cumulative_mass
+from ...core.numbers.exact_sums import cumulative_mass
 
 DROP = 45.0  # how far below its peak the log density is cut
 KNOTS = 2**12  # on each side of the peak

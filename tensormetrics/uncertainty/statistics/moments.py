@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ..engine.errors import UncertaintyWarning
+from ...core.resampling.errors import UncertaintyWarning
 
 TILE = defaultdict(lambda: 2**22, cpu=2**15)  # device -> values at a time
 MIN_TILE = 64  # of one sum in a tile, however many sums there are

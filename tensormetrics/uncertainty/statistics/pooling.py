@@ -9,9 +9,9 @@ import math
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._checks import takes_arrays
-from ..._exact_sums import cumulative_mass
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
+from ...core.numbers.exact_sums import cumulative_mass
 from .heterogeneity import heterogeneity_dl, heterogeneity_pm, weighted_squares
 from .moments import deviations, finite_moments, logs_of_products_, sum_of
 from .samples import finite_part, histogram_bins, searchable, sort_samples
@@ -116,7 +116,7 @@ def correlated_variance(values: Tensor, rho: float | None = None) -> Tensor:  # 
     """Compute the squared standard error of the mean of M values from overlapping training sets."""
     M = len(values)
     rho = 1 / M if rho is None else rho
-    _checks.check_number("rho", rho, "None or a number in [0, 1)", lambda x: 0 <= x < 1)
+    checks.check_number("rho", rho, "None or a number in [0, 1)", lambda x: 0 <= x < 1)
     distance = values - values[0]  # exactly 0 for equal values
     return (1 / M + rho / (1 - rho)) * (distance - distance.mean(0)).square().sum(0) / (M - 1)
 
@@ -150,7 +150,7 @@ def pool_beta(samples: Tensor, u: Tensor, bounds: Bounds, *, estimation_method: 
 def fit_beta(samples: Tensor, bounds: Bounds, *, estimation_method: str = "mle") -> tuple[Tensor, Tensor]:
     # samples: (S, ...)  ->  a and b: (...), on the host
     """Fit the parameters of beta distributions by maximum likelihood ("mle") or by moments ("mm" or "mome")."""
-    _checks.check_choice("estimation_method", estimation_method, ("mle", "mm", "mome"))
+    checks.check_choice("estimation_method", estimation_method, ("mle", "mm", "mome"))
     low, high = bounds
     if not math.isfinite(high - low):
         raise ValueError(f"bounds: got {bounds}, 'beta' wants finite ones; {ADVICE}")
@@ -251,7 +251,7 @@ def pool_histogram(samples: Tensor, u: Tensor, bounds: Bounds, *, pseudo_count_w
     >>> print(f"{pooled.median():.2f} in [{pooled.min():.2f}, {pooled.max():.2f}]")
     0.83 in [0.78, 0.92]
     """
-    _checks.check_number("pseudo_count_weight", pseudo_count_weight, "a finite number > 0", lambda x: 0 < x < math.inf)
+    checks.check_number("pseudo_count_weight", pseudo_count_weight, "a finite number > 0", lambda x: 0 < x < math.inf)
     _check(samples, u, bounds)
     x, n = sort_samples(samples, 0)  # (M, ..., S)
     finite = finite_part(x, n)
@@ -282,17 +282,17 @@ def pool_histogram(samples: Tensor, u: Tensor, bounds: Bounds, *, pseudo_count_w
 
 def _check(samples: Tensor, u: Tensor, bounds: Bounds) -> None:  # (S, M, ...), (S', ...)
     for name, values in (("samples", samples), ("u", u)):
-        _checks.floating(name, values)
+        checks.floating(name, values)
     if samples.ndim < 2 or not samples.shape[1]:
         raise ValueError(f"samples: got shape {tuple(samples.shape)}, wanted (S, M, ...) of M >= 1 experiments")
     if not u.ndim or u.shape[1:] != samples.shape[2:]:
         expected = ", ".join(map(str, ("S'", *samples.shape[2:])))
         raise ValueError(f"u: got shape {tuple(u.shape)}, wanted ({expected}{',' * (samples.ndim == 2)})")
-    _checks.same_device(samples=samples, u=u)
+    checks.same_device(samples=samples, u=u)
     if not isinstance(bounds, tuple | list) or len(bounds) != 2:
         raise ValueError(f"bounds: got {bounds!r:.60}, wanted (low, high)")
     for name, end in zip(("low", "high"), bounds, strict=True):
-        _checks.check_number(f"bounds, {name}", end, "a number", lambda x: x == x)
+        checks.check_number(f"bounds, {name}", end, "a number", lambda x: x == x)
     if bounds[0] > bounds[1]:
         raise ValueError(f"bounds: got {bounds}, wanted (low, high) with low <= high")
 

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten
 
-from ... import _checks
-from ..._checks import takes_arrays
-from ..engine.intervals import DrawSets
-from ..engine.resampling import Values
-from ..engine.statements import Evidence, Question, statements
-from ..results.estimates import Comparison, check_confidence
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
+from ...core.resampling.intervals import DrawSets
+from ...core.resampling.resampling import Values
+from ...core.resampling.statements import Evidence, Question, statements
+from ...core.results.estimates import Comparison, check_confidence
 from .samples import check_rope, sort_samples, sorted_median
 
 
@@ -58,11 +58,11 @@ def compare_samples(
         >>> print(f"{result:.2f}, P(a better) = {result.p_better:.2f}, P(equivalent) = {result.p_rope:.2f}")
         +0.03 [-0.02, +0.08], p = 0.271, P(a better) = 0.86, P(equivalent) = 0.16
     """
-    _checks.floating("a", a)
-    _checks.floating("b", b)
-    _checks.shape("a", a, "S", *a.shape[1:])
-    _checks.shape("b", b, *a.shape)
-    _checks.same_device(a=a, b=b)
+    checks.floating("a", a)
+    checks.floating("b", b)
+    checks.shape("a", a, "S", *a.shape[1:])
+    checks.shape("b", b, *a.shape)
+    checks.same_device(a=a, b=b)
     check_confidence(confidence)
     check_rope(rope)
     return comparison_of_draws(a.double() - b.double(), observed, confidence, rope, higher_is_better)

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..._checks import takes_arrays
-from ..results.estimates import Estimate
-from ..results.quantiles import sorted_quantiles, take
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
+from ...core.numbers.quantiles import sorted_quantiles, take
+from ...core.results.estimates import Estimate
 
 RADIX = 2**15  # size from which torch's CPU sort of integers is a radix sort, which is several times faster
 
@@ -54,17 +54,17 @@ def equal_tailed(samples: Tensor, confidence: float = 0.95, dim: int = 0) -> Est
 
 
 def check_probability(name: str, value: float) -> None:
-    _checks.check_number(name, value, "a number in (0, 1]", lambda x: 0 < x <= 1)
+    checks.check_number(name, value, "a number in (0, 1]", lambda x: 0 < x <= 1)
 
 
 def check_rope(rope: float | None) -> None:
     if rope is not None:
-        _checks.check_number("rope", rope, "None or a number >= 0", lambda x: x >= 0)
+        checks.check_number("rope", rope, "None or a number >= 0", lambda x: x >= 0)
 
 
 def sort_samples(samples: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     # (..., S, ...)  ->  samples in order, nan last: (..., S) float64, S >= 1; how many are not nan: (..., 1)
-    _checks.floating("samples", samples)
+    checks.floating("samples", samples)
     if not (isinstance(dim, int) and -samples.ndim <= dim < samples.ndim):
         raise ValueError(f"samples: got shape {tuple(samples.shape)}, wanted samples along dimension {dim!r}")
     x = samples.detach().movedim(dim, -1)

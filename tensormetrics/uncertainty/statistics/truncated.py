@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from ... import _checks
-from ..._checks import takes_arrays
+from ...core.arguments import checks
+from ...core.arguments.checks import takes_arrays
 from .log_concave import Table, quantile, tabulate
 from .moments import TILE
 
@@ -106,10 +106,10 @@ def beta_icdf(u: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 def _parameters(u: Tensor, **parameters: Tensor) -> list[Tensor]:
     # u: (S, ...)  parameters: (...)  ->  u (S, ...) and parameters (...) float64, broadcast
-    _checks.floating("u", u)
+    checks.floating("u", u)
     if u.ndim == 0:
         raise ValueError("u: got shape (), wanted (S, ...); write u[None]")
-    _checks.same_device(u=u, **parameters)
+    checks.same_device(u=u, **parameters)
     try:
         batch_shape = torch.broadcast_shapes(u.shape[1:], *(value.shape for value in parameters.values()))
     except RuntimeError:

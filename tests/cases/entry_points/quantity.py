@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Generator, Tensor
 
-from tensormetrics._metric import Metric
+from tensormetrics.core.metric.base import Metric
 
 EntryPoint = Callable[..., Any]  # (*data) -> a scalar, a tensor or an `Estimate`
 

@@ -8,18 +8,9 @@ from typing import Annotated
 import pytest
 from test_json_schema_writer import KINDS, MAKERS, Color, Invoice, Tree
 
-from tensormetrics.structured.fields.comparators import by, exact, ignore, near, similar, weight
-from tensormetrics.structured.fields.schemas.class_tree import schema_of
-from tensormetrics.structured.fields.schemas.types import (
-    Anything,
-    Fixed,
-    FreeKeys,
-    Items,
-    Leaf,
-    Reference,
-    Scoring,
-    Union,
-)
+from tensormetrics.structured.comparators import by, exact, ignore, near, similar, weight
+from tensormetrics.structured.types.class_tree import schema_of
+from tensormetrics.structured.types.tree import Anything, Fixed, FreeKeys, Items, Leaf, Reference, Scoring, Union
 
 EXPECTED = {
     **{kind: Leaf(kind) for kind in ("boolean", "integer", "number", "string")},

@@ -11,7 +11,7 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from tensormetrics.structured.fields.comparators import (
+from tensormetrics.structured.comparators import (
     Answers,
     casefold,
     exact,

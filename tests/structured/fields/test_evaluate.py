@@ -16,7 +16,7 @@ import torch
 from typing_extensions import NotRequired, TypedDict
 
 from tensormetrics.structured import evaluate
-from tensormetrics.structured.fields.comparators import annotations_of_keywords, by, match
+from tensormetrics.structured.comparators import annotations_of_keywords, by, match
 
 CASES = json.loads((Path(__file__).parent.parent / "extraction.json").read_text(encoding="utf-8"))["cases"]
 SCORED = [case for case in CASES if "expected" in case]
@@ -399,7 +399,7 @@ def test_objects_of_a_class_from_json_equal_those_that_its_constructor_makes(kin
 
     from tensormetrics.structured.fields.engine.slots import compile_schema
     from tensormetrics.structured.fields.instances import instance_of
-    from tensormetrics.structured.fields.schemas.class_tree import schema_of
+    from tensormetrics.structured.types.class_tree import schema_of
 
     if kind == "attrs":
         pytest.importorskip("attrs")

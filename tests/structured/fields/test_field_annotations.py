@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tensormetrics.structured.fields.comparators import (
+from tensormetrics.structured.comparators import (
     annotation_of_text,
     annotations_of_keywords,
     by,

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from test_json_schema_writer import KINDS, Invoice, Tree
 
-from tensormetrics.structured.fields.comparators import near
-from tensormetrics.structured.fields.schemas.class_tree import schema_of
+from tensormetrics.structured.comparators import near
 from tensormetrics.structured.fields.schemas.json_schema import read_json_schema
 from tensormetrics.structured.fields.schemas.json_writer import json_schema
-from tensormetrics.structured.fields.schemas.types import (
+from tensormetrics.structured.types.class_tree import schema_of
+from tensormetrics.structured.types.tree import (
     Anything,
     Field,
     Fixed,

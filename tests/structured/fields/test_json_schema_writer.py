@@ -15,10 +15,10 @@ from uuid import UUID
 import pytest
 from typing_extensions import NotRequired, TypedDict
 
-from tensormetrics.structured.fields.comparators import by, from_func, match, near, similar, weight
-from tensormetrics.structured.fields.schemas.class_tree import schema_of
+from tensormetrics.structured.comparators import by, from_func, match, near, similar, weight
 from tensormetrics.structured.fields.schemas.json_writer import json_schema
-from tensormetrics.structured.fields.schemas.records import record_values
+from tensormetrics.structured.types.class_tree import schema_of
+from tensormetrics.structured.types.records import record_values
 
 
 class Color(enum.Enum):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from ...._files import Npz, file_suffix, open_safetensors, parsing, read_text
+from ....core.text.files import Npz, file_suffix, open_safetensors, parsing, read_text
 from ..vocabulary import from_array
 
 TEXT = "US"  # kinds of arrays of str and of bytes

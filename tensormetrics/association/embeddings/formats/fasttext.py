@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from ...._files import check_regular, map_numbers, open_stream
+from ....core.text.files import check_regular, map_numbers, open_stream
 
 MAGIC = 793712314
 VERSIONS = 11, 12

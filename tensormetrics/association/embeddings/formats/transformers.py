@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .... import _checks
+from ....core.arguments import checks
 from ...language_models import tokens
 from ...language_models.contexts import unmarked
 from ...language_models.tokens import Tokens
@@ -25,10 +25,10 @@ class Transformer:
         batch_size: int = 64,
         max_length: int | None = None,
     ) -> None:
-        _checks.check_choice("pool", pool, ("word", "all", "first", "last"))
+        checks.check_choice("pool", pool, ("word", "all", "first", "last"))
         tokens.check_tokenizer(tokenizer)
         self.model, self.tokenizer, self.pool = model, tokenizer, pool
-        self.batch_size = _checks.check_int("batch_size", batch_size, 1)
+        self.batch_size = checks.check_int("batch_size", batch_size, 1)
         self.limit = tokens.token_limit(model, tokenizer, max_length)
         has_decoder = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
         self.net = model.get_encoder() if has_decoder else getattr(model, "base_model", model)

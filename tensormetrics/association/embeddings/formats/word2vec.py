@@ -11,9 +11,9 @@ from typing import IO, NamedTuple, TypedDict
 import numpy as np
 import torch
 
-from .... import _checks
-from ...._files import open_stream
-from ...._text_columns import parse_word_vectors
+from ....core.arguments import checks
+from ....core.text.files import open_stream
+from ....core.text.text_columns import parse_word_vectors
 
 CHUNK = 2**20  # bytes read at a time; the limit of a header or a word
 TEXT_CHUNK = 2**22  # bytes of text parsed at a time
@@ -56,7 +56,7 @@ def read_word2vec(
     """
     path = Path(path)
     if limit is not None:
-        limit = _checks.check_int("limit", limit, 1)
+        limit = checks.check_int("limit", limit, 1)
     if isinstance(only, str):
         raise TypeError(f"only: got the str {only!r}, wanted a collection of words")
     if binary and no_header:

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from .... import _checks
-from ...._checks import takes_arrays
-from ...._files import open_atomic, open_stream, parsing
-from ...._repr import ConstructorRepr
+from ....core.arguments import checks
+from ....core.arguments.checks import takes_arrays
+from ....core.arguments.repr import ConstructorRepr
+from ....core.text.files import open_atomic, open_stream, parsing
 from ...inputs import as_embeddings
 from ..backend import Candidates, check_with_full_mask, max_ignored, nearest_eligible, unit_rows
 from ..distance import DISTANCES, DistanceName
@@ -57,7 +57,7 @@ class FaissKNN(ConstructorRepr):
         *,
         distance: DistanceName = "l2",
     ) -> None:
-        _checks.check_choice("distance", distance, DISTANCES)
+        checks.check_choice("distance", distance, DISTANCES)
         if gpus is not None and not isinstance(gpus, list | tuple):
             raise TypeError(f"gpus: got {gpus!r}, wanted a list or tuple of GPU numbers")
         if gpus is not None and not gpus:
@@ -137,7 +137,7 @@ class FaissKNN(ConstructorRepr):
         if self.index is None:
             return self.train(embeddings)
         rows = as_embeddings("embeddings", embeddings)
-        _checks.shape("embeddings", rows, "N", self.index.d)
+        checks.shape("embeddings", rows, "N", self.index.d)
         self._append("embeddings", rows)
 
     def save(self, path: str | PathLike) -> None:

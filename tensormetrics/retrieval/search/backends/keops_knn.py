@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from .... import _checks
-from ...._checks import takes_arrays
-from ...._repr import ConstructorRepr
+from ....core.arguments import checks
+from ....core.arguments.checks import takes_arrays
+from ....core.arguments.repr import ConstructorRepr
 from ..backend import Candidates, check_with_full_mask, max_ignored, nearest_eligible, unit_rows
 from ..distance import DISTANCES, DistanceName
 
@@ -26,7 +26,7 @@ class KeOpsKNN(ConstructorRepr):
     """
 
     def __init__(self, distance: DistanceName = "l2") -> None:
-        _checks.check_choice("distance", distance, DISTANCES)
+        checks.check_choice("distance", distance, DISTANCES)
         _lazy_tensor()
         self.distance = distance
 

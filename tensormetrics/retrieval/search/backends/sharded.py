@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from .... import _checks
-from ...._checks import takes_arrays
-from ...._distributed import (
+from ....core.arguments import checks
+from ....core.arguments.checks import takes_arrays
+from ....core.arguments.repr import ConstructorRepr
+from ....core.metric.distributed import (
     TensorMeta,
     all_gather_status,
     check_same_options,
@@ -18,7 +19,6 @@ from ...._distributed import (
     tensor_meta,
     travel_device,
 )
-from ...._repr import ConstructorRepr
 from ...inputs import budget, check_squares
 from ...relevance import masks_of
 from .. import operators
@@ -79,12 +79,12 @@ class ShardedKNN(ConstructorRepr):
         differ in D or dtype all raise a ValueError.
         """
         try:
-            _checks.tensor("query", query)
-            _checks.tensor("reference", reference)
+            checks.tensor("query", query)
+            checks.tensor("reference", reference)
             query, reference = _with_columns(query, reference), _with_columns(reference, query)
             arguments = query, k, reference, ref_includes_query, self_index
             query, k, reference, excluded = search_arguments(*arguments, max_references=2**63 - 1)  # N is not yet known
-            _checks.same_device(query=query, ignore=ignore if isinstance(ignore, Tensor) else None)
+            checks.same_device(query=query, ignore=ignore if isinstance(ignore, Tensor) else None)
             options = {"distance": described(self.knn.distance), "exact": repr(self.knn.exact), "k": repr(k)}
             outcome = tensor_meta(query), tensor_meta(reference), options
         except BaseException as error:

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .... import _checks
-from ...._checks import takes_arrays
-from ...._repr import ConstructorRepr
+from ....core.arguments import checks
+from ....core.arguments.checks import takes_arrays
+from ....core.arguments.repr import ConstructorRepr
 from ...inputs import check_self_index
 from ...sources.files import open_embeddings
 from ..backend import self_index_of_leading_queries
@@ -47,13 +47,13 @@ class StoredKNN(ConstructorRepr):
     """
 
     def __init__(self, indices: Lists, distances: Lists | None = None, *, distance: DistanceName = "l2") -> None:
-        _checks.check_choice("distance", distance, DISTANCES)
+        checks.check_choice("distance", distance, DISTANCES)
         self.distance = distance
         self.indices = _read("indices", indices)
-        _checks.integral("indices", self.indices)
+        checks.integral("indices", self.indices)
         self.distances = None if distances is None else _read("distances", distances)
         if self.distances is not None:
-            _checks.shape("distances", self.distances, *self.indices.shape)
+            checks.shape("distances", self.distances, *self.indices.shape)
         _refuse_repeated(self.indices)
 
     @takes_arrays
@@ -71,7 +71,7 @@ class StoredKNN(ConstructorRepr):
 
         Shapes: query: (Q, D); reference: (R, D); self_index: (Q,) int64 -> (Q, k) floating, (Q, k) int64.
         """
-        k = _checks.check_int("k", k, 1)
+        k = checks.check_int("k", k, 1)
         stored, width = self.indices.shape
         if len(query) != stored:
             raise ValueError(f"query: got {len(query)} rows, wanted the {stored} of the lists, all in one call")
@@ -106,8 +106,8 @@ def _read(name: str, lists: Lists) -> Tensor:
     if isinstance(lists, str | os.PathLike):
         source = open_embeddings(lists)
         return source.read(0, len(source))
-    lists = _checks.array_as_tensor(lists)
-    _checks.shape(name, lists, "Q", "K")
+    lists = checks.array_as_tensor(lists)
+    checks.shape(name, lists, "Q", "K")
     return lists
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .... import _native
+from ....core.native import native
 from .. import operators
 from ..distance import rows_at_once
 from ..product_filter import BLOCK, Filter
@@ -110,12 +110,12 @@ def _panels_of(panels: Tensor) -> Tensor:
     return panels.transpose(1, 2).flatten(2).flatten(0, 1).double()
 
 
-@_native.reference("supports_int16")
+@native.reference("supports_int16")
 def _supports_int16(like: Tensor) -> Tensor:
     return torch.zeros((), dtype=torch.bool, device=like.device)
 
 
-@_native.reference("quantize_rows")
+@native.reference("quantize_rows")
 def _quantize_rows(
     rows: Tensor,
     order: Tensor | None,
@@ -147,7 +147,7 @@ def _quantize_rows(
     panels[position // BLOCK, :, position % BLOCK] = padded
 
 
-@_native.reference("int16_candidates")
+@native.reference("int16_candidates")
 def _int16_candidates(
     x: Tensor,
     x_scale: Tensor,

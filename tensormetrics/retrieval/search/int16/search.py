@@ -6,7 +6,7 @@ The references that may be among the k nearest are listed and sorted in canonica
 import torch
 from torch import Tensor
 
-from .... import _native
+from ....core.native import native
 from .. import operators
 from ..stages import Queries, SearchProblem
 from .quantize import CandidateLists, QuantizedRows, list_capacity
@@ -101,7 +101,7 @@ class Int16Search:
         return rounding_error, lists
 
 
-@_native.reference("rerank_candidates")
+@native.reference("rerank_candidates")
 def _rerank_candidates(
     query: Tensor,
     reference: Tensor,

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ...._triton import on_its_device
+from ....core.native.triton import on_its_device
 
 WIDEST = 8192  # maximal number of columns, whose terms are computed at once
 _RANKED = 256  # maximal number of entries that are sorted by comparing all pairs

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ...._triton import on_its_device
+from ....core.native.triton import on_its_device
 from .tables import Float16Queries, Float16References
 
 TILE = 128

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ...._triton import on_its_device
+from ....core.native.triton import on_its_device
 from .tables import Float16Queries, Prepared
 
 WIDEST = 8192  # maximal number of columns

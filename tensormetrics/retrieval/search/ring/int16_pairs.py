@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .... import _native
+from ....core.native import native
 from .. import operators
 from ..backend import nearest
 from ..distance import DISTANCES, Distance
@@ -207,7 +207,7 @@ def _rows_at_once(k: int, dim: int, memory: int) -> int:
     return memory // 4 // (12 * list_capacity(k, dim) + 2 * dim + 192)
 
 
-@_native.reference("merge_candidates")
+@native.reference("merge_candidates")
 def _rerank_candidates(
     query: Tensor,
     reference: Tensor,
@@ -240,6 +240,6 @@ def _rerank_candidates(
     return counts < capacity
 
 
-@_native.reference("merge_nearest")
+@native.reference("merge_nearest")
 def _merge_nearest(other: Tensor, of_other: Tensor, first: int, delta: Tensor, index: Tensor) -> None:
     Neighbors(delta, index).add(other, torch.where(other < torch.inf, of_other.long() + first, -1))

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...._distributed import Group, all_gather_status
-from ...._exact_sums import power_of_two
+from ....core.metric.distributed import Group, all_gather_status
+from ....core.numbers.exact_sums import power_of_two
 from ..distance import Distance, rows_at_once
 from ..product_filter import Normalization, robust_center
 

@@ -8,7 +8,13 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from ...._distributed import MAX_DIRECT_RANKS, Group, all_gather_status, global_rank, translate_collective_errors
+from ....core.metric.distributed import (
+    MAX_DIRECT_RANKS,
+    Group,
+    all_gather_status,
+    global_rank,
+    translate_collective_errors,
+)
 
 FEWEST = 64  # the fewest rows to send at once
 HIGHEST_FLOOR = 2**24  # bytes; if 64 rows take more, working on them takes longer than sending a message

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from ...._distributed import Group, all_gather_status
+from ....core.metric.distributed import Group, all_gather_status
 from .. import operators
 from ..distance import Distance, rows_at_once
 from ..knn import TorchKNN

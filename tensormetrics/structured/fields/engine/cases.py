@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..reading.values import INVALID, array_of, object_of
-from ..schemas.types import Fixed, FreeKeys, Items, Leaf, Record, Union
+from ...types.tree import Fixed, FreeKeys, Items, Leaf, Record, Union
+from ...types.values import INVALID, array_of, object_of
 from .slots import Edge, Slot
 
 NO_CASE = -1

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..comparators import Answers
-from ..schemas.types import FreeKeys, Items, Leaf, Record, Union
+from ...comparators import Answers
+from ...types.tree import FreeKeys, Items, Leaf, Record, Union
 from .encode import ABSENT, INVALID_PARENT, Column, Encoded, Keys
 from .matching import Edges, best_matching, equal_items
 from .recursion import Steps, run

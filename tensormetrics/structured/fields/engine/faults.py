@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..reading.values import INVALID, array_of, object_of, type_description
-from ..schemas.types import Fixed, Items, Leaf, Record, Union
+from ...types.tree import Fixed, Items, Leaf, Record, Union
+from ...types.values import INVALID, array_of, object_of, type_description
 from .cases import NO_CASE, best_case, num_misfits
 from .recursion import Steps, run
 from .slots import Edge, Plan, Slot, join_path

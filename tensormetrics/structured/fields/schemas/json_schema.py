@@ -5,9 +5,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..comparators import KEYWORD, annotations_of_keywords
-from .class_tree import annotate
-from .types import Anything, Field, Fixed, FreeKeys, Items, Leaf, LeafKind, Record, Reference, Schema, Type, Union
+from ...comparators import KEYWORD, annotations_of_keywords
+from ...types.class_tree import annotate
+from ...types.tree import (
+    Anything,
+    Field,
+    Fixed,
+    FreeKeys,
+    Items,
+    Leaf,
+    LeafKind,
+    Record,
+    Reference,
+    Schema,
+    Type,
+    Union,
+)
 
 FORMATS: dict[str, LeafKind] = {
     "date": "date",

@@ -10,10 +10,23 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from ..comparators import KEYWORD, Annotation, by, ignore, keywords_of_annotations, match, ordered, weight
-from .class_tree import schema_of
-from .records import record_values
-from .types import Anything, Field, Fixed, FreeKeys, Items, Leaf, LeafKind, Record, Reference, Schema, Type, Union
+from ...comparators import KEYWORD, Annotation, by, ignore, keywords_of_annotations, match, ordered, weight
+from ...types.class_tree import schema_of
+from ...types.records import record_values
+from ...types.tree import (
+    Anything,
+    Field,
+    Fixed,
+    FreeKeys,
+    Items,
+    Leaf,
+    LeafKind,
+    Record,
+    Reference,
+    Schema,
+    Type,
+    Union,
+)
 
 SCALARS: Mapping[LeafKind, dict[str, Any]] = {
     "boolean": {"type": "boolean"},

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from .... import _checks
 from ....assignment import linear_sum_assignment
+from ....core.arguments import checks
 from ...tensors._pairs import join, positions_in_blocks
 from ..metric import StructuredMetric
 from ..values.columns import as_list, check_collection
@@ -34,13 +34,13 @@ class Ranking(nn.Module):
 
     def __init__(self, items: StructuredMetric, max_k: int) -> None:
         super().__init__()
-        self.items, self.max_k = items, _checks.check_int("max_k", max_k, 1)
+        self.items, self.max_k = items, checks.check_int("max_k", max_k, 1)
 
     def forward(
         self, preds: Sequence[Sequence[Any]], refs: Sequence[Any], gains: Sequence[Sequence[float]] | None = None
     ) -> Queries:
         """Encode B queries as one batch; gains are in the order of the references, default 1."""
-        _checks.check_consistent_length(preds=preds, refs=refs)
+        checks.check_consistent_length(preds=preds, refs=refs)
         size, node, device = len(preds), cast(Collection, self.items.node()), self.items.device
         if gains is not None and not node.inner.equality:
             raise ValueError(
@@ -75,14 +75,14 @@ def _flat_gains(gains: Sequence[Sequence[float]] | None, n_ref: Tensor) -> Tenso
     # n_ref: (B,)  ->  (n_ref.sum(),) float64
     if gains is None:
         return torch.ones(int(n_ref.sum()), dtype=torch.float64, device=n_ref.device)
-    _checks.check_consistent_length(gains=gains, refs=n_ref)
+    checks.check_consistent_length(gains=gains, refs=n_ref)
     for query, (query_gains, count) in enumerate(zip(gains, n_ref.tolist(), strict=True)):
         if len(query_gains) != count:
             raise ValueError(
                 f"gains[{query}]: got {len(query_gains)} numbers, wanted one for each of {count} references"
             )
         for index, gain in enumerate(query_gains):
-            _checks.check_number(f"gains[{query}][{index}]", gain, "a finite number", math.isfinite)
+            checks.check_number(f"gains[{query}][{index}]", gain, "a finite number", math.isfinite)
     return torch.tensor(list(chain.from_iterable(gains)), dtype=torch.float64, device=n_ref.device)
 
 

@@ -15,7 +15,7 @@ import torch
 import typing_extensions
 from torch import Tensor
 
-from ...fields.schemas.records import class_of, is_tuple
+from ...types.records import class_of, is_tuple
 from .errors import WrongTypeError
 from .tolerance import InvalidValue
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
-from ...fields.reading.values import INVALID, leaf_reader, type_description
-from ...fields.schemas.class_tree import scalar_type
-from ...fields.schemas.types import LeafKind
+from ...types.class_tree import scalar_type
+from ...types.tree import LeafKind
+from ...types.values import INVALID, leaf_reader, type_description
 from .columns import RowPath
 from .errors import WrongTypeError
 from .tolerance import MissingValue, placeholder

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .... import _checks
 from ....assignment import linear_sum_assignment
-from ....uncertainty.results.table import Table
+from ....core.arguments import checks
+from ....core.results.table import Table
 from ...tensors import _lengths
 from ...tensors._lengths import chunks
 from .span_lists import are_spans, read_span_lists
@@ -109,8 +109,8 @@ def span_errors(
     References:
         N. Chinchor, B. Sundheim 1993, aclanthology.org/M93-1007
     """
-    _checks.check_choice("scheme", scheme, SCHEMES)
-    _checks.check_choice("mode", mode, MODES)
+    checks.check_choice("scheme", scheme, SCHEMES)
+    checks.check_choice("mode", mode, MODES)
     pred, ref = documents_of(pred, "pred"), documents_of(ref, "ref")
     if are_spans(pred, ref):
         if mode != "lenient" or suffix:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .... import _checks
+from ....core.arguments import checks
 
 
 def are_spans(pred: Sequence[Sequence[Any]], ref: Sequence[Sequence[Any]]) -> bool:
@@ -34,7 +34,7 @@ def read_span_lists(*inputs: Sequence[Sequence[Any]]) -> tuple[list[str], list[T
     Raises:
         ValueError: If numbers of documents differ, or a span is invalid; the message has its position.
     """
-    _checks.check_consistent_length(pred=inputs[0], ref=inputs[1])
+    checks.check_consistent_length(pred=inputs[0], ref=inputs[1])
     labels: dict[str, int] = {}
     tables, counts = [], []
     for name, documents in zip(("pred", "ref"), inputs, strict=True):

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from .... import _checks
-from ....uncertainty.engine.weights import ResamplingUnits
+from ....core.arguments import checks
+from ....core.resampling.weights import ResamplingUnits
 from ...tensors import _lengths
 from ...tensors._lengths import Cells, documents, in_chunks, product, total
 from .._label_scores import LabelScores
@@ -37,7 +37,7 @@ class SpanScores(LabelScores):
     def __init__(
         self, scheme: str = "strict", average: str = "micro", labels: Sequence[str] | None = None, **kwargs: Any
     ) -> None:
-        _checks.check_choice("scheme", scheme, SCHEMES)
+        checks.check_choice("scheme", scheme, SCHEMES)
         if labels is not None and scheme in ("exact", "partial"):
             raise ValueError(f"labels: got {labels!r} with scheme={scheme!r}, which ignores labels; leave them out")
         self.scheme = scheme
@@ -67,12 +67,12 @@ class SpanScores(LabelScores):
                     f"{name}: got a {type(spans).__name__}, wanted a tensor of rows (label, first, last), or lists of "
                     "tags as both arguments"
                 )
-        _checks.shape("pred_spans", pred_spans, "...", "N", 3)
+        checks.shape("pred_spans", pred_spans, "...", "N", 3)
         *batch, n, _ = pred_spans.shape
-        _checks.shape("ref_spans", ref_spans, *batch, "M", 3)
-        _checks.integral("pred_spans", pred_spans)
-        _checks.integral("ref_spans", ref_spans)
-        _checks.same_device(pred_spans=pred_spans, ref_spans=ref_spans)
+        checks.shape("ref_spans", ref_spans, *batch, "M", 3)
+        checks.integral("pred_spans", pred_spans)
+        checks.integral("ref_spans", ref_spans)
+        checks.same_device(pred_spans=pred_spans, ref_spans=ref_spans)
         n_pred = _lengths.full_or_clamped("n_pred", n_pred, pred_spans, batch, n)
         n_ref = _lengths.full_or_clamped("n_ref", n_ref, ref_spans, batch, ref_spans.shape[-2])
         tables = [documents(spans, 2) for spans in (pred_spans, ref_spans)]
@@ -97,7 +97,7 @@ class SpanScores(LabelScores):
         Tokens with a negative index in `pred` or `ref` are ignored in both. A warning is issued if tags do not fit the
         scheme: any reference tag, more than half of the predicted tags, or any prefix that the scheme lacks.
         """
-        _checks.check_choice("mode", mode, MODES)
+        checks.check_choice("mode", mode, MODES)
         if vocabulary is not None:
             return self._update_numbers(cast(Tensor, pred), cast(Tensor, ref), mode, vocabulary, suffix, **items)
         if isinstance(pred, Tensor) or isinstance(ref, Tensor):
@@ -120,10 +120,10 @@ class SpanScores(LabelScores):
         **items: Unpack[ResamplingUnits],
     ) -> None:
         # pred, ref: (..., W)
-        _checks.integral("pred", pred)
-        _checks.integral("ref", ref)
-        _checks.shape("ref", ref, *pred.shape)
-        _checks.same_device(pred=pred, ref=ref)
+        checks.integral("pred", pred)
+        checks.integral("ref", ref)
+        checks.shape("ref", ref, *pred.shape)
+        checks.same_device(pred=pred, ref=ref)
         tagset = Vocabulary(self.labels or (), suffix)
         tagset.codes = [tag_code(tag, tagset.labels, f"vocabulary[{i}]", suffix) for i, tag in enumerate(vocabulary)]
         if self.labels is not None:
@@ -189,7 +189,7 @@ def read_pair(
     # ->  predicted, reference tag ids (T,), lengths of the documents (D,)
     """Read predicted and reference tags of the same tokens."""
     pred, ref = documents_of(pred, "pred"), documents_of(ref, "ref")
-    _checks.check_consistent_length(pred=pred, ref=ref)
+    checks.check_consistent_length(pred=pred, ref=ref)
     (pred_tags, lengths), (ref_tags, n_ref) = vocabulary.read(pred), vocabulary.read(ref)
     for document in (lengths != n_ref).nonzero().flatten().tolist():
         n, m = int(lengths[document]), int(n_ref[document])

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .... import _checks
-from ...._device_cache import cached_per_device
+from ....core.arguments import checks
+from ....core.native.device_cache import cached_per_device
 
 _PREFIXES = {"O": 0, "B": 1, "I": 2, "E": 3, "L": 3, "S": 4, "U": 4}
 _RULED = _PREFIXES | {"!": 0, "=": 1}  # whether labels are equal
@@ -74,7 +74,7 @@ def read_tags(
     tensor([[[1, 0, 1],
              [0, 3, 3]]])
     """
-    labels = None if labels is None else _checks.as_list("labels", labels)
+    labels = None if labels is None else checks.as_list("labels", labels)
     vocabulary = Vocabulary(labels or (), suffix)
     codes, lengths = vocabulary.read(documents_of(tags))
     if labels is not None:
@@ -178,7 +178,7 @@ def tag_code(tag: str, labels: list[str], where: str, suffix: bool = False) -> t
 @cached_per_device
 def _rules(device: torch.device, mode: str) -> Tensor:
     # ->  (3, 50) bool: whether a token begins, continues, ends; by prefix before, prefix, whether labels are equal
-    _checks.check_choice("mode", mode, MODES)
+    checks.check_choice("mode", mode, MODES)
     prefixes, *kinds = _SCHEMES[mode]
     table = torch.zeros(3, 5, 5, 2, dtype=torch.bool, device="cpu")
     for kind, rules in zip(table, kinds, strict=True):

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from .... import _checks
-from ...._checks import takes_arrays
-from ....uncertainty.engine.weights import ResamplingUnits
+from ....core.arguments import checks
+from ....core.arguments.checks import takes_arrays
+from ....core.resampling.weights import ResamplingUnits
 from .. import _lengths
 from .._integer_program import check_solver
 from .._lengths import cuts
@@ -70,15 +70,15 @@ def latent_overlap(
     tensor([1, 0])
     """
     constraint = Constraint.parse(constraint)
-    _checks.check_choice("duplicates", duplicates, ("multiset", "set"))
+    checks.check_choice("duplicates", duplicates, ("multiset", "set"))
     nodes = check_solver(solver, node_limit)
-    restarts = _checks.check_int("restarts", restarts, 0)
-    seed = _checks.check_int("seed", seed, 0)
+    restarts = checks.check_int("restarts", restarts, 0)
+    seed = checks.check_int("seed", seed, 0)
     pred = _read_items("pred", pred_props, pred_is_var, n_pred)
     ref = _read_items("ref", ref_props, ref_is_var, n_ref)
     *batch, _, width = pred_props.shape
-    _checks.shape("ref_props", ref_props, *batch, "M", width)
-    _checks.same_device(pred_props=pred_props, ref_props=ref_props)
+    checks.shape("ref_props", ref_props, *batch, "M", width)
+    checks.same_device(pred_props=pred_props, ref_props=ref_props)
     counts = pred.valid.sum(-1), ref.valid.sum(-1), pred.variables(), ref.variables()
     sizes = torch.stack(counts).cpu().unbind()
     value, bound = (torch.empty(len(pred.props), dtype=torch.float64, device=pred_props.device) for _ in range(2))
@@ -104,12 +104,12 @@ def _solve(terms: Terms, solver: str, restarts: int, nodes: int | None, seed: in
 
 
 def _read_items(prefix: str, props: Tensor, is_var: Tensor, n: Tensor | None) -> Items:
-    _checks.shape(f"{prefix}_props", props, "...", "NM"[prefix == "ref"], "F")
-    _checks.integral(f"{prefix}_props", props)
-    _checks.shape(f"{prefix}_is_var", is_var, *props.shape)
+    checks.shape(f"{prefix}_props", props, "...", "NM"[prefix == "ref"], "F")
+    checks.integral(f"{prefix}_props", props)
+    checks.shape(f"{prefix}_is_var", is_var, *props.shape)
     if is_var.dtype != torch.bool:
         raise ValueError(f"{prefix}_is_var: got {is_var.dtype}, wanted torch.bool; write {prefix}_is_var.bool()")
-    _checks.same_device(**{f"{prefix}_props": props, f"{prefix}_is_var": is_var})
+    checks.same_device(**{f"{prefix}_props": props, f"{prefix}_is_var": is_var})
     *batch, size, width = props.shape
     valid = _lengths.mask(_lengths.full_or_clamped(f"n_{prefix}", n, props, batch, size), size)
     is_var = is_var & valid[..., None]
@@ -144,7 +144,7 @@ class LatentMatch(OverlapMetric):
     ) -> None:
         super().__init__(*args, seed=seed, **kwargs)
         check_solver(solver, node_limit)
-        _checks.check_int("restarts", restarts, 0)
+        checks.check_int("restarts", restarts, 0)
         self._overlap = functools.partial(
             latent_overlap,
             constraint=self.constraint,

@@ -1,0 +1,237 @@
+"""Intervals of values that are read off sums of reweighted items."""
+
+import dataclasses
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor
+
+from ..numbers.quantiles import equal_tailed_interval
+from ..results.estimates import Estimate
+from .draws import (
+    HEAVY_TAILS,
+    Bounds,
+    Jackknife,
+    bound_fraction,
+    delete_one_jackknife,
+    excess_kurtosis,
+    pseudo_masses,
+    scaled_draws,
+    t_scales,
+)
+from .errors import UncertaintyWarning
+from .resampling import Joined, Resampled, Values, values_of
+from .units import Units
+
+MIN_UNITS = 5  # fewer: the interval rests on the range of the scores
+
+
+class DrawSets(NamedTuple):
+    """Two sets of draws of V values, (R, V) each; `has_second` marks the values that the second set has."""
+
+    first: Tensor
+    second: Tensor
+    has_second: Tensor  # (V,) bool
+
+    def interval(self, confidence: float) -> tuple[Tensor, Tensor]:
+        # ->  (V,) each
+        """Return the outer envelope of the intervals of both sets."""
+        ends = equal_tailed_interval(self.first, confidence)
+        if self.second is self.first:
+            return ends
+        others = equal_tailed_interval(self.second, confidence)
+        return (
+            torch.where(self.has_second, torch.fmin(ends[0], others[0]), ends[0]),
+            torch.where(self.has_second, torch.fmax(ends[1], others[1]), ends[1]),
+        )
+
+    def minus(self, reference: float) -> "DrawSets":
+        """Return the draws of the differences to a number."""
+        return DrawSets(self.first - reference, self.second - reference, self.has_second)
+
+
+class Operand(NamedTuple):
+    """A metric, with its sign where it is one of the two of a comparison."""
+
+    resampled: Resampled
+    values: Values
+    sign: float = 1.0
+
+
+def interval(resampled: Resampled | Joined, confidence: float) -> Any:
+    """Return an `Estimate` for each value."""
+    if isinstance(resampled, Joined):
+        return resampled.join([interval(part, confidence) for part in resampled.parts])
+    values = values_of(resampled)
+    operands = [Operand(resampled, values)]
+    value, jackknife = read_operands(operands, lambda operand: operand.resampled.observed), jackknife_of(operands)
+    ranges = ranges_of(operands)
+    if jackknife is not None and jackknife.num_units == 1:
+        low, high = (end.expand_as(value) for end in ranges)
+    else:
+        low, high = draw_sets(operands, value, jackknife).interval(confidence)
+    low, high = (end.where(value.isfinite(), torch.nan) for end in (torch.fmin(low, value), torch.fmax(high, value)))
+    counts = counts_of(resampled, jackknife)
+    if message := unit_count_warning(
+        jackknife, value, ranges, counts["groups"] != counts["items"], resampled.is_smooth
+    ):
+        warnings.warn(message, UncertaintyWarning, stacklevel=3)
+    is_counted = resampled.units is not None or resampled.unit_counts is not None
+    details = {} if is_counted else {"groups_estimated": True}
+
+    def estimate(value: Tensor, low: Tensor, high: Tensor) -> Estimate:
+        return Estimate(
+            value, low, high, confidence=confidence, **counts, method="bayesian bootstrap", details=dict(details)
+        )
+
+    return values.restored([value, low, high], estimate)
+
+
+def with_values(estimates: Any, values: Any, name: str = "") -> Any:
+    """Return the estimates with a name and the values of `compute`, from which sums in another order may differ."""
+    if isinstance(estimates, Estimate):
+        low, high = torch.minimum(estimates.low, values), torch.maximum(estimates.high, values)
+        return dataclasses.replace(estimates, value=values, low=low, high=high, name=name)
+    values = values._asdict() if hasattr(values, "_asdict") else values
+    return {key: with_values(estimate, values[key], key) for key, estimate in estimates.items()}
+
+
+def read_operands(operands: list[Operand], sums: Callable[[Operand], Tensor]) -> Tensor:
+    # ->  (..., V), the value of one metric or the difference of two
+    return torch.stack([operand.sign * operand.values.read(sums(operand)) for operand in operands]).sum(0)
+
+
+def jackknife_of(operands: list[Operand]) -> Jackknife | None:
+    """Return the jackknife; None without units, or where these are too many."""
+    units = operands[0].resampled.units
+    if any(operand.resampled.units is None for operand in operands) or units is None or not len(units.ids):
+        return None
+    value = read_operands(operands, lambda operand: operand.resampled.observed)
+    without = read_operands(
+        operands, lambda operand: operand.resampled.observed - cast(Units, operand.resampled.units).rows
+    )
+    return delete_one_jackknife(value, without, units.sizes)
+
+
+def ranges_of(operands: list[Operand]) -> tuple[Tensor, Tensor]:
+    # ->  (V,) or () each
+    """Return the smallest and the largest possible value, or difference."""
+    like = operands[0].resampled.weighted
+    ends = [
+        tuple(torch.as_tensor(end, dtype=torch.float64).to(like) for end in operand.resampled.range)
+        for operand in operands
+    ]
+    if len(ends) == 1:
+        return ends[0][0], ends[0][1]
+    (low_a, high_a), (low_b, high_b) = ends
+    return low_a - high_b, high_a - low_b
+
+
+def draw_sets(operands: list[Operand], value: Tensor, jackknife: Jackknife | None) -> DrawSets:
+    """Draw the value: J or JT, and P where bounds are known; the replicates where units are too many."""
+    replicates = read_operands(operands, lambda operand: operand.resampled.weighted)
+    is_comparison = len(operands) > 1
+    has_bounds = _has_bounds(operands, value)
+    low, high = ranges_of(operands)
+
+    def clip(draws: Tensor) -> Tensor:
+        return torch.minimum(torch.maximum(draws, low), high)
+
+    if jackknife is None or not all(operand.resampled.is_smooth for operand in operands):
+        heavy = has_bounds & (excess_kurtosis(replicates) > HEAVY_TAILS)
+        pseudo = _pseudo_draws(operands, value, None) if bool(heavy.any()) else replicates
+        return DrawSets(clip(replicates), clip(pseudo), heavy)
+    scales = torch.ones_like(replicates[:, :1])
+    if is_comparison or not bool(has_bounds.all()):
+        seed, df = operands[0].resampled.seed, jackknife.effective_units - 1
+        scales = t_scales(seed, len(replicates), df, value.device)[:, None]
+        scales = scales if is_comparison else torch.where(has_bounds, 1.0, scales)
+    moved = clip(scaled_draws(value, replicates, jackknife.standard_error, scales))
+    pseudo = clip(_pseudo_draws(operands, value, jackknife)) if bool(has_bounds.any()) else moved
+    return DrawSets(moved, pseudo, has_bounds)
+
+
+def _has_bounds(operands: list[Operand], value: Tensor) -> Tensor:
+    # ->  (V,) bool
+    is_known = torch.ones_like(value, dtype=torch.bool)
+    for operand in operands:
+        if operand.resampled.bounds is None:
+            return torch.zeros_like(is_known)
+        worst, best = _bound_rows(operand)
+        is_known = is_known & operand.values.read(operand.resampled.observed + worst + best).isfinite()
+    return is_known
+
+
+def _pseudo_draws(operands: list[Operand], value: Tensor, jackknife: Jackknife | None) -> Tensor:
+    # ->  (R, V)
+    """Draw with a pseudo-unit, half of it the worst and half the best item; of a difference, the best and the worst."""
+    bounds = [_bound_rows(operand) for operand in operands]
+    bounds = [rows if operand.sign > 0 else rows[::-1] for operand, rows in zip(operands, bounds, strict=True)]
+    lowest, highest = ([rows[end] for rows in bounds] for end in (0, 1))
+    if jackknife is not None and all(cast(Bounds, operand.resampled.bounds).is_mean for operand in operands):
+        lowest, highest = (_moved_to_data(operands, rows, value, jackknife) for rows in (lowest, highest))
+    first = operands[0].resampled
+    size = _effective_size(first) if jackknife is None else jackknife.effective_size
+    masses = size * pseudo_masses(first.seed, len(first.weighted), value.device)
+    masses = masses.view(2, -1, *[1] * first.observed.ndim)
+    draws = []
+    for operand, low, high in zip(operands, lowest, highest, strict=True):
+        added = masses[0] * low.nan_to_num(0) + masses[1] * high.nan_to_num(0)
+        draws.append(operand.sign * operand.values.read(operand.resampled.weighted + added))
+    return torch.stack(draws).sum(0)
+
+
+def _moved_to_data(operands: list[Operand], rows: list[Tensor], value: Tensor, jackknife: Jackknife) -> list[Tensor]:
+    # rows: (..., 2 V) of each operand, an item at one end of the range  ->  the same
+    """Move rows of means towards the mean row of the data, so that a distant bound does not widen narrow scores."""
+    pairs = list(zip(operands, rows, strict=True))
+    at_bound = torch.stack([operand.sign * operand.values.read(row) for operand, row in pairs]).sum(0)
+    fraction = bound_fraction(jackknife, (at_bound - value).abs(), len(operands) > 1).repeat(2)
+    means = [operand.resampled.observed / max(operand.resampled.num_items, 1) for operand in operands]
+    return [torch.lerp(mean, row, fraction) for mean, row in zip(means, rows, strict=True)]
+
+
+def _bound_rows(operand: Operand) -> tuple[Tensor, Tensor]:
+    bounds, observed = cast(Bounds, operand.resampled.bounds), operand.resampled.observed
+    return bounds.worst.to(observed).expand_as(observed), bounds.best.to(observed).expand_as(observed)
+
+
+def _effective_size(resampled: Resampled) -> float:
+    """Estimate the items of the group of an average item from the replicates of the number of items."""
+    if resampled.sizes is None or not resampled.num_items:
+        return 1.0
+    return max(float(resampled.sizes.var()) / resampled.num_items, 1.0)
+
+
+def counts_of(resampled: Resampled, jackknife: Jackknife | None) -> dict[str, Any]:
+    items = resampled.num_items
+    if jackknife is not None:
+        return {"items": items, "groups": jackknife.num_units, "effective_groups": jackknife.effective_units}
+    if resampled.unit_counts is not None:
+        groups, effective_groups = resampled.unit_counts
+        return {"items": items, "groups": groups, "effective_groups": effective_groups}
+    groups = round(items / _effective_size(resampled))
+    return {"items": items, "groups": groups, "effective_groups": float(groups)}
+
+
+def unit_count_warning(
+    jackknife: Jackknife | None, value: Tensor, ranges: tuple[Tensor, Tensor], is_grouped: bool, is_smooth: bool
+) -> str:
+    unit = "group" if is_grouped else "item"
+    if jackknife is None:
+        return ""
+    if jackknife.num_units == 1:
+        return f"one {unit}: its spread cannot be known; wanted at least 5 {unit}s"
+    if jackknife.num_units < MIN_UNITS:
+        return (
+            f"{jackknife.num_units} {unit}s: the interval rests on the range of the scores rather than on their "
+            f"spread; wanted at least {MIN_UNITS}"
+        )
+    if not is_smooth:
+        return ""
+    is_unbounded = bool((ranges[0] == -torch.inf).any() or (ranges[1] == torch.inf).any())
+    if is_unbounded and not bool(jackknife.num_differing.any()) and bool(value.isfinite().any()):
+        return f"all {unit}s are alike and the range of the score is unknown, so that the interval has no width"
+    return ""

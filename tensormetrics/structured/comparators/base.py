@@ -1,0 +1,134 @@
+"""Base classes of annotations and comparators of fields."""
+
+import math
+import unicodedata
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...core.arguments import checks
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """Base of the annotations of a field."""
+
+
+class Answers:
+    """Cache of a user's function of pairs of values; results are kept after a failed call until `clear` is called.
+
+    Attributes:
+        num_calls: Number of pairs for which the function was called.
+    """
+
+    def __init__(self) -> None:
+        self.results: dict[tuple[Hashable, Hashable], float] = {}
+        self.num_calls = 0
+
+    def clear(self) -> None:
+        """Forget the results of a batch; the number of calls remains."""
+        self.results.clear()
+
+
+@dataclass(frozen=True)
+class Comparator(Annotation):
+    """Base of the comparators: similarities in [0, 1] of two values of a leaf.
+
+    Attributes:
+        name: Name of the class.
+        threshold: A pair is correct if its similarity is at least this.
+        is_equality: Values are similar, with similarity 1, if and only if their keys are equal.
+        expected: Description of the supported values; others have similarity 1 if they are equal, else 0.
+    """
+
+    threshold = 1.0  # without a type annotation, because some comparators define it as a parameter
+    name = "comparator"  # set by each class
+    is_equality: ClassVar[bool] = True
+    expected: ClassVar[str] = "a value"
+
+    def supports(self, value: Any) -> bool:
+        """Return whether the comparator supports a value."""
+        return True
+
+    def key(self, value: Any) -> Hashable:
+        """Return the key of a value; values with equal keys have similarity 1."""
+        return nfc(value)
+
+    def __init_subclass__(cls) -> None:
+        cls.name = cls.__name__
+
+    def similarities(self, predicted: Sequence[Any], reference: Sequence[Any]) -> Tensor:
+        # P values each  ->  (P,) float64 on the CPU
+        """Compute the similarities of pairs of values; equal pairs are computed once."""
+        codes: dict[Hashable, int] = {}
+        keys: list[Hashable] = []
+        preds, refs = (
+            np.array([self.code(value, codes, keys) for value in values], dtype=np.int64)
+            for values in (predicted, reference)
+        )
+        return torch.from_numpy(self.pair_similarities(keys, preds, refs, answers=Answers()))
+
+    def code(self, value: Any, codes: dict[Hashable, int], keys: list[Hashable]) -> int:
+        """Return the index of the key of a value in a table of distinct keys, adding a new key."""
+        key = self.key(value)
+        code = codes.setdefault(typed(key), len(keys))
+        if code == len(keys):
+            keys.append(key)
+        return code
+
+    def pair_similarities(
+        self,
+        keys: Sequence[Any],
+        pred_codes: np.ndarray,
+        ref_codes: np.ndarray,
+        cutoff: float = 0.0,
+        answers: Answers | None = None,
+    ) -> np.ndarray:
+        # keys: K distinct keys  pred_codes, ref_codes: (P,) integers in [0, K)  ->  (P,) float64
+        """Compute the similarities of pairs of keys; those below ``cutoff`` may be 0."""
+        result = (pred_codes == ref_codes).astype(np.float64)
+        if self.is_equality:
+            return result
+        fitting = np.fromiter(map(self.supports, keys), bool, len(keys))
+        (rows,) = np.nonzero((result == 0) & fitting[pred_codes] & fitting[ref_codes])
+        if len(rows):
+            result[rows] = self._compare(keys, pred_codes[rows], ref_codes[rows], cutoff, answers)
+        return result
+
+    def _compare(self, keys: Sequence[Any], i: np.ndarray, j: np.ndarray, *args: Any) -> Any:
+        # i, j: (P,)  ->  (P,), of unequal keys that fit
+        raise NotImplementedError
+
+    def similarity(self, pred: Any, ref: Any) -> float:
+        """Compute the similarity of two values."""
+        return self.similarities([pred], [ref]).item()
+
+
+def nfc(value: Any) -> Any:
+    return unicodedata.normalize("NFC", value) if isinstance(value, str) else value
+
+
+def distinct_pairs(i: np.ndarray, j: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    # i, j: (P,) in [0, count)  ->  (D,), (D,), (P,)
+    """Return the distinct pairs, and the index of each pair among them."""
+    pairs, inverse = np.unique(i * count + j, return_inverse=True)
+    return pairs // count, pairs % count, inverse.reshape(-1)
+
+
+def typed(key: Any) -> Hashable:
+    """Return a key that distinguishes True from 1, and compares numbers by value."""
+    return isinstance(key, bool), key
+
+
+def check_fraction(name: str, value: Any) -> None:
+    """Raise a ValueError unless a value is in [0, 1]."""
+    checks.check_number(name, value, "a number in [0, 1]", lambda x: 0 <= x <= 1)
+
+
+def check_not_negative(name: str, value: Any) -> None:
+    """Raise a ValueError unless a value is finite and at least 0."""
+    checks.check_number(name, value, "a finite number >= 0", lambda x: 0 <= x < math.inf)

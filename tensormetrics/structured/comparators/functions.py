@@ -1,0 +1,95 @@
+"""The comparator of a user's function."""
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...core.arguments import checks
+from .base import Answers, Comparator, check_fraction, distinct_pairs, typed
+
+
+@dataclass(frozen=True)
+class from_func(Comparator):
+    """Similarity of two values by a Python function, clamped to [0, 1].
+
+    The function is called at most once for each distinct ordered pair of values in a batch, and never for equal values,
+    which have similarity 1. If a call fails, the results before it are kept for the next attempt. This is a comparator
+    of fields; `dsl.from_func` makes a metric of objects.
+
+    Args:
+        function: f(prediction, reference) -> number; if batched, f(predictions, references) -> one number per pair.
+        threshold: Smallest similarity of a correct value, in [0, 1].
+        batched: The function takes two lists.
+        symmetric: f(a, b) equals f(b, a), so that only one of them is computed.
+        batch_size: Maximum number of pairs of a batched call.
+
+    Raises:
+        ValueError: If a similarity is NaN or no number; the message has the pair.
+
+    Example:
+        >>> from_func(lambda pred, ref: 1 - abs(len(pred) - len(ref)) / 10).similarity("abc", "a")
+        0.8
+    """
+
+    function: Callable[..., Any]
+    threshold: float = 0.5
+    batched: bool = False
+    symmetric: bool = False
+    batch_size: int = 1024
+    is_equality: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise TypeError(f"from_func: got {self.function!r:.60}, wanted a function of a prediction and a reference")
+        check_fraction("from_func: threshold", self.threshold)
+        checks.check_int("from_func: batch_size", self.batch_size, 1)
+
+    def _compare(
+        self, keys: Sequence[Any], i: np.ndarray, j: np.ndarray, cutoff: float, answers: Answers | None
+    ) -> np.ndarray:
+        answers = Answers() if answers is None else answers
+        preds, refs, index = distinct_pairs(i, j, len(keys))
+        pairs = [(keys[a], keys[b]) for a, b in zip(preds, refs, strict=True)]
+        names = [(typed(pred), typed(ref)) for pred, ref in pairs]
+        unknown: dict[tuple[Hashable, Hashable], tuple[Any, Any]] = {}
+        for name, pair in zip(names, pairs, strict=True):
+            if name not in answers.results and not (self.symmetric and name[::-1] in unknown):
+                unknown.setdefault(name, pair)
+        size, todo = self.batch_size if self.batched else 1, list(unknown.items())
+        for start in range(0, len(todo), size):
+            self._call(todo[start : start + size], answers)
+        return np.array([answers.results[name] for name in names])[index]
+
+    def _call(self, todo: list[tuple[tuple[Hashable, Hashable], tuple[Any, Any]]], answers: Answers) -> None:
+        lefts, rights = zip(*(pair for _, pair in todo), strict=True)
+        answers.num_calls += len(todo)
+        results: Any = (
+            self.function(list(lefts), list(rights)) if self.batched else [self.function(lefts[0], rights[0])]
+        )
+        results = results.tolist() if hasattr(results, "tolist") else list(results)
+        if len(results) != len(todo):
+            raise ValueError(f"from_func: got {len(results)} values for {len(todo)} pairs, wanted one for each")
+        wrong = None
+        for (key, pair), result in zip(todo, results, strict=True):
+            similarity = _similarity(result)
+            if math.isnan(similarity):
+                wrong = wrong or (result, pair)
+                continue
+            answers.results[key] = similarity
+            if self.symmetric:
+                answers.results[key[::-1]] = similarity
+        if wrong is not None:
+            result, (pred, ref) = wrong
+            raise ValueError(f"from_func: got {result!r:.60} for {pred!r:.60} and {ref!r:.60}, wanted a number")
+
+
+def _similarity(result: Any) -> float:
+    """Return a user's result in [0, 1], or NaN if it is no number."""
+    try:
+        value = math.nan if isinstance(result, str | bytes) else float(result)
+    except (TypeError, ValueError):
+        return math.nan
+    return value if math.isnan(value) else min(max(value, 0.0), 1.0)

@@ -1,0 +1,158 @@
+"""Builder of schema trees from classes of Python."""
+
+import collections
+import datetime
+import enum
+import types as python_types
+import typing
+import uuid
+from collections import abc
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any
+
+import typing_extensions
+
+from ..comparators import Annotation, Comparator, by, ignore, match, ordered, weight
+from .records import class_of, forbids_extra, is_record, is_tuple, record_fields, resolve_alias, resolved_types
+from .tree import Anything, Field, Fixed, FreeKeys, Items, Leaf, LeafKind, Record, Reference, Schema, Type, Union
+
+SCALARS: dict[Any, LeafKind] = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    bytes: "bytes",
+    Decimal: "decimal",
+    datetime.date: "date",
+    datetime.datetime: "datetime",
+    datetime.time: "time",
+    uuid.UUID: "uuid",
+    type(None): "null",
+    None: "null",
+}
+ANYTHING = Any, object, typing_extensions.Any
+SETS = set, frozenset, abc.Set, abc.MutableSet
+ARRAYS = list, tuple, collections.deque, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable
+MAPPINGS = dict, collections.defaultdict, collections.OrderedDict, abc.Mapping, abc.MutableMapping
+UNIONS = typing.Union, python_types.UnionType
+
+
+def schema_of(tp: Any, names: Mapping[str, Any] | None = None) -> Schema:
+    """Build the schema tree of a type.
+
+    Args:
+        tp: A record class or another type.
+        names: Names in scope where the type is written, for forward references.
+
+    Raises:
+        TypeError: If a name in an annotation is unknown.
+        ValueError: If an annotation does not fit its type; the message has the path.
+    """
+    builder = _Builder(names or {})
+    return Schema(builder.type(tp, getattr(tp, "__name__", str(tp))), builder.definitions)
+
+
+@dataclass
+class _Builder:
+    names: Mapping[str, Any]
+    references: dict[Any, str] = field(default_factory=dict)
+    definitions: dict[str, Type] = field(default_factory=dict)
+
+    def type(self, tp: Any, path: str) -> Type:
+        tp = resolve_alias(tp)
+        origin, arguments = typing.get_origin(tp), typing.get_args(tp)
+        if origin is typing.Annotated:
+            extras = [extra for extra in tp.__metadata__ if isinstance(extra, Annotation)]
+            return annotate(self.type(tp.__origin__, path), extras, path)
+        if origin in UNIONS:
+            return self._union(arguments, path)
+        if tp in ANYTHING or isinstance(tp, typing.TypeVar):
+            return Anything()
+        if is_tuple(tp) and Ellipsis not in arguments:
+            return Fixed(tuple(self.type(item, f"{path}[{n}]") for n, item in enumerate(arguments)))
+        if is_record(tp):
+            return self._reference(tp)
+        cls = origin or tp
+        if cls is collections.Counter:
+            return FreeKeys(Leaf("integer"))
+        if cls in MAPPINGS:
+            return FreeKeys(self.type(arguments[1], f"{path}.*") if arguments else Anything())
+        if cls in (*ARRAYS, *SETS):
+            return Items(self.type(arguments[0], f"{path}[]") if arguments else Anything(), unique=cls in SETS)
+        return scalar_type(tp)
+
+    def _union(self, arguments: Sequence[Any], path: str) -> Type:
+        is_null = [case in (None, python_types.NoneType) for case in arguments]
+        cases = [self.type(case, path) for case, null in zip(arguments, is_null, strict=True) if not null]
+        if len(cases) == 1:
+            return replace(cases[0], nullable=True)
+        return Union(tuple(cases), nullable=any(is_null))
+
+    def _reference(self, tp: Any) -> Reference:
+        if tp not in self.references:
+            name = unused = class_of(tp).__name__
+            while unused in self.definitions:
+                unused = f"{name}_{len(self.definitions)}"
+            self.references[tp] = unused
+            self.definitions[unused] = Anything()  # until its fields are known
+            self.definitions[unused] = self._record(tp)
+        return Reference(self.references[tp])
+
+    def _record(self, tp: Any) -> Record:
+        cls, hints = class_of(tp), resolved_types(tp, self.names)
+        fields = []
+        for record_field in record_fields(cls) or []:
+            path = f"{cls.__name__}.{record_field.name}"
+            node = self.type(hints[record_field.name], path)
+            node = node if record_field.is_compared else annotate(node, [ignore()], path)
+            fields.append(
+                Field(
+                    record_field.key,
+                    node,
+                    required=not record_field.has_default,
+                    attribute=record_field.name,
+                    default=record_field.default,
+                )
+            )
+        return Record(tuple(fields), closed=forbids_extra(cls), instance_of=cls)
+
+
+def scalar_type(tp: Any) -> Leaf:
+    """Return the scalar of a type; a class without JSON values is checked by isinstance."""
+    if typing.get_origin(tp) is typing.Literal or isinstance(tp, type) and issubclass(tp, enum.Enum):
+        members = typing.get_args(tp) or list(tp)
+        values = [member.value if isinstance(member, enum.Enum) else member for member in members]
+        members = tuple(value for value in values if value is not None)
+        return Leaf("enum", members, nullable=None in values)
+    if isinstance(tp, abc.Hashable) and tp in SCALARS:
+        return Leaf(SCALARS[tp], nullable=SCALARS[tp] == "null")
+    return Leaf("instance", classes=(tp,))
+
+
+def annotate(node: Type, annotations: Sequence[Annotation], path: str) -> Type:
+    """Return a node of the tree with annotations.
+
+    Raises:
+        ValueError: If an annotation of lists is on another type, or a node has two comparators; the message has `path`.
+    """
+    for annotation in annotations:
+        scoring = node.scoring
+        if isinstance(annotation, Comparator):
+            if scoring.comparator is not None:
+                raise ValueError(f"{path}: got {scoring.comparator} and {annotation}, wanted one comparator")
+            node = replace(node, scoring=replace(scoring, comparator=annotation))
+        elif isinstance(annotation, weight):
+            node = replace(node, scoring=replace(scoring, weight=float(annotation.value)))
+        elif isinstance(annotation, ignore):
+            node = replace(node, scoring=replace(scoring, ignore=True))
+        elif not isinstance(node, Items):
+            raise ValueError(f"{path}: got {annotation}, wanted it on a list")
+        elif isinstance(annotation, ordered):
+            node = replace(node, ordered=True)
+        elif isinstance(annotation, match):
+            node = replace(node, match=float(annotation.threshold))
+        elif isinstance(annotation, by):
+            node = replace(node, by=annotation.key)
+    return node

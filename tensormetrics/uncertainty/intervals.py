@@ -1,0 +1,107 @@
+"""The score of a metric, or the mean of given scores, with its interval."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..core.results.estimates import Estimate
+from ..core.results.table import Table
+from .anytime.sequences import check_anytime, interval_sequence
+from .item_scores.item_scores import Scores
+from .item_scores.score_sources import Source, is_frame, is_scores
+
+
+def interval(
+    scores: Any,
+    *,
+    groups: Any = None,
+    ids: Any = None,
+    bounds: tuple[float, float] | None = None,
+    score: str | list[str] | None = None,
+    metric: str | None = None,
+    filter: str | None = None,
+    confidence: float | None = None,
+    replicates: int | None = None,
+    seed: int | None = None,
+    anytime: bool = False,
+    looks: Sequence[int] | None = None,
+) -> Any:
+    """Return a score and an interval that holds the true one in about `confidence` of such data sets.
+
+    The score is the mean of given scores of items, or that of a metric. Items, or groups of them, are reweighted
+    together with one pseudo-item, half of it the worst and half the best, if the bounds of a score are known: see
+    `Metric.interval`.
+
+    Args:
+        scores: A score for each item: a tensor, array, list or Series, a dictionary by id, `Scores`, a DataFrame, or
+            the path of a log or a table, see `read_scores`. NaN is a missing score, which is left out. Or a metric that
+            was updated, for which the same as `metric.interval()`.
+        groups: Integers or names of the groups of items, such as documents; a DataFrame's or file's column.
+        ids: Integers or names of the items; scores of equal ids are repeats, and an item's score is their mean. A
+            DataFrame's or file's column.
+        bounds: Smallest and largest possible score; by default 0 and 1 if all scores are 0 or 1, else unknown.
+        score: Column of a DataFrame; several make a table.
+        metric: Name of a metric in a file.
+        filter: Name of the answers' filter in a log of lm-evaluation-harness.
+        confidence: Mass of the interval, in (0, 1); default that of the metric, 0.95.
+        replicates: Number of random draws; see `Metric.interval`.
+        seed: Seed of the draws.
+        anytime: Whether the interval holds at every number of items at once, so that results may be inspected after
+            each batch and sampling stopped at any time: a betting confidence sequence (Waudby-Smith & Ramdas 2023,
+            doi:10.1093/jrsssb/qkad009). It needs bounds and no random draws. Items count in their order, which must not
+            depend on scores; with groups it is the mean of the means of groups, in the order in which they are
+            complete. With 500 items it is about 1.5 to 1.9 times as wide as the interval of a fixed number.
+        looks: With `anytime`, the numbers of items (or groups) after which an interval is computed, each from the items
+            up to there; by default after all.
+
+    Shape:
+        - scores: ``(..., N)``; leading dimensions are several scores of the same items
+        - Output: ``(...)``, with `looks` ``(..., L)``
+
+    Returns:
+        An `Estimate`, or several by name of a metric, or a `Table` of a row for several columns. `details["missing"]`
+        counts missing scores.
+
+    Raises:
+        TypeError: If these are neither scores nor a metric of this package.
+        ValueError: If there are no scores, one is infinite or out of bounds, lengths differ, or an option is out of
+            range.
+
+    Example:
+        >>> import torch
+        >>> print(interval([1, 1, 0, 1, 1, 1, 1, 0, 1, 1]))
+        0.800 [0.512, 0.994]
+        >>> print(interval([1, 1, 0, 1, 1] * 40, anytime=True, looks=[50, 100, 200]))
+        50   0.800 [0.617, 0.936]
+        100  0.800 [0.669, 0.908]
+        200  0.800 [0.705, 0.885]
+        >>> from tensormetrics.retrieval import HitRate
+        >>> labels, hit_rate = torch.arange(60) % 3, HitRate(1)
+        >>> noise = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+        >>> hit_rate.update(torch.eye(3)[labels] + 0.6 * noise, labels)
+        >>> print(interval(hit_rate))
+        0.817 [0.712, 0.908]
+    """
+    arguments: Any = {"confidence": confidence, "replicates": replicates, "seed": seed}
+    options = {name: option for name, option in arguments.items() if option is not None}
+    check_anytime(anytime, looks, replicates=replicates, seed=seed)
+
+    def of_scores(sample: Scores) -> Estimate:
+        if anytime:
+            return interval_sequence(sample, 0.95 if confidence is None else confidence, looks)
+        return sample.interval(**options)
+
+    if isinstance(score, list) and is_frame(scores):
+        sources = {name: Source(ids, groups, bounds, name, metric, filter) for name in score}
+        return Table.of({"mean": {name: of_scores(source.read(scores)) for name, source in sources.items()}})
+    if isinstance(score, list):
+        raise TypeError(f"score: got a list for a {type(scores).__name__}, wanted a DataFrame, or one name")
+    source = Source(ids, groups, bounds, score, metric, filter)
+    if is_scores(scores):
+        return of_scores(source.read(scores))
+    if not hasattr(scores, "interval"):
+        got = type(scores).__name__
+        raise TypeError(f"scores: got a {got}, wanted scores or a metric; write Uncertain(it) for torchmetrics'")
+    if anytime:
+        raise TypeError(f"anytime: got a {type(scores).__name__}, wanted the scores of its items in their order")
+    source.check_unused(source._fields, f"a {type(scores).__name__}, which knows its items")
+    return scores.interval(**options)

@@ -1,0 +1,229 @@
+"""Several models in several metrics: a table of scores, and of differences with corrected p-values."""
+
+import dataclasses
+import functools
+import itertools
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torchmetrics import MetricCollection
+
+from ...core.arguments import checks
+from ...core.resampling.corrections import CORRECTIONS, correct_p_values
+from ...core.resampling.draws import t_scales
+from ...core.resampling.errors import UncertaintyWarning
+from ...core.resampling.resampling import Resampled, values_of
+from ...core.results.cells import single_values
+from ...core.results.comparison_table import ComparisonTable
+from ...core.results.estimates import Comparison
+from ...core.results.table import Comparisons, Table, pairs_table
+from ..item_scores.item_scores import Scores
+from ..item_scores.score_sources import NO_SOURCE, Source, is_scores
+from ..statistics.rank_sets import RankSets, rank_sets
+from .metric_pairs import Options, SampledMetric, check_comparable, compare_sampled
+from .paired_scores import PairedScores
+
+Models = dict[str, dict[str, SampledMetric]]  # model -> metric ("" for a model that is one metric) -> its replicates
+
+
+def compare_models(
+    models: Mapping[str, Any],
+    options: Options,
+    correction: str = "holm",
+    baseline: str | None = None,
+    source: Source = NO_SOURCE,
+    on_missing: str = "error",
+) -> Table:
+    """Return the table of all pairs, or with a baseline that of all models; see `compare`."""
+    checks.check_choice("correction", correction, CORRECTIONS)
+    if len(models) < 2:
+        raise ValueError(f"a: got {len(models)} models, wanted at least two")
+    if baseline is not None:
+        checks.check_choice("baseline", baseline, models)
+    options.question(bool)  # checks the options before any work
+    members = {model: _members(metrics, source, model) for model, metrics in models.items()}
+    _check_members(members)
+    with one_warning():
+        samples, paired = _samples(members, options, on_missing)
+        pairs = [*itertools.combinations(samples, 2)]
+        all_pairs = functools.cache(lambda: _comparisons(samples, paired, pairs, options, correction))
+        if baseline is None:
+            table = pairs_table(all_pairs(), [*_columns(samples)])
+            return ComparisonTable._of(table, _ranked(samples, options.confidence))
+        others = [(model, baseline) for model in samples if model != baseline]
+        differences = _comparisons(samples, paired, others, options, correction)
+    return _table(samples, differences, baseline, correction)._compared_by(all_pairs)
+
+
+def _members(model: Any, source: Source, name: str) -> dict[str, Any]:
+    if is_scores(model):
+        return {"": source.read(model, name)}
+    if not isinstance(model, Mapping | MetricCollection):
+        return {"": model}
+    return {
+        metric: source.read(scores, f"{name}, {metric}").named(metric) if is_scores(scores) else scores
+        for metric, scores in model.items()
+    }
+
+
+def _check_members(members: dict[str, dict[str, Any]]) -> None:
+    """Raise an error unless all models have the same metrics."""
+    first, *others = members
+    for model in others:
+        if members[model].keys() != members[first].keys():
+            got, expected = (", ".join(members[name]) or "one metric" for name in (model, first))
+            raise ValueError(f"{model}: got {got}, wanted {expected} as {first} has")
+        for name, metric in members[model].items():
+            check_comparable(members[first][name], metric, (first, model))
+    for model, metrics in members.items():
+        for scores in metrics.values():
+            if isinstance(scores, Scores) and scores.shape:
+                raise ValueError(f"{model}: got scores {(*scores.shape, len(scores))}, wanted a score for each item")
+
+
+def _samples(
+    members: dict[str, dict[str, Any]], options: Options, on_missing: str
+) -> tuple[Models, dict[str, PairedScores]]:
+    """Draw the replicates of all models, those of plain scores together."""
+    samples: Models = {model: {} for model in members}
+    paired = {}
+    for metric, kind in next(iter(members.values())).items():
+        if isinstance(kind, Scores):
+            scores = {model: metrics[metric] for model, metrics in members.items()}
+            paired[metric] = PairedScores.of(scores, options, on_missing)
+            column = paired[metric].samples()
+        else:
+            column = (SampledMetric.of(metrics[metric], options) for metrics in members.values())
+        for model, sample in zip(members, column, strict=True):
+            samples[model][metric] = sample
+    return samples, paired
+
+
+def _columns(samples: Models) -> dict[str, bool | None]:
+    """Return the names of all scores, and whether higher is better."""
+    columns: dict[str, bool | None] = {}
+    for metrics in samples.values():
+        for metric, sample in metrics.items():
+            several = sample.estimates if isinstance(sample.estimates, Mapping) else {"": sample.estimates}
+            for name, estimate in several.items():
+                direction = sample.metric._direction(name)
+                columns |= dict.fromkeys((column for column, _ in _named(estimate, metric, name)), direction)
+    return columns
+
+
+def _named(result: Any, metric: str, name: str) -> Iterator[tuple[str, Any]]:
+    """Yield each value of a result with its column."""
+    column = "/".join(filter(None, (metric, name))) or result.name
+    yield from single_values(dataclasses.replace(result, name=column))
+
+
+def _values(results: Any, metric: str) -> dict[str, Any]:
+    several = results if isinstance(results, Mapping) else {"": results}
+    return {column: value for name, result in several.items() for column, value in _named(result, metric, name)}
+
+
+def _comparisons(
+    samples: Models, paired: dict[str, PairedScores], pairs: Any, options: Options, correction: str
+) -> Comparisons:
+    by_pair: dict[tuple[str, str], dict[str, Comparison]] = {pair: {} for pair in pairs}
+    for metric in next(iter(samples.values())):
+        if metric in paired:
+            compared: Iterator[Any] = paired[metric].pairs(pairs, options)
+        else:
+            compared = (compare_sampled(samples[a][metric], samples[b][metric], options) for a, b in pairs)
+        for pair, comparison in zip(pairs, compared, strict=True):
+            by_pair[pair] |= _values(comparison, metric)
+    return correct_comparisons(by_pair, correction)
+
+
+def _ranked(samples: Models, confidence: float) -> Table:
+    """Return the table of the models, with the ranks that each may have if there is one score with a direction."""
+    columns = _columns(samples)
+    rows: list[dict[str, Any]] = [{} for _ in samples]
+    for row, metrics in zip(rows, samples.values(), strict=True):
+        for metric, sample in metrics.items():
+            row |= _values(sample.estimates, metric)
+    resampled = [sample.resampled for metrics in samples.values() for sample in metrics.values()]
+    (direction, *others) = columns.values()
+    if direction is not None and not others and all(isinstance(part, Resampled) for part in resampled):
+        ranks = rank_models(resampled, direction, confidence)
+        columns |= {"first rank": None, "last rank": None, "best": None}
+        for row, first, last in zip(rows, ranks.first.tolist(), ranks.last.tolist(), strict=True):
+            row |= {"first rank": first, "last rank": last, "best": first == 1}
+    return Table(list(samples), columns, rows, index="model")
+
+
+def rank_models(resampled: list[Resampled], direction: bool, confidence: float) -> RankSets:
+    """Return the ranks of models with one value each; stored units give the small-sample errors."""
+    sign = 1.0 if direction else -1.0
+    readers = [values_of(part).read for part in resampled]
+    values = torch.cat([sign * read(part.observed) for read, part in zip(readers, resampled, strict=True)])
+    draws = torch.cat([sign * read(part.weighted) for read, part in zip(readers, resampled, strict=True)], 1)
+    units = [part.units for part in resampled]
+    if any(unit is None or len(unit.ids) < 2 for unit in units):
+        return rank_sets(values, draws, confidence)
+    without = [
+        sign * read(part.observed - unit.rows)  # type: ignore[union-attr]
+        for read, part, unit in zip(readers, resampled, units, strict=True)
+    ]
+    influences = (values - torch.cat(without, 1)).T
+    count, sizes = influences.shape[1], units[0].sizes  # type: ignore[union-attr]
+    distances = torch.cdist(influences, influences, compute_mode="donot_use_mm_for_euclid_dist")
+    df = float(sizes.sum().square() / sizes.square().sum()) - 1
+    return rank_sets(
+        values,
+        draws,
+        confidence,
+        standard_errors=distances * ((count - 1) / count) ** 0.5,
+        scales=t_scales(resampled[0].seed, len(draws), df, draws.device),
+    )
+
+
+def correct_comparisons(by_pair: Comparisons, correction: str) -> Comparisons:
+    """Correct the p-values of each column over the pairs, where there are several."""
+    checks.check_choice("correction", correction, CORRECTIONS)
+    if len(by_pair) < 2:
+        return by_pair
+    corrected: dict[tuple[str, str], dict[str, Comparison]] = {pair: {} for pair in by_pair}
+    for column in next(iter(by_pair.values())):
+        p_values = torch.stack([comparisons[column].p_value for comparisons in by_pair.values()])
+        for (pair, comparisons), p_value in zip(by_pair.items(), correct_p_values(p_values, correction), strict=True):
+            corrected[pair][column] = dataclasses.replace(comparisons[column], p_corrected=p_value)
+    return corrected
+
+
+def _table(samples: Models, differences: Comparisons, baseline: str, correction: str) -> Table:
+    directions = _columns(samples)
+    columns: dict[str, bool | None] = {}
+    for name, direction in directions.items():
+        columns |= {name: direction, f"{name} - {baseline}": None, f"{name} p": None}
+    rows = []
+    for model, metrics in samples.items():
+        row: dict[str, Any] = {}
+        for metric, sample in metrics.items():
+            row |= _values(sample.estimates, metric)
+        for name, comparison in differences.get((model, baseline), {}).items():
+            p_value = comparison.p_value if comparison.p_corrected is None else comparison.p_corrected
+            row |= {f"{name} - {baseline}": comparison, f"{name} p": p_value}
+        rows.append({name: row.get(name) for name in columns})
+    caption = f"p: corrected over {len(differences)} models ({correction})" if len(differences) > 1 else None
+    return Table(list(samples), columns, rows, caption=caption, index="model")
+
+
+class one_warning(warnings.catch_warnings):
+    """Context manager that emits equal warnings of many comparisons once."""
+
+    def __init__(self) -> None:
+        super().__init__(record=True)
+
+    def __enter__(self) -> Any:
+        self.log = super().__enter__()
+        warnings.simplefilter("always", UncertaintyWarning)
+        return self.log
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        for message, category in dict.fromkeys((str(warning.message), warning.category) for warning in self.log or ()):
+            warnings.warn(message, category, stacklevel=4)
