@@ -23,7 +23,7 @@ from ...structured import (
 from ...structured.fields.engine.faults import first_fault
 from ...structured.fields.engine.slots import compile_schema, root_kinds
 from ...structured.fields.instances import instance_of
-from ...structured.fields.reading.read import Reader
+from ...structured.fields.reading import Reader
 from ...structured.objects.metric import StructuredMetric
 from ...structured.objects.values.tolerance import MissingValue
 from ...structured.suites.entities.tags import tag_code

@@ -20,7 +20,7 @@ from .engine.compare import Comparison, Counts
 from .engine.encode import ABSENT, MISSING, Encoded, Keys, encode
 from .engine.faults import first_fault
 from .engine.slots import Plan, compile_schema, root_kinds
-from .reading.read import Extract, Reader, Reading
+from .reading import Extract, Reader, Reading
 from .schemas.json_schema import read_json_schema
 
 ON_INVALID = ("wrong", "raise", "skip")

@@ -19,7 +19,7 @@ from .engine.matching import Edges, best_matching
 from .engine.recursion import Steps, run
 from .engine.slots import Edge, Slot, join_path
 from .page import explanation_html, explanation_page
-from .reading.read import Reading
+from .reading import Reading
 
 MAX_TEXT = 60  # characters of a value that are shown
 EXCERPT = 80  # characters around the position of a JSON error

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..types.class_tree import schema_of
+from ..types.json_kinds import Conflict, json_kind
 from ..types.tree import Anything, Field, Fixed, FreeKeys, Items, Leaf, LeafKind, Record, Reference, Schema, Type, Union
 from ..types.values import array_of, object_of
 from .engine.recursion import Steps, run
-from .reading.read import Conflict, json_kind
 
 SCALARS: dict[str, LeafKind] = {"boolean": "boolean", "number": "number", "string": "string"}
 

@@ -20,12 +20,13 @@ from ...core.resampling.corrections import correct_p_values
 from ...core.resampling.draws import Bounds
 from ...core.resampling.resampling import Joined, Resampled, combine
 from ...core.results.estimates import Comparison
+from ..types.json_kinds import json_kind
 from ..types.values import array_of, object_of
 from .columns import COLUMNS, COUNTS, DOCUMENT_COLUMNS, field_scores
 from .documents import HOWS, DocumentOptions, DocumentScorer, ScoredDocuments, read_counts, read_schema
 from .explain import Explanation, explain
 from .infer import infer_schema
-from .reading.read import Reader, json_kind
+from .reading import Reader
 from .report import FieldReport
 
 GRID = 2.0**34  # similarities are multiples of its inverse, so that sums of 2^18 of them are exact in any order

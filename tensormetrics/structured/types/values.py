@@ -17,7 +17,7 @@ import numpy as np
 
 from ..comparators.base import nfc, typed
 from ..comparators.iso import read_date, read_datetime, read_time
-from ..fields.reading.read import json_kind, same_json
+from .json_kinds import json_kind, same_json
 from .records import record_values
 from .tree import Leaf, LeafKind
 

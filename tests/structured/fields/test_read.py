@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tensormetrics.structured.fields.reading import read
-from tensormetrics.structured.fields.reading.read import Conflict, Reader
+from tensormetrics.structured.fields import reading
+from tensormetrics.structured.fields.reading import Reader
+from tensormetrics.structured.types.json_kinds import Conflict
 
 CASES = json.loads((Path(__file__).parent.parent / "extraction.json").read_text(encoding="utf-8"))["cases"]
 
@@ -99,7 +100,7 @@ HOSTILE = ["[", "{", "[1,", '{"a":', "[x", "[1 ", "[1,[2],", 'x [1, "', "```\n",
 @pytest.mark.parametrize("part", HOSTILE, ids=ascii)
 def test_hostile_texts_take_linear_time(part, monkeypatch):
     characters = [0]
-    decode, open_brackets = Reader._decode_at, read._open_brackets
+    decode, open_brackets = Reader._decode_at, reading._open_brackets
 
     def counted_decode(self, text, start):
         characters[0] += len(text) - start
@@ -110,7 +111,7 @@ def test_hostile_texts_take_linear_time(part, monkeypatch):
         return open_brackets(text, start, end)
 
     monkeypatch.setattr(Reader, "_decode_at", counted_decode)
-    monkeypatch.setattr(read, "_open_brackets", counted_brackets)
+    monkeypatch.setattr(reading, "_open_brackets", counted_brackets)
     text = part * (100_000 // len(part))
     Reader({"object"}).read(text)
     assert characters[0] <= 600 * len(text)  # a window of 256 for each bracket, and its double

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from ...types.json_kinds import json_kind
 from ...types.tree import Fixed, FreeKeys, Items, Leaf, Record, Union
 from ...types.values import INVALID, array_of, object_of
-from ..reading.read import json_kind
 from .cases import best_case, num_misfits
 from .recursion import Steps, run
 from .slots import Edge, Plan, Slot

@@ -15,9 +15,9 @@ from typing import Any
 
 from ...comparators import Annotation, Comparator, annotation_of_text, annotations_of_keywords, exact
 from ...types.class_tree import annotate
+from ...types.json_kinds import json_kind
 from ...types.tree import Field, Fixed, FreeKeys, Items, Leaf, Record, Reference, Schema, Scoring, Type, Union
 from ...types.values import LeafReader, leaf_reader
-from ..reading.read import json_kind
 from .recursion import Steps, run
 
 MAX_ROWS = 10_000  # of mutually recursive types, whose paths multiply

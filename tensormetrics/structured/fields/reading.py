@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple
 
+from ..types.json_kinds import Conflict, json_kind, same_json
+
 MAX_DEPTH = 500
 LONGEST_TOKEN = 16  # longest literal or escape that the end of a window may split
 SPACE = " \t\n\r"
@@ -20,13 +22,6 @@ FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})([^\n]*)")
 Extract = Literal["lenient", "fences", "strict"]
 How = Literal["json", "fence", "prose", "object", "unreadable"]
 HOWS: tuple[How, ...] = ("json", "fence", "prose", "object", "unreadable")
-
-
-class Conflict:
-    """Marker of the value of a duplicate key with different values."""
-
-    def __repr__(self) -> str:
-        return "several values of one key"
 
 
 class Reading(NamedTuple):
@@ -167,19 +162,6 @@ class TooDeep(ValueError):
         return f"deeper than {MAX_DEPTH} levels"
 
 
-def json_kind(value: Any) -> str:
-    """Return the JSON kind of a decoded value."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int | float | Decimal):
-        return "number"
-    if isinstance(value, str):
-        return "string"
-    return "object" if isinstance(value, dict) else "array" if isinstance(value, list) else "other"
-
-
 def build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Build an object from keys and values; a key with different values has a `Conflict`."""
     value = dict(pairs)
@@ -188,27 +170,6 @@ def build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             if not same_json(value[key], part):
                 value[key] = Conflict()
     return value
-
-
-def same_json(a: Any, b: Any) -> bool:
-    """Return whether two decoded values are equal: numbers by value, but True is not 1."""
-    pending = [(a, b)]
-    while pending:
-        a, b = pending.pop()
-        kind = json_kind(a)
-        if kind != json_kind(b) or isinstance(a, Conflict):
-            return False
-        if kind == "object":
-            if a.keys() != b.keys():
-                return False
-            pending += [(a[key], b[key]) for key in a]
-        elif kind == "array":
-            if len(a) != len(b):
-                return False
-            pending += zip(a, b, strict=True)
-        elif a != b:
-            return False
-    return True
 
 
 def _refuse_constant(constant: str) -> Any:

@@ -1,1 +1,0 @@
-"""From texts of models and objects of Python to values."""
