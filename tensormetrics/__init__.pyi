@@ -1,5 +1,6 @@
 from . import assignment as assignment
 from . import association as association
+from . import compat as compat
 from . import posterior as posterior
 from . import retrieval as retrieval
 from . import structured as structured
