@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SECONDS = 3600  # for each run of tests
 CSRC_FRACTION = 0.1  # each edit of csrc requires a build
 # Excluded files of the package: their tests run in other processes.
-EXCLUDED = "_cli", "_demo.py", "testing", "kernels", "kernels.py", "plots", "plots.py", "figures.py"
+EXCLUDED = "_cli", "testing", "kernels", "kernels.py", "plots", "plots.py", "figures.py"
 EXCLUDED_TESTS = "peers", "integrations", "ptx"  # folders of tests that need other packages or a compiler
 OPERATORS = {"Lt": "<=", "LtE": "<", "Gt": ">=", "GtE": ">", "Eq": "!=", "NotEq": "=="}
 REDUCTIONS = {"sum", "mean", "amax", "amin", "max", "min", "any", "all", "cumsum", "argmax", "argmin", "sort", "flip"}
@@ -56,7 +56,7 @@ STAGES = "tensormetrics/retrieval/search/stages.py"
 KNOWN = [  # path, correct text, wrong text: each of these edits survived once
     (STAGES, "<= 2 * error[:, None]", "<= error[:, None] / 4"),
     (STAGES, "last - error > values[:, k - 1] + error", "last > values[:, k - 1]"),
-    ("tensormetrics/_metric.py", "store.data_ptr() == held.data_ptr() and ", ""),
+    ("tensormetrics/core/metric/base.py", "store.data_ptr() == held.data_ptr() and ", ""),
     ("tensormetrics/association/sets/word_sets.py", "pooled_variance <= GRID**-2", "pooled_variance <= 0"),
 ]
 

@@ -5,7 +5,7 @@ import torch
 from fake_device import DEVICE, Device
 
 from tensormetrics.association import rnsb
-from tensormetrics.core.native import convergence as _convergence
+from tensormetrics.core.native import convergence as convergence_module
 from tensormetrics.core.native.convergence import Convergence
 
 
@@ -31,7 +31,7 @@ def test_flag_on_device_is_read_later_without_synchronizing():
 
 @pytest.mark.parametrize("state", ["is_tracing", "is_capturing"])
 def test_flag_is_not_read_while_capturing_or_tracing(state, monkeypatch):
-    monkeypatch.setattr(_convergence, state, lambda: True)
+    monkeypatch.setattr(convergence_module, state, lambda: True)
     with Device():
         assert steps_until_reached(torch.zeros(8, dtype=torch.bool), DEVICE) is None
 

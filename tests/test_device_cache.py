@@ -64,7 +64,7 @@ def test_table_made_in_inference_mode_supports_backward():
 def test_functions_cache_tensors_only_per_device():
     """Functions with another cache must not return tensors, except a `cached_property` of an object and closures."""
     for path in Path(tensormetrics.__file__).parent.rglob("*.py"):
-        if path.name == "_device_cache.py":
+        if path.name == "device_cache.py":
             continue
         functions = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
         closures = {inner for outer in functions for inner in ast.walk(outer) if inner is not outer}
@@ -76,5 +76,5 @@ def test_functions_cache_tensors_only_per_device():
                 returned = "" if node.returns is None else ast.unparse(node.returns)
                 allowed = [], ["functools.cached_property"], ["cached_property"], ["cached_per_device"]
                 assert "Tensor" not in returned or cached in allowed, (
-                    f"{path.name}: {node.name}: write @cached_per_device of _device_cache.py"
+                    f"{path.name}: {node.name}: write @cached_per_device of core/native/device_cache.py"
                 )

@@ -20,7 +20,7 @@ from tensormetrics import association, posterior, retrieval, uncertainty
 from tensormetrics.core.text.files import Npz, check_regular, is_empty, open_stream, parsing, read_bytes
 
 ROOT = Path(__file__).parent.parent
-OPENING = {  # functions of _files.py that open a file of the caller
+OPENING = {  # functions of core/text/files.py that open a file of the caller
     *("open_stream", "read_bytes", "read_text", "map_array", "map_numbers", "read_numbers", "Npz", "load_tensors"),
     *("open_safetensors", "map_arrow"),
 }
@@ -52,8 +52,8 @@ def write_fifo(path: Path, content: bytes) -> threading.Thread:
 def test_every_module_that_opens_files_has_a_row():
     covered = {module for reader in READERS.values() for module in reader.modules}
     for path in FILES:
-        imports = imported_modules((PACKAGE / path).read_text(), ("tensormetrics", *path.parts)[1:])
-        used = {name for name in OPENING if f"_files.{name}" in imports}
+        imports = imported_modules((PACKAGE / path).read_text(), path)
+        used = {name for name in OPENING if f"tensormetrics.core.text.files.{name}" in imports}
         module = ".".join(path.with_suffix("").parts)
         assert not used or module in covered, (
             f"{path}: add a row to tests/cases/readers.py for the reader that uses {used}"

@@ -1,6 +1,6 @@
 """What `import tensormetrics` alone gives."""
 
-import re
+import inspect
 import subprocess
 import sys
 from importlib import import_module
@@ -19,26 +19,6 @@ def test_names():
     assert tensormetrics.retrieval is import_module("tensormetrics.retrieval")
     with pytest.raises(AttributeError, match="has no attribute 'retreival'; it has Comparison, Estimate, Table"):
         tensormetrics.retreival  # noqa: B018
-
-
-@pytest.mark.lists
-def test_public_names_that_changed_are_listed_in_the_changelog():
-    """Compare with the names of an earlier version, each removal and addition with a row of the table "Names"."""
-    domains = {domain: import_module(f"tensormetrics.{domain}") for domain in DOMAINS}
-    names = {f"{domain}.{name}" for domain, module in domains.items() for name in module.__all__}
-    before = {*(Path(__file__).parent / "stored" / "public_names.txt").read_text().split()}
-    changelog = (Path(__file__).parents[1] / ".github" / "CHANGELOG.md").read_text()
-    table = changelog.partition("### Names")[2].partition("\n##")[0]
-    rows = [
-        [re.findall(r"`(\w+\.\w+)`", cell) for cell in line.split("|")[1:3]]
-        for line in table.splitlines()
-        if "|" in line
-    ]
-    removed, added = ({name for row in rows for name in row[side]} for side in (0, 1))
-    assert removed == before - names, "a row in the table 'Names' of .github/CHANGELOG.md for each name that went"
-    assert names - before - added == set(), "write a row in the table 'Names' of .github/CHANGELOG.md: | | `NAME` |"
-    assert added <= names, "the table 'Names' of .github/CHANGELOG.md adds what does not exist"
-    assert all(hasattr(domains[name.partition(".")[0]], name.partition(".")[2]) for name in names)
 
 
 def test_version():
@@ -66,7 +46,26 @@ def test_a_type_checker_knows_the_domains(tmp_path):
     assert 'user.py:3: error: Module has no attribute "retreival"' in done.stdout
 
 
-def test_no_file_of_uncertainty_has_the_name_of_what_it_exports():
-    """`from tensormetrics.uncertainty import compare` would otherwise give a module or a function by chance."""
-    files = {path.stem for path in Path(tensormetrics.uncertainty.__file__).parent.glob("*.py")}
-    assert not files & {*tensormetrics.uncertainty.__all__}
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_no_module_has_the_name_of_what_its_package_exports(domain):
+    """An import of the module would otherwise put it in the place of the function."""
+    package = import_module(f"tensormetrics.{domain}")
+    stems = {path.stem for path in Path(package.__file__).parent.iterdir()}
+    assert [name for name in stems & {*package.__all__} if not inspect.ismodule(getattr(package, name))] == []
+
+
+def test_options_of_one_name_have_one_default():
+    defaults: dict[str, dict[str, object]] = {"seed": {}, "confidence": {}, "rope": {}, "alternative": {}}
+    for domain in DOMAINS:
+        package = import_module(f"tensormetrics.{domain}")
+        for name in package.__all__:
+            value = getattr(package, name)
+            is_class = inspect.isclass(value) and not issubclass(value, Exception)
+            if inspect.isfunction(value) or is_class:
+                for parameter in inspect.signature(value).parameters.values():
+                    if parameter.name in defaults and parameter.default is not parameter.empty:
+                        defaults[parameter.name][f"{domain}.{name}"] = parameter.default
+    assert {*defaults["confidence"].values()} <= {0.95, None} and {*defaults["rope"].values()} == {None}
+    assert {*defaults["alternative"].values()} <= {"two-sided", "greater", "less"}
+    seeds = {name: seed for name, seed in defaults["seed"].items() if seed not in (0, None)}
+    assert seeds == {"retrieval.TorchKMeans": 1234}  # as faiss

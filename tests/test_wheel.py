@@ -127,9 +127,10 @@ def test_one_source_less_costs_one_operator(sources):
     assert run("sh", "-c", f"cd {sources} && {sys.executable} setup.py build_ext --inplace").returncode == 0
     program = """
 import warnings, torch
-from tensormetrics import _native, retrieval
+from tensormetrics import retrieval
+from tensormetrics.core.native import native
 import tensormetrics.assignment, tensormetrics.posterior, tensormetrics.structured
-print([name for name in _native.OPERATORS if not _native.has_kernel(name, "cpu")])
+print([name for name in native.OPERATORS if not native.has_kernel(name, "cpu")])
 with warnings.catch_warnings(record=True) as told:
     retrieval.TorchKNN().indices(torch.eye(5), 1, torch.eye(5), True)
     print(retrieval.positive_ranks(torch.eye(4), torch.zeros(4, dtype=torch.int64)).rank.tolist())
@@ -143,8 +144,9 @@ def test_a_library_that_cannot_be_loaded_costs_itself_alone(tmp_path):
     shutil.copytree(ROOT / "tensormetrics", tmp_path / "tensormetrics", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "tensormetrics" / "_sequence.so").write_bytes(b"nothing")
     program = """
-from tensormetrics import _native, structured, retrieval
-print(sorted(_native.UNLOADED), _native.has_kernel("heaviest_chain", "cpu"), _native.has_kernel("update_topk", "cpu"))
+from tensormetrics import structured, retrieval
+from tensormetrics.core.native import native
+print(sorted(native.UNLOADED), native.has_kernel("heaviest_chain", "cpu"), native.has_kernel("update_topk", "cpu"))
 """
     told = run(sys.executable, "-c", program, PYTHONPATH=str(tmp_path))
     assert told.stdout.strip() == "['sequence'] False True", told

@@ -3,16 +3,13 @@
 Every metric has `interval()`. Two metrics that were updated with the same items are compared by `compare`.
 """
 
-# Subpackages and files, each built on the previous ones; `_metric.py` comes between `engine` and `statistics`:
-#   results: the types of results; imports only files below all domains
-#   engine: weights of items, intervals and comparisons of weighted sums
+# The rooms, each built on the previous ones:
 #   statistics: samples, pooling, tests over folds and data sets; imports no metric
 #   metrics: metrics of binary scores and probabilities, and the wrapper of torchmetrics' metrics
-#   item_scores, score_files, score_sources: existing scores of items, in files, and in other containers
-#   sequences: intervals that hold at every number of items
-#   scores: the interval of a score
-#   metric_pairs, paired_scores, paired_sequences, model_tables, comparison: comparisons of two metrics, of scores, of
-#     scores at every number of items, of several models, and the public function for all of them
+#   item_scores: existing scores of items, in files, and in other containers
+#   anytime: intervals that hold at every number of items
+#   intervals: the interval of a score
+#   pairs, comparison: comparisons of two metrics, of scores, of several models, and the function for all of them
 #   planning: the number of items of a comparison
 #   battles: strengths and ratings of models from pairwise judgements
 

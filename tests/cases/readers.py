@@ -37,7 +37,7 @@ class Reader:
 
     `read` returns values that can be compared. `reference_read` returns the same for the content of every file that
     `read` accepts; None if there is no reference implementation. Files with `is_streamable` are read sequentially, so
-    they may be pipes or compressed by gzip. The row covers the calls of `_files` in `modules`.
+    they may be pipes or compressed by gzip. The row covers the calls of `core.text.files` in `modules`.
     """
 
     suffix: str
@@ -339,6 +339,7 @@ ARRAYS, INPUTS = f"{FORMATS}arrays", "_cli.inputs."
 SETS = "association.embeddings.datasets"
 LOAD_W2V = association.WordEmbeddingModel.from_word2vec
 BAD_INPUT = (BadInput,)
+SCORE_FILES = ("uncertainty.item_scores.score_files",)
 READERS = {
     "word2vec, text": Reader(
         ".txt", glove_lines, lambda path: vectors(LOAD_W2V(path)), (f"{FORMATS}word2vec",), reference_read=parse_glove
@@ -473,21 +474,21 @@ READERS = {
         ".txt",
         RUN,
         lambda path: pairs_of(retrieval.Run.read(path)),
-        ("retrieval.runs.pairs", "_text_columns"),
+        ("retrieval.runs.pairs", "core.text.text_columns"),
         reference_read=parse_pairs,
     ),
     "qrels": Reader(
         ".txt",
         QRELS,
         lambda path: pairs_of(retrieval.Qrels.read(path)),
-        ("retrieval.runs.pairs", "_text_columns"),
+        ("retrieval.runs.pairs", "core.text.text_columns"),
         reference_read=parse_pairs,
     ),
     "qrels of BEIR": Reader(
         ".tsv",
         BEIR,
         lambda path: pairs_of(retrieval.Qrels.read(path)),
-        ("retrieval.runs.pairs", "_text_columns"),
+        ("retrieval.runs.pairs", "core.text.text_columns"),
         reference_read=parse_pairs,
     ),
     "index of TorchKNN": Reader(
@@ -507,13 +508,17 @@ READERS = {
     "state of an evaluation": Reader(
         ".pt", saved(write_state, ".pt"), of_state, ("retrieval.sources.state",), is_streamable=False
     ),
-    "scores, CSV": Reader(".csv", SCORES, of_scores, ("uncertainty.score_files",), reference_read=parse_scores),
-    "scores, lm-evaluation-harness": Reader(".jsonl", HARNESS, of_scores, ("uncertainty.score_files",)),
-    "scores, inspect_ai": Reader(".json", text(json.dumps(LOG)), of_scores, ("uncertainty.score_files",)),
+    "scores, CSV": Reader(".csv", SCORES, of_scores, SCORE_FILES, reference_read=parse_scores),
+    "scores, lm-evaluation-harness": Reader(".jsonl", HARNESS, of_scores, SCORE_FILES),
+    "scores, inspect_ai": Reader(".json", text(json.dumps(LOG)), of_scores, SCORE_FILES),
     "scores, Parquet": Reader(
-        ".parquet", saved(write_scores, ".parquet"), of_scores, ("uncertainty.score_files",), needs="pyarrow"
+        ".parquet",
+        saved(write_scores, ".parquet"),
+        of_scores,
+        SCORE_FILES,
+        needs="pyarrow",
     ),
-    "table of results": Reader(".json", saved(write_table, ".json"), of_table, ("uncertainty.results.table_formats",)),
+    "table of results": Reader(".json", saved(write_table, ".json"), of_table, ("core.results.table_formats",)),
     "command line, npy": Reader(
         ".npy",
         saved(lambda path: np.save(path, ROWS), ".npy"),

@@ -6,7 +6,7 @@ import pytest
 import torch
 from emulated_operators import lanes
 
-from tensormetrics.core.native import native as _native
+from tensormetrics.core.native import native
 from tensormetrics.core.numbers import philox as _philox
 from tensormetrics.posterior.sampling import operators, reference
 
@@ -182,13 +182,13 @@ def test_sampling_operators_pass_opcheck(device):
 
 
 def test_log_gamma_without_native_code_warns_once(recwarn):
-    _native.warn_missing.cache_clear()
+    native.warn_missing.cache_clear()
     arguments = torch.ones(1, 1, 3, dtype=torch.float64), keys(1, device="cpu"), 0
-    fallback, native = (torch.empty(1, 1, 3, 5, dtype=torch.float64) for _ in range(2))
+    fallback, compiled = (torch.empty(1, 1, 3, 5, dtype=torch.float64) for _ in range(2))
     reference = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
     with pytest.warns(RuntimeWarning, match="^sample_dirichlet: there is no native code for cpu"):
         torch.ops.tensormetrics.log_gamma.default.redispatch(reference, fallback, *arguments)
     torch.ops.tensormetrics.log_gamma.default.redispatch(reference, fallback, *arguments)
-    operators.log_gamma(native, *arguments)
+    operators.log_gamma(compiled, *arguments)
     assert not recwarn.list
-    torch.testing.assert_close(fallback, native, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(fallback, compiled, rtol=1e-12, atol=1e-12)

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from tensormetrics.core.native import native as _native
+from tensormetrics.core.native import native
 from tensormetrics.retrieval import TorchKNN, positive_ranks
 
-pytestmark = pytest.mark.skipif(not _native.has_kernel("update_topk", "cpu"), reason="built without native code")
+pytestmark = pytest.mark.skipif(not native.has_kernel("update_topk", "cpu"), reason="built without native code")
 
 
 @pytest.fixture(params=["spread", "lattice", "collapsed", "two points"])
@@ -18,16 +18,16 @@ def x(request):
 
 
 def native_and_fallback(function, monkeypatch):
-    native = function()
-    monkeypatch.setattr(_native, "can_use_kernel", lambda name, device: False)
-    return native, function()
+    compiled = function()
+    monkeypatch.setattr(native, "can_use_kernel", lambda name, device: False)
+    return compiled, function()
 
 
 @pytest.mark.parametrize("distance", ["l2", "ip", "cosine"])
 @pytest.mark.parametrize("k", [5, 150])
 def test_knn_native_and_torch_results_are_equal(x, k, distance, monkeypatch):
-    native, fallback = native_and_fallback(lambda: TorchKNN(distance)(x, k, x, True), monkeypatch)
-    assert torch.equal(native[1], fallback[1]) and torch.equal(native[0], fallback[0])
+    compiled, fallback = native_and_fallback(lambda: TorchKNN(distance)(x, k, x, True), monkeypatch)
+    assert torch.equal(compiled[1], fallback[1]) and torch.equal(compiled[0], fallback[0])
 
 
 def test_self_search_symmetric_and_full_tiles_agree(x):
@@ -39,8 +39,10 @@ def test_self_search_symmetric_and_full_tiles_agree(x):
 @pytest.mark.parametrize("ties", ["index", "optimistic", "pessimistic"])
 def test_ranks_native_and_torch_results_are_equal(x, ties, distance, monkeypatch):
     labels = torch.arange(700) % 35
-    native, fallback = native_and_fallback(lambda: positive_ranks(x, labels, ties=ties, distance=distance), monkeypatch)
-    assert torch.equal(native.rank, fallback.rank)
+    compiled, fallback = native_and_fallback(
+        lambda: positive_ranks(x, labels, ties=ties, distance=distance), monkeypatch
+    )
+    assert torch.equal(compiled.rank, fallback.rank)
 
 
 def test_inexact_ranks_are_distinct_and_in_range(x):

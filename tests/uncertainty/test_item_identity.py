@@ -73,20 +73,6 @@ def test_comparison_of_other_items_is_refused(kind, generator):
 
 
 @every_metric
-@pytest.mark.parametrize("name", IDENTITIES)
-def test_state_dict_with_units_column_is_restored(kind, name, generator):
-    # Earlier versions wrote one column.
-    metric = make_metric(kind, columns_of(kind, generator), **IDENTITIES[name])
-    metric.persistent(True)
-    state = metric.state_dict()
-    ids, groups = state.pop("ids"), state.pop("groups")
-    restored = kind()
-    restored.load_state_dict({**state, "units": groups if len(groups) else ids})
-    interval, expected = (scorer.interval(replicates=50) for scorer in (restored, metric))
-    assert all(torch.equal(*ends) for ends in zip(interval, expected, strict=True))
-
-
-@every_metric
 def test_interval_of_state_with_missing_groups_is_refused(kind, generator):
     metric = make_metric(kind, columns_of(kind, generator), **IDENTITIES["groups"])
     metric.persistent(True)

@@ -29,12 +29,12 @@ def demo(
     torch_device = find_device(device)
     try:
         with leaving_at_once():
-            from .. import demo as _demo  # requires scikit-learn
+            from ..demo import run  # requires scikit-learn
 
         if output is not None:
             figure_class()  # raises for a missing extra before the training, not after it
             _make(output)
-        return _demo.run(torch_device, epochs=epochs, seed=seed, out=output)
+        return run(torch_device, epochs=epochs, seed=seed, out=output)
     except ModuleNotFoundError as error:
         raise BadInput(f"{error}; install it with: pip install 'tensormetrics[demo]'") from error
     except ImportError as error:

@@ -155,10 +155,6 @@ class BaseMetric(SumMetric):
             self.weigh(torch.stack([finite.detach().flatten(), is_finite.flatten().double()], 1), **resampling_units)
         self.not_finite = self.not_finite + (~is_finite).sum()
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        state_dict.pop(prefix + "apart", None)  # of earlier versions
-        super()._load_from_state_dict(state_dict, prefix, *args)
-
     def compute(self) -> Tensor:
         # -> () float64, NaN if no score was finite
         return total(self.total) / self.finite

@@ -44,10 +44,3 @@ class RowMetric(Metric):
     def _add_state(self, state: dict[str, Tensor]) -> None:
         check_same_kind(self._kind_of_state(state), self._kind_of_state(self.metric_state))
         super()._add_state(state)
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        # States of earlier versions have one column for the resampling units: groups, or else ids.
-        units = state_dict.pop(prefix + "units", None)
-        if units is not None:
-            state_dict[prefix + "groups"], state_dict[prefix + "ids"] = units, units.new_empty(0)
-        super()._load_from_state_dict(state_dict, prefix, *args)

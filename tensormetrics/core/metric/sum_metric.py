@@ -180,15 +180,6 @@ class SumMetric(Metric):
         super().reset()
         self._first_item = None
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        if self._weighs_items and prefix + "weighted" in state_dict and prefix + "units" not in state_dict:
-            args[-1].append(
-                f"{prefix}weighted: replicates of an earlier version, without the units that intervals are read off; "
-                "update again, or load the state into a metric made with replicates=0 for its value"
-            )
-            return
-        super()._load_from_state_dict(state_dict, prefix, *args)
-
 
 @cached_per_device
 def _kinds(device: torch.device, kind: int) -> Tensor:

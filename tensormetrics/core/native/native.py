@@ -19,7 +19,7 @@ from . import gpu_kernels
 
 FOLDER = Path(__file__).parents[2]  # of the package, where the libraries are
 LIBRARIES = "lsa", "dirichlet", "nearest", "sequence", "subsets", "text"
-FAMILIES = {"lsa": "solver", "dirichlet": "sampler"}  # libraries with CUDA kernels -> families of `_gpu_kernels`
+FAMILIES = {"lsa": "solver", "dirichlet": "sampler"}  # libraries with CUDA kernels -> families of `gpu_kernels`
 LIBRARY = torch.library.Library("tensormetrics", "DEF")
 UNLOADED: dict[str, str] = {}  # libraries that exist but could not be loaded, with the reason
 

@@ -4,5 +4,5 @@
 function of the item's id. `units` keeps the sums of each item or group, `draws` makes draws of a value that are
 reliable for few of them, `swaps` has the tests of a comparison. `resampling` holds the sums of all replicates, which
 `intervals` and `paired` read; `statements` combines the draws and the test into one result. `corrections` is for
-multiple tests. The base of metrics that keep such sums is `_sum_metric.py`, next to `_metric.py`.
+multiple tests. The base of metrics that keep such sums is `core.metric.sum_metric`.
 """

@@ -394,12 +394,6 @@ class Family(Corpus, SumMetric):
         named = zip(self.prefixes, scores, strict=True)
         return {join_key(prefix, name): value for prefix, part in named for name, value in part.items()}
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        _join_averages(state_dict, prefix, [average.kind for average in self.averages])
-        if self.on_invalid != "raise" and prefix + "invalid" in state_dict:  # of an earlier version
-            state_dict.setdefault(prefix + "invalid_fields", torch.zeros((), dtype=torch.float64, device="cpu"))
-        super()._load_from_state_dict(state_dict, prefix, *args)
-
 
 def _reductions_by_prefix(reduction: Reduction | Mapping[str, Reduction]) -> dict[str, Reduction]:
     reductions = dict(reduction) if isinstance(reduction, Mapping) else {"": reduction}
@@ -407,25 +401,6 @@ def _reductions_by_prefix(reduction: Reduction | Mapping[str, Reduction]) -> dic
         if not isinstance(part, Reduction):
             raise TypeError(f"reduction {prefix!r}: got {part!r}, wanted micro_average([...]) or macro_average([...])")
     return reductions
-
-
-def _join_averages(state_dict: dict[str, Any], prefix: str, kinds: list[str]) -> None:
-    """Replace the states of the averages by those of the family, in a state dict of an earlier version."""
-    names = [f"{prefix}averages.{index}." for index in range(len(kinds))]
-    if any(name + "sums" not in state_dict for name in names):
-        return
-    sums = [state_dict.pop(name + "sums") for name in names]
-    state_dict[prefix + "sums"] = torch.cat(sums)
-    if names[0] + "weighted" in state_dict:  # raises an error when it is loaded
-        state_dict[prefix + "weighted"] = state_dict[names[0] + "weighted"]
-    documents = [part[-1] for part, kind in zip(sums, kinds, strict=True) if kind == "micro"]
-    invalid = state_dict.pop(prefix + "invalid.0.sums", None)
-    if invalid is not None:
-        state_dict[prefix + "invalid"] = invalid[0]
-        documents.append(invalid[1])
-    state_dict[prefix + "num_documents"] = (
-        documents[-1].long() if documents else torch.zeros((), dtype=torch.int64, device="cpu")
-    )
 
 
 def join_key(prefix: str, name: str) -> str:

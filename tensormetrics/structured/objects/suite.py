@@ -178,11 +178,10 @@ class Suite(Corpus):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         loaded = False
-        for index, (name, member) in enumerate(self._members.items()):
-            before, inner = f"{prefix}parts.{index}.", f"{prefix}{name}-"  # of an earlier version, and of this one
-            names = {key: inner + key.removeprefix(before) for key in state_dict if key.startswith(before)}
-            names |= {inner + state: inner + state for state in member._defaults if inner + state in state_dict}
-            member_state = {new: state_dict.pop(key) for key, new in names.items()}
+        for name, member in self._members.items():
+            inner = f"{prefix}{name}-"
+            names = [inner + state for state in member._defaults if inner + state in state_dict]
+            member_state = {name: state_dict.pop(name) for name in names}
             loaded |= bool(member_state)
             member._load_from_state_dict(member_state, inner, *args)
         if loaded:

@@ -1,4 +1,4 @@
 """Metrics of binary scores and probabilities, and `Uncertain`, which gives metrics of torchmetrics an interval.
 
-Built on `_metric.py`, `_sum_metric.py` and `engine`.
+Built on `core.metric` and `core.resampling`.
 """

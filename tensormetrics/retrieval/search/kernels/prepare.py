@@ -52,7 +52,7 @@ def _moved(x, step, d, valid, dim, unit, center, UNIT: tl.constexpr, CENTRED: tl
 
 @triton.jit
 def _power_of_two(norm):
-    # Like `_exact_sums.power_of_two`, for normal numbers.
+    # Like `exact_sums.power_of_two`, for normal numbers.
     exponent = (norm.to(tl.int64, bitcast=True) >> 52) & 0x7FF
     scale = ((2045 - tl.minimum(exponent, 2044)) << 52).to(tl.float64, bitcast=True)
     return tl.where((norm > 0) & (norm < _INF), scale, 1.0)
