@@ -1,6 +1,7 @@
 """What `import tensormetrics` alone gives."""
 
 import inspect
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -13,12 +14,29 @@ from click.testing import CliRunner
 import tensormetrics
 from tensormetrics.__main__ import main
 
+PAGES = Path(tensormetrics.__file__).parent / "pages"
+DOMAIN = {domain: import_module(f"tensormetrics.{domain}") for domain in DOMAINS}
+NAME = re.compile(rf"({'|'.join(DOMAINS)})\.(\w+)")
+
 
 def test_names():
     assert [name for name in dir(tensormetrics) if not name.startswith("__")] == sorted(tensormetrics.__all__)
     assert tensormetrics.retrieval is import_module("tensormetrics.retrieval")
     with pytest.raises(AttributeError, match="has no attribute 'retreival'; it has Comparison, Estimate, Table"):
         tensormetrics.retreival  # noqa: B018
+
+
+def test_names_of_earlier_versions_have_a_place():
+    """What the table names on the right, and the list below it, exists; a name that moves gets a row."""
+    page = (PAGES / "migration.md").read_text().partition("## Names of earlier versions")[2]
+    table, unchanged = page.split("All other names are where they were: ")
+    now = (line.split(" | ")[1] for line in table.splitlines() if " | " in line)
+    places = [place for cell in now for place in NAME.findall(cell)]
+    for part in unchanged.split(";"):
+        domain, _, names = part.partition(":")
+        places += [(domain.strip(" `\n"), name) for name in re.findall(r"`(\w+)`", names)]
+    assert len(places) > 300
+    assert [f"{domain}.{name}" for domain, name in places if not hasattr(DOMAIN[domain], name)] == []
 
 
 def test_version():
