@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tensormetrics.structured import Family, Hook, Matching, Path, derive, dsl, metametric, micro_average
+from tensormetrics.structured import Family, Matching, Path, Suite, derive, dsl, metametric, micro_average
 
 
 @dataclass
@@ -107,7 +107,7 @@ def test_family_hooks_receive_selected_matches():
         micro_average(["f1"]),
         hooks={
             "events[*].args[*].role": lambda *match: calls.append(match),
-            Path.parse("events[1].args[*].fillers[*]"): Hook.from_callable(lambda *match: calls.append(match)),
+            Path.parse("events[1].args[*].fillers[*]"): lambda *match: calls.append(match),
             "events[7]": lambda *match: calls.append(match),
         },
     )
@@ -119,14 +119,14 @@ def test_family_hooks_receive_selected_matches():
         (1, "events[1].args[1].fillers[0]", "a", "events[0].args[0].fillers[2]", "a", 1.0),
         (1, "events[1].args[1].fillers[1]", "b", "events[0].args[0].fillers[0]", "b", 1.0),
     ]
-    family.update_single(PRED, REF)
+    family.update([PRED], [REF])
     assert [call[0] for call in calls[5:]] == [2] * 5
 
 
 def test_hooks_of_suites_run_once_for_each_family():
     calls = []
-    suite = dsl.suite({name: dsl.family(Story.metric, micro_average(["f1"])) for name in "ab"})
-    suite.new(hooks={"events": lambda *match: calls.append(match[-1])}).update([PRED], [REF])
+    hooks = {"events": lambda *match: calls.append(match[-1])}
+    Suite({name: Family(Story.metric, micro_average(["f1"]), hooks=hooks) for name in "ab"}).update([PRED], [REF])
     assert calls == [3.0, 3.0]
 
 

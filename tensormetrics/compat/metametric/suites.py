@@ -67,7 +67,7 @@ class MetricSuite(ABC, Subscripted):
     """Description of scores; `new` makes what is updated with documents."""
 
     @abstractmethod
-    def build(self, hooks: Mapping[Any, Hook]) -> Family | Suite:
+    def build(self, hooks: Mapping[Any, Any]) -> Family | Suite:
         """Make the family or the suite of `structured`."""
 
     def new(self, hooks: Mapping[str, Hook] | None = None) -> "Aggregator":
@@ -84,7 +84,7 @@ class MetricFamily(MetricSuite):
     metric: Any
     reduction: Reduction
 
-    def build(self, hooks: Mapping[Any, Hook]) -> Family:
+    def build(self, hooks: Mapping[Any, Any]) -> Family:
         family = Family(as_ours(self.metric), self.reduction.averages, hooks=hooks, policy=POLICY)
         for prefix, extra in self.reduction.extras:
             family.with_extra(of_tensors(extra, prefix))
@@ -97,7 +97,7 @@ class MultipleMetricFamilies(MetricSuite):
 
     families: Mapping[str, MetricSuite]
 
-    def build(self, hooks: Mapping[Any, Hook]) -> Suite:
+    def build(self, hooks: Mapping[Any, Any]) -> Suite:
         return Suite({name: family.build(hooks) for name, family in self.families.items()})
 
 
@@ -108,7 +108,7 @@ class MetricSuiteWithExtra(MetricSuite):
     original: MetricSuite
     extra: Extra
 
-    def build(self, hooks: Mapping[Any, Hook]) -> Family | Suite:
+    def build(self, hooks: Mapping[Any, Any]) -> Family | Suite:
         return self.original.build(hooks).with_extra(of_tensors(self.extra))
 
 
