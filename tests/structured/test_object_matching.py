@@ -152,12 +152,37 @@ def test_matches_are_computed_when_read():
     assert list(matching) == list(matching) == [] and result == [1]
 
 
+@pytest.mark.parametrize(
+    ("text", "components"),
+    [
+        ("@", ()),
+        ("@.a", ("a",)),
+        ("@.a.b", ("a", "b")),
+        ("a.b[1].c", ("a", "b", 1, "c")),
+        ("@[1][2]", (1, 2)),
+        (".*", ("*",)),
+        ("@.*", ("*",)),
+        ("[*].*", (-1, "*")),
+        (".*[*]", ("*", -1)),
+    ],
+)
+def test_path_parse_gives_components(text, components):
+    path = Path.parse(text)
+    assert path.components == components and path.is_root() == (not components)
+    assert Path.parse(str(path)) == path
+
+
+def test_path_parse_malformed_text_raises():
+    for text in ("@a", "@@", "@.", "a.", "@.a@"):
+        with pytest.raises(ValueError, match="cannot be read at position"):
+            Path.parse(text)
+
+
 def test_path_operations_match_expectation():
-    path = Path.parse("a.b[1].c")
-    assert path == Path(("a", "b", 1, "c")) and hash(path) == hash(Path.parse("a.b[1].c"))
+    path = Path(("a", "b", 1, "c"))
+    assert hash(path) == hash(Path.parse("a.b[1].c"))
     assert str(path.append(2)) == "a.b[1].c[2]" and str(path.prepend("z", 0)) == "z[0].a.b[1].c"
     assert str(path[:2]) == "a.b" and path[2] == 1 and len(path) == 4 and repr(path) == "Path('a.b[1].c')"
-    assert Path.parse("@").is_root() and not path.is_root() and str(Path()) == "@"
-    assert str(Path.parse("[*].*")) == "[*].*" and list(Path.parse("[*].*")) == [-1, "*"]
+    assert str(Path()) == "@" and str(Path.parse("[*].*")) == "[*].*"
     assert Path.parse("*.b[*].c").selects(path) and not path.selects(Path.parse("*.b[*].c"))
     assert not Path.parse("a.b.*.c").selects(path) and not Path.parse("a[*]").selects(Path.parse("a.b"))

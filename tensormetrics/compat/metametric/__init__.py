@@ -40,6 +40,7 @@ from .dsl import DiscreteMetric as DiscreteMetric
 from .dsl import GraphMatchingMetric as GraphMatchingMetric
 from .dsl import LatentSetMatchingMetric as LatentSetMatchingMetric
 from .dsl import MaxPairMatchingMetric as MaxPairMatchingMetric
+from .dsl import MetricFromFunction as MetricFromFunction
 from .dsl import NormalizedMetric as NormalizedMetric
 from .dsl import ProductMetric as ProductMetric
 from .dsl import SequenceMatchingMetric as SequenceMatchingMetric

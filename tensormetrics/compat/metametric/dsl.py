@@ -110,6 +110,7 @@ def of_inner(construct: Bracketed) -> Callable[..., StructuredMetric]:
     return constructed
 
 
+MetricFromFunction = Metric.from_function
 SetMatchingMetric, SequenceMatchingMetric = of_inner(set_matching), of_inner(sequence_matching)
 GraphMatchingMetric, MaxPairMatchingMetric = of_inner(graph_matching), max_pair
 
