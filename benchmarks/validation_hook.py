@@ -207,7 +207,7 @@ def triggers(size: int, ragged: bool, device: str) -> tuple[str, str, Hook, Hook
     other = corpus(TheirTriggers, TheirTrigger, theirs.Mention)
 
     def ours() -> list[float]:
-        metric = structured.Family(Triggers.metric, {"micro": structured.micro_average(names)}).new().to(device)
+        metric = structured.Family(Triggers.metric, {"micro": structured.micro_average(names)}).to(device)
         for n in range(0, count, 16):
             metric.update(*(column[n : n + 16] for column in mine))
         values = metric.compute()

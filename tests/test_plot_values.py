@@ -1,5 +1,6 @@
 """Every metric's `plot`: what stands in the axes is what `compute` answers; and `repr`."""
 
+import copy
 import math
 import re
 from dataclasses import dataclass
@@ -155,7 +156,7 @@ class Bag:
 
 def test_corpora_of_objects():
     family = Family(derive(Bag), {"micro": micro_average(["f1"]), "macro": macro_average(["f1"])}, replicates=50)
-    for scores in (family, Suite({"all": family.new()})):
+    for scores in (family, Suite({"all": copy.deepcopy(family)})):
         scores.update(3 * [Bag(["a"]), Bag(["b"])], 3 * [Bag(["a"]), Bag(["c", "b"])])
         figure, ax = scores.plot()
         assert figure is ax.figure and points(ax, 0) == pytest.approx(list(map(float, scores.compute().values())))

@@ -17,11 +17,6 @@ from torch import Tensor
 
 from ..core.arguments import checks
 from .objects.derive import Derivation, Plan, name_of, no_check, union_of
-from .objects.family import Family as family  # noqa: F401
-from .objects.matching import Hook as Hook
-from .objects.matching import Match as Match
-from .objects.matching import Matching as Matching
-from .objects.matching import Path as Path
 from .objects.metric import StructuredMetric
 from .objects.nodes.function import Function, TensorFunction
 from .objects.nodes.graph import Graph, nodes_of
@@ -31,9 +26,6 @@ from .objects.nodes.node import Leaf, Node, Product
 from .objects.nodes.ranking import Ranking
 from .objects.nodes.sequence import Sequence
 from .objects.nodes.set import Matched, MaxPair, Set
-from .objects.reductions import macro_average as macro_average
-from .objects.reductions import micro_average as micro_average
-from .objects.suite import Suite as suite  # noqa: F401
 from .objects.values.columns import as_list, record_check
 from .tensors.constraints import Constraint
 from .tensors.normalizers import Normalizer

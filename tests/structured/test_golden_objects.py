@@ -82,7 +82,7 @@ def test_family_golden_policies_match(case, policy):
     assert triples == expected["triples"]
     family = Family(metric, {"micro": micro_average(SCORES), "macro": macro_average(SCORES)})
     for pred, ref in zip(preds, refs, strict=True):
-        family.update_single(pred, ref)
+        family.update([pred], [ref])
     result = family.compute()
     expected_scores = {
         f"{average}-{name}": expected[average][name] for average in ("micro", "macro") for name in SCORES

@@ -11,6 +11,7 @@ from tensormetrics.structured import (
     Family,
     Path,
     SequenceMatch,
+    Suite,
     Variable,
     derive,
     dsl,
@@ -264,7 +265,7 @@ COLLECTION = "wanted a collection such as a list"
         (TypeError, lambda: micro_average("f1"), "normalizers: got 'f1', wanted a list such as ['f1']"),
         (
             TypeError,
-            lambda: dsl.suite({"a": Doc.metric}),
+            lambda: Suite({"a": Doc.metric}),
             "member 'a': got a StructuredMetric, wanted a Family or a Suite",
         ),
         (
@@ -279,8 +280,14 @@ COLLECTION = "wanted a collection such as a list"
         ),
         (
             ValueError,
-            lambda: dsl.suite({"a": dsl.family(Doc.metric, micro_average(["f1"]))}).update([], [GOOD]),
+            lambda: Suite({"a": Family(Doc.metric, micro_average(["f1"]))}).update([], [GOOD]),
             "lengths differ: preds has 0, refs has 1",
+        ),
+        (
+            TypeError,
+            lambda: Doc.metric.compute(GOOD, GOOD)[1].run_with_hooks({"events": 3}),
+            "hooks['events']: got 3, wanted a function; hooks with on_match derive from "
+            "tensormetrics.compat.metametric.Hook",
         ),
         (
             ValueError,
@@ -307,7 +314,7 @@ def test_object_errors_have_exact_messages(kind, call, message):
 
 def test_errors_keep_the_state_unchanged():
     family = Family(Doc.metric, micro_average(["f1"]))
-    family.update_single(GOOD, GOOD)
+    family.update([GOOD], [GOOD])
     with pytest.raises(TypeError):
         family.update([GOOD, 3], [GOOD, GOOD])
     assert family.documents == 1 and torch.equal(family.compute()["f1"], torch.tensor(1.0, dtype=torch.float64))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tensormetrics.structured import Family, Hook, Matching, Path, derive, dsl, metametric, micro_average
+from tensormetrics.structured import Family, Matching, Path, Suite, derive, dsl, metametric, micro_average
 
 
 @dataclass
@@ -107,7 +107,7 @@ def test_family_hooks_receive_selected_matches():
         micro_average(["f1"]),
         hooks={
             "events[*].args[*].role": lambda *match: calls.append(match),
-            Path.parse("events[1].args[*].fillers[*]"): Hook.from_callable(lambda *match: calls.append(match)),
+            Path.parse("events[1].args[*].fillers[*]"): lambda *match: calls.append(match),
             "events[7]": lambda *match: calls.append(match),
         },
     )
@@ -119,14 +119,14 @@ def test_family_hooks_receive_selected_matches():
         (1, "events[1].args[1].fillers[0]", "a", "events[0].args[0].fillers[2]", "a", 1.0),
         (1, "events[1].args[1].fillers[1]", "b", "events[0].args[0].fillers[0]", "b", 1.0),
     ]
-    family.update_single(PRED, REF)
+    family.update([PRED], [REF])
     assert [call[0] for call in calls[5:]] == [2] * 5
 
 
 def test_hooks_of_suites_run_once_for_each_family():
     calls = []
-    suite = dsl.suite({name: dsl.family(Story.metric, micro_average(["f1"])) for name in "ab"})
-    suite.new(hooks={"events": lambda *match: calls.append(match[-1])}).update([PRED], [REF])
+    hooks = {"events": lambda *match: calls.append(match[-1])}
+    Suite({name: Family(Story.metric, micro_average(["f1"]), hooks=hooks) for name in "ab"}).update([PRED], [REF])
     assert calls == [3.0, 3.0]
 
 
@@ -152,12 +152,37 @@ def test_matches_are_computed_when_read():
     assert list(matching) == list(matching) == [] and result == [1]
 
 
+@pytest.mark.parametrize(
+    ("text", "components"),
+    [
+        ("@", ()),
+        ("@.a", ("a",)),
+        ("@.a.b", ("a", "b")),
+        ("a.b[1].c", ("a", "b", 1, "c")),
+        ("@[1][2]", (1, 2)),
+        (".*", ("*",)),
+        ("@.*", ("*",)),
+        ("[*].*", (-1, "*")),
+        (".*[*]", ("*", -1)),
+    ],
+)
+def test_path_parse_gives_components(text, components):
+    path = Path.parse(text)
+    assert path.components == components and path.is_root() == (not components)
+    assert Path.parse(str(path)) == path
+
+
+def test_path_parse_malformed_text_raises():
+    for text in ("@a", "@@", "@.", "a.", "@.a@"):
+        with pytest.raises(ValueError, match="cannot be read at position"):
+            Path.parse(text)
+
+
 def test_path_operations_match_expectation():
-    path = Path.parse("a.b[1].c")
-    assert path == Path(("a", "b", 1, "c")) and hash(path) == hash(Path.parse("a.b[1].c"))
+    path = Path(("a", "b", 1, "c"))
+    assert hash(path) == hash(Path.parse("a.b[1].c"))
     assert str(path.append(2)) == "a.b[1].c[2]" and str(path.prepend("z", 0)) == "z[0].a.b[1].c"
     assert str(path[:2]) == "a.b" and path[2] == 1 and len(path) == 4 and repr(path) == "Path('a.b[1].c')"
-    assert Path.parse("@").is_root() and not path.is_root() and str(Path()) == "@"
-    assert str(Path.parse("[*].*")) == "[*].*" and list(Path.parse("[*].*")) == [-1, "*"]
+    assert str(Path()) == "@" and str(Path.parse("[*].*")) == "[*].*"
     assert Path.parse("*.b[*].c").selects(path) and not path.selects(Path.parse("*.b[*].c"))
     assert not Path.parse("a.b.*.c").selects(path) and not Path.parse("a[*]").selects(Path.parse("a.b"))

@@ -175,6 +175,8 @@ def test_normalizer_names_are_parsed():
             f"normalizer: got {text!r}, wanted one of 'none', 'precision', 'p', 'recall', 'r', 'jaccard', 'j', 'dice', "
             f"'f', or 'f' and a positive number such as 'f0.5'"
         )
+    with pytest.raises(ValueError, match=r"'f0.5'; those of rankings are in tensormetrics.compat.metametric$"):
+        Normalizer.parse("precision@k")
     zero, one = torch.zeros(2), torch.tensor([0.0, 1.0])
     assert normalize(zero, zero, one, "p", "agree").tolist() == [1, 0]
     assert normalize(zero, zero, one, "p", 0.5).tolist() == [0.5, 0.5]

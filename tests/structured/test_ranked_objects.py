@@ -12,7 +12,7 @@ from fake_device import DEVICE, Device
 
 from tensormetrics.structured import RankingScores, dsl
 
-NAMES = ("precision", "recall", "hit", "ap", "ndcg", "r_precision", "rr", "ap_metametric")
+NAMES = ("precision", "recall", "hit", "ap", "ndcg", "r_precision", "rr")
 SAME = dsl.discrete[int]
 
 
@@ -53,7 +53,6 @@ def test_partial_matches_by_hand():
             "ndcg": 0.75,
             "r_precision": 0.75,
             "rr": 1,
-            "ap_metametric": 0.5625,  # R is 0.75 throughout
         }
     )
 
@@ -132,7 +131,6 @@ def test_ranked_objects_match_enumeration(generator, similarity):
     preds, refs = documents(generator, 40, 4, repeats=True)
     rows = [by_definition(pred, ref, similarity) for pred, ref in zip(preds, refs, strict=True)]
     scores = scored(inner, preds, refs)
-    del scores["ap_metametric"]
     assert scores == pytest.approx({name: sum(row[name] for row in rows) / len(rows) for name in rows[0]}, abs=1e-12)
 
 
@@ -150,7 +148,7 @@ def test_ranked_objects_batch_equals_single_documents(generator, inner):
 
 @pytest.mark.parametrize("inner", [CLOSE, SAME], ids=["partial", "equal"])
 def test_ranked_objects_without_items_use_zero_division(inner):
-    over_references = {"recall@2", "ap@2", "ndcg@2", "ap", "ndcg", "r_precision", "ap_metametric"}
+    over_references = {"recall@2", "ap@2", "ndcg@2", "ap", "ndcg", "r_precision"}
     for zero_division, pred, expected in ((0.5, [1], 0.5), (0.5, [], 0.5), ("agree", [], 1), ("agree", [1], 0)):
         scores = scored(inner, [pred], [[]], ks=(2,), zero_division=zero_division)
         assert {name for name, value in scores.items() if value == expected} >= over_references

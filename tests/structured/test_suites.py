@@ -248,8 +248,7 @@ def test_suites_invalid_arguments_raise():
         ),
         (
             lambda: RankingScores(scores=("map",)),
-            "scores: got 'map', wanted one of 'precision', 'recall', 'hit', 'ap', 'ndcg', 'r_precision', 'rr', "
-            "'ap_metametric'",
+            "scores: got 'map', wanted one of 'precision', 'recall', 'hit', 'ap', 'ndcg', 'r_precision', 'rr'",
         ),
         (
             lambda: RankingScores(zero_division="one"),
@@ -274,7 +273,7 @@ def test_ranking_without_references(generator):
     """Nothing found where nothing was to be found is right under "agree", and only there."""
     pred = torch.randint(0, 9, (2, 12), generator=generator)
     for zero_division, expected in (("agree", 0.5), (0.25, 0.25), (1, 1)):
-        metric = RankingScores((2,), ("recall", "ap", "ndcg", "r_precision", "ap_metametric"), zero_division)
+        metric = RankingScores((2,), ("recall", "ap", "ndcg", "r_precision"), zero_division)
         metric.update(pred, pred, torch.tensor([0, 3]), torch.tensor([0, 0]))
         assert {float(value) for value in metric.compute().values()} == {expected}
 

@@ -36,8 +36,7 @@ def metametric(
 
     Args:
         normalizer: "none", "precision", "recall", "jaccard", "dice", "f1", "f0.5", ...
-        constraint: See `Constraint`; `->` and `1:*` are the same, and so are `<-` and `*:1`, whereas the code of the
-            package metametric swaps the ratios.
+        constraint: See `Constraint`.
         policy: See `Policy`; default: that of the enclosing metric, else "conventional".
         empty: See `Policy`; default as for `policy`.
         zero_division: See `Policy`; default as for `policy`.

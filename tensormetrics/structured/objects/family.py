@@ -1,6 +1,5 @@
 """Scores of a corpus of objects: families of averages of one metric."""
 
-import copy
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -96,14 +95,6 @@ class Corpus(Metric):
     @abstractmethod
     def _add(self, batch: Any, **items: Unpack[ResamplingUnits]) -> None:
         """Add a prepared batch to the state."""
-
-    def update_single(self, pred: Any, ref: Any) -> None:
-        """Add one document."""
-        self.update([pred], [ref])
-
-    def update_batch(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
-        """Call `update`; this is its name in metametric."""
-        self.update(preds, refs)
 
     def plot(self, val: Any = None, ax: "Axes | None" = None) -> "tuple[Figure, Axes]":
         """Plot the result of `compute` or `interval`, or a list of such results, as every metric does."""
@@ -363,13 +354,6 @@ class Family(Corpus, SumMetric):
         """Forget all documents."""
         super().reset()
         self._first_document = 0
-
-    def new(self, hooks: Mapping[Path | str, Hook] | None = None) -> "Family":
-        """Return a copy without documents."""
-        fresh = copy.deepcopy(self)
-        fresh.reset()
-        fresh.hooks = dict(hooks or {})
-        return fresh
 
     def _read(self, preds: Sequence[Any], refs: Sequence[Any]) -> Read:
         if self.on_invalid == "raise":

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol
 
 MAX_SHOWN = 5  # matches in a `repr`
 COMPONENT = re.compile(r"\[(\d+|\*)\]|(?:^|\.)([^.\[\]@]+)")
@@ -90,10 +90,6 @@ class Hook(Protocol):
 
     def __call__(self, data_id: int, pred_path: str, pred: Any, ref_path: str, ref: Any, score: float) -> None: ...
 
-    @staticmethod
-    def from_callable(function: Callable[..., None]) -> "Hook":
-        return cast(Hook, function)
-
 
 class Matching:
     """Matches of one pair of objects: the pair itself, then its parts in order, to any depth. Built at first access.
@@ -132,8 +128,11 @@ class Matching:
     def run_with_hooks(self, hooks: Mapping[Path | str, Hook], data_id: int = 0) -> None:
         """Call, for every match in order, each hook whose key selects the path of the prediction."""
         selectors = [(key if isinstance(key, Path) else Path.parse(key), hook) for key, hook in hooks.items()]
+        for selector, hook in selectors:
+            if not callable(hook):
+                got = f"hooks[{str(selector)!r}]: got {hook!r:.60}, wanted a function"
+                raise TypeError(f"{got}; hooks with on_match derive from tensormetrics.compat.metametric.Hook")
         for match in self if selectors else ():
             for selector, hook in selectors:
                 if selector.selects(match.pred_path):
-                    call = getattr(hook, "on_match", hook)  # classes of hooks written for metametric
-                    call(data_id, str(match.pred_path), match.pred, str(match.ref_path), match.ref, match.score)
+                    hook(data_id, str(match.pred_path), match.pred, str(match.ref_path), match.ref, match.score)

@@ -13,7 +13,6 @@ from ...core.metric.distributed import options_of
 from ...core.resampling.resampling import Joined, combine
 from ...core.resampling.weights import ResamplingUnits
 from .family import Corpus, Family, join_key
-from .matching import Hook, Path
 from .values.columns import shared_columns
 
 
@@ -142,12 +141,6 @@ class Suite(Corpus):
         super().reset()
         for member in self._members.values():
             member.reset()
-
-    def new(self, hooks: Mapping[Path | str, Hook] | None = None) -> "Suite":
-        """Return a copy without documents; every family runs the hooks, in order."""
-        fresh = Suite({name: member.new(hooks) for name, member in self._members.items()})
-        fresh.extras = list(self.extras)
-        return fresh
 
     def _named(self, scores: Mapping[str, dict[str, Tensor]]) -> dict[str, Tensor]:
         return {join_key(name, key): value for name, part in scores.items() for key, value in part.items()}

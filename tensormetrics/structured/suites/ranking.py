@@ -18,8 +18,7 @@ from ..tensors.overlap import numbered
 from ..tensors.reduction import CountMetric
 
 AT_K = ("precision", "recall", "hit", "ap", "ndcg")
-WHOLE = ("ap", "ndcg", "r_precision", "rr", "ap_metametric")
-CUT = 10  # of metametric's average precision
+WHOLE = ("ap", "ndcg", "r_precision", "rr")
 
 
 class RankingScores(CountMetric):
@@ -28,19 +27,15 @@ class RankingScores(CountMetric):
     With h the hits in order of rank (a repeated prediction is a miss), o their running sum and m the reference items:
     `precision@k` o_k / k, `recall@k` o_k / m, `hit@k` [o_k > 0], `r_precision` o_m / m, `rr` one over the rank of the
     first hit, `ap@k` the sum of h_i o_i / i up to k over m, `ndcg@k` the sum of gain_i / log2(i + 1) up to k over the
-    same sum for the best order. `ap` and `ndcg` use the full ranking. On request `ap_metametric`, as in the package
-    metametric: the sum of P_k (R_k - R_(k-1)) up to 10, with P_k = o_k / min(k, n) of n predictions and R_k =
-    o_k / min(k, m); it may exceed 1. Without reference items ratios over m are `zero_division`, see `normalize`; a gain
-    that is not finite makes its query's ndcg NaN. The mean ignores NaN. Other arguments except `average`: see
-    `CountMetric`.
+    same sum for the best order. `ap` and `ndcg` use the full ranking. Without reference items ratios over m are
+    `zero_division`, see `normalize`; a gain that is not finite makes its query's ndcg NaN. The mean ignores NaN. Other
+    arguments except `average`: see `CountMetric`.
 
     >>> metric = RankingScores(ks=[2], scores=["precision", "rr"])
     >>> metric.update(torch.tensor([[4, 7, 9]]), torch.tensor([[7, 8]]))  # numbers of items: ranked, relevant
     >>> {name: float(value) for name, value in metric.compute().items()}
     {'precision@2': 0.5, 'rr': 0.5}
     """
-
-    plot_upper_bound = None  # of `ap_metametric`
 
     def __init__(
         self,
@@ -174,11 +169,6 @@ def _scores(
             return over(discounted(gained[..., :k]), discounted(ideal[..., :k]))
         if name == "rr":
             return ((from_none > 0).to(hit.dtype).diff(dim=-1) / rank).sum(-1)
-        if name == "ap_metametric":
-            cutoffs = torch.arange(1, CUT + 1, device=hit.device)
-            so_far = prefix_sums(nn.functional.pad(hit, (0, CUT))[..., :CUT])
-            p, r = (so_far / torch.minimum(cutoffs, length[..., None]).clamp(min=1) for length in (n_pred, n_ref))
-            return over((p * r.diff(dim=-1, prepend=torch.zeros_like(r[..., :1]))).sum(-1), (n_ref > 0).to(hit.dtype))
         return over((hit * (rank <= n_ref[..., None])).sum(-1), n_ref)
 
     full_depth = max(n, ideal.shape[-1])

@@ -13,8 +13,8 @@ class Constraint(Enum):
     | `<-`, `*:1`  | reusable       | at most once   | partial function from reference to predicted |
     | `~`, `*:*`   | reusable       | reusable       | any relation                               |
 
-    `->` and `1:*` are the same; `<-` and `*:1` are the same. The package metametric 0.3.0a0 reads the two ratios the
-    other way round, although its arrows mean the same: code ported from it must use arrows or swap the ratios.
+    `->` and `1:*` are the same; `<-` and `*:1` are the same. The code of metametric 0.3.0a0 reads the two ratios the
+    other way round, and so does `tensormetrics.compat.metametric`; its arrows mean the same.
     """
 
     ONE_TO_ONE = "<->"

@@ -53,6 +53,8 @@ class Normalizer(ABC):
         if beta == 0 or math.isinf(beta):
             named = re.fullmatch(r"(.*?)[-_ ]?(micro|macro)[-_ ]?(.*)", text) if isinstance(text, str) else None
             hint = f"; write {named[2]}_average([{named[1] + named[3] or 'f1'!r}])" if named else ""
+            if isinstance(text, str) and ("@k" in text or text.startswith("ranking_")):
+                hint = "; those of rankings are in tensormetrics.compat.metametric"
             raise ValueError(
                 f"normalizer: got {text!r}, wanted one of {', '.join(map(repr, _NAMED))}, "
                 f"or 'f' and a positive number such as 'f0.5'{hint}"

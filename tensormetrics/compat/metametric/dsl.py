@@ -1,0 +1,143 @@
+"""The constructors of `metametric.dsl`: `from tensormetrics.compat.metametric import dsl as mm`.
+
+They call those of `structured.dsl`, and their metrics have the values of metametric. Last come their names as classes
+of `metametric.core`.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from ...structured import Match as Match
+from ...structured import Path as Path
+from ...structured import StructuredMetric
+from ...structured import dsl as ours
+from ...structured.dsl import Bracketed
+from .core import (
+    POLICY,
+    MatchingConstraint,
+    Metric,
+    NormalizedParametrizedMetric,
+    Normalizer,
+    ParameterizedMetric,
+    RankingMetric,
+    arrow,
+    as_ours,
+)
+from .core import Hook as Hook
+from .core import Matching as Matching
+from .suites import (
+    MacroAverage,
+    MetricFamily,
+    MetricSuite,
+    MicroAverage,
+    MultipleMetricFamilies,
+    MultipleReductions,
+    Reduction,
+)
+
+
+def served(made: Any) -> Any:
+    """Give a metric, or what makes one of inner metrics, the values of metametric."""
+    return made.under(POLICY) if isinstance(made, StructuredMetric) else lambda inner: served(made(as_ours(inner)))
+
+
+def configured(construct: Bracketed) -> Bracketed:
+    """Return a constructor that takes a type, a constraint and a normalizer as metametric spells them."""
+
+    def constructed(tp: Any, constraint: str | MatchingConstraint = "<->", normalizer: Any = None) -> Any:
+        return served(construct[tp, arrow(constraint), normalizer or "none"])
+
+    constructed.__doc__ = construct.__doc__
+    return Bracketed(constructed)
+
+
+auto, dataclass, union = configured(ours.auto), configured(ours.dataclass), configured(ours.union)
+set_matching, sequence_matching = configured(ours.set_matching), configured(ours.sequence_matching)
+latent_set_matching, graph_matching = configured(ours.latent_set_matching), configured(ours.graph_matching)
+discrete = Bracketed(lambda tp: served(ours.discrete[tp]))
+preprocess = preprocess_param = ours.preprocess
+macro_average, micro_average = MacroAverage, MicroAverage
+
+
+def from_func(func: Callable[[Any, Any], float]) -> StructuredMetric:
+    """Make a metric of a similarity of two values."""
+    return Metric.from_function(func)
+
+
+@Bracketed
+def normalize(normalizer: str | Normalizer) -> Callable[[Any], StructuredMetric]:
+    """Normalize a metric: normalize["f1"](m)."""
+    return served(ours.normalize[normalizer])
+
+
+@Bracketed
+def normalize_param(normalizer: str | Normalizer) -> Callable[[ParameterizedMetric], ParameterizedMetric]:
+    """Normalize the scores of a ranking: normalize_param["precision@k"](ranking[10](m))."""
+    parsed = Normalizer.from_str(normalizer) if isinstance(normalizer, str) else normalizer
+    return lambda metric: metric if parsed is None else NormalizedParametrizedMetric(metric, parsed)
+
+
+@Bracketed
+def ranking(max_k: int) -> Callable[[Any], RankingMetric]:
+    """Compare the first max_k items of rankings: ranking[max_k](m)."""
+    return partial(RankingMetric, max_k=max_k)
+
+
+def max_pair(inner: Any) -> StructuredMetric:
+    """Make the metric of the best single pair of items of two collections."""
+    return served(ours.max_pair)(inner)
+
+
+def family(metric: Any, reduction: Reduction | Mapping[str, Reduction]) -> MetricFamily:
+    """Make a family of a metric and a reduction, or several by prefix."""
+    return MetricFamily(metric, MultipleReductions(reduction) if isinstance(reduction, Mapping) else reduction)
+
+
+def suite(collection: Mapping[str, MetricSuite]) -> MetricSuite:
+    """Make a suite of families and suites by name."""
+    return MultipleMetricFamilies(collection)
+
+
+def of_inner(construct: Bracketed) -> Callable[..., StructuredMetric]:
+    """Return a constructor in square brackets as a function of the inner metric and the constraint."""
+
+    def constructed(
+        inner: Any, constraint: str | MatchingConstraint = MatchingConstraint.ONE_TO_ONE
+    ) -> StructuredMetric:
+        return construct[object, constraint](inner)
+
+    return constructed
+
+
+MetricFromFunction = Metric.from_function
+SetMatchingMetric, SequenceMatchingMetric = of_inner(set_matching), of_inner(sequence_matching)
+GraphMatchingMetric, MaxPairMatchingMetric = of_inner(graph_matching), max_pair
+
+
+def LatentSetMatchingMetric(
+    cls: type, inner: Any, constraint: str | MatchingConstraint = MatchingConstraint.ONE_TO_ONE
+) -> StructuredMetric:
+    return latent_set_matching[cls, constraint](inner)
+
+
+def DiscreteMetric(cls: Any) -> StructuredMetric:
+    return discrete[cls]
+
+
+def ProductMetric(cls: type, field_metrics: Mapping[str, Any]) -> StructuredMetric:
+    return dataclass[cls](field_metrics)
+
+
+def UnionMetric(cls: Any, case_metrics: Mapping[Any, Any]) -> StructuredMetric:
+    return union[cls](case_metrics)
+
+
+def ContramappedMetric(
+    inner: Any, f_pred: Callable[[Any], Any], f_ref: Callable[[Any], Any] | None = None
+) -> StructuredMetric:
+    return inner.contramap(f_pred, f_ref)
+
+
+def NormalizedMetric(inner: Any, normalizer: Normalizer) -> StructuredMetric:
+    return normalize[normalizer](inner)
