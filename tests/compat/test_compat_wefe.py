@@ -214,6 +214,9 @@ def test_subqueries_of_queries_are_the_first_of_each_name():
     queries = [Query([["a"], ["b"], ["c"]], [["d"]], list("TUV")), Query([["x"], ["y"]], [["z"]], list("UV"))]
     subqueries = wefe.generate_subqueries_from_queries_list(wefe.RND, queries)
     assert subqueries == queries[0].get_subqueries((2, 1)) and len(subqueries) == 3
+    query = wefe.Query(queries[0].target_sets, [["d"]], list("TUV"))
+    assert query == queries[0] and query.get_subqueries(new_template=(2, 1)) == subqueries
+    assert {type(subquery) for subquery in query.get_subqueries((2, 1))} == {wefe.Query}
 
 
 @pytest.mark.parametrize("case", GOLDEN["lookup"], ids=lambda case: case["id"])
