@@ -8,7 +8,6 @@
 #   metrics: one file per metric, or per group of related metrics
 #   queries: many queries on many models
 #   debias: debiasing methods
-#   wefe: compatibility with WEFE's arguments and functions
 
 from . import trials  # noqa: F401  it registers the trials of the GPU kernels
 from .debias.double_hard_debias import DoubleHardDebias as DoubleHardDebias

@@ -1,13 +1,8 @@
 """Custom metrics, and metrics as modules in training."""
 
-import importlib.util
-import json
-from pathlib import Path
-
-import numpy as np
 import pytest
 import torch
-from metric_cases import GOLDEN, ExampleMetric, Gap, table
+from metric_cases import Gap, OwnQuery
 from raising import raises
 from torchmetrics import MetricCollection
 
@@ -25,45 +20,17 @@ from tensormetrics.association import (
 )
 
 
-def test_guides_metric_run_query_returns_result_or_raises(query, tiny):
-    result = ExampleMetric().run_query(query, tiny)
-    assert list(result) == ["query_name", "result", "em"]
-    assert np.isnan(ExampleMetric().run_query(Query([["x"], ["t2a"]], [["a1a"]]), tiny)["result"])
-    with raises(TypeError, "EM.run_query: got the unknown keyword 'lowercase'; did you mean 'preprocessors'?"):
-        ExampleMetric().run_query(query, tiny, lowercase=True)
-    with raises(ValueError, "query: 'T1 wrt A1' has 1 target sets, wanted 2 for the metric EM"):
-        ExampleMetric().run_query(Query([["t1a"]], [["a1a"]], ["T1"], ["A1"]), tiny)
-    with raises(NotImplementedError, "ExampleMetric defines no measure(self, *sets)"):
-        ExampleMetric().update(torch.ones(1, 2), torch.ones(1, 2), torch.ones(1, 2))
-
-
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-6)], ids=str)
-def test_run_query_of_guides_metric_gives_golden_score(dtype, tolerance, device):
-    (case,) = (case for case in GOLDEN["cases"] if case["id"] == "tiny/example")
-    query_parts = [case["targets"], case["attributes"]]
-    query = Query(
-        *(list(named_sets.values()) for named_sets in query_parts), *(list(named_sets) for named_sets in query_parts)
-    )
-    result = ExampleMetric().run_query(query, table(case["model"], device, dtype))
-    assert result["query_name"] == query.query_name
-    assert result["result"] == result["em"] == pytest.approx(case["expected"]["em"], rel=tolerance)
-
-
-def test_guides_metric_on_published_vectors_gives_published_result():
-    wefe = importlib.util.find_spec("wefe")
-    if wefe is None:
-        pytest.skip("wefe is not installed")
-    (path,) = Path(wefe.origin).parent.rglob("weat_w2v*.txt")
-    model = WordEmbeddingModel(WordEmbeddingModel.from_word2vec(path), "weat_w2v", "")
-    weat = json.loads((Path(__file__).parent / "golden_doors.json").read_text())["word_sets"]
-    query = Query([weat["flowers"], weat["weapons"]], [weat["pleasant_5"]], ["Flowers", "Weapons"], ["Pleasant"])
-    result = ExampleMetric().run_query(query, model)
-    assert result["query_name"] == "Flowers and Weapons wrt Pleasant"
-    assert result["result"] == pytest.approx(-0.10210, abs=1e-5)
+def test_metric_with_its_own_run_query_checks_arguments(query, tiny):
+    result = OwnQuery().run_query(query, tiny)
+    assert result == {"query_name": query.query_name, "result": RND(distance="cos").run_query(query, tiny)["result"]}
+    with raises(TypeError, "OWN.run_query: got the unknown keyword 'lowercase'; did you mean 'preprocessors'?"):
+        OwnQuery().run_query(query, tiny, lowercase=True)
+    with raises(NotImplementedError, "OwnQuery defines no measure(self, *sets)"):
+        OwnQuery().update(torch.ones(1, 2), torch.ones(1, 2), torch.ones(1, 2))
 
 
 def test_check_input_without_a_query_raises(query, tiny):
-    metric = ExampleMetric()
+    metric = OwnQuery()
     metric._check_input(query=query, model=tiny, lost_vocabulary_threshold=0.2, warn_not_found_words=False)
     with raises(TypeError, "query: got a NoneType, wanted a Query"):
         metric._check_input(query=None, model=tiny)

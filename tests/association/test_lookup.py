@@ -162,7 +162,11 @@ def test_index_query_one_target_set_pairs_attributes(model):
             ValueError,
             "lost_vocabulary_threshold: got 1.5, wanted a number between 0 and 1",
         ),
-        ({"preprocessors": {}}, TypeError, "preprocessors: got a dict, wanted a list of dicts of options"),
+        (
+            {"preprocessors": {}, "strategy": None},  # as WEFE's guide calls `run_query`
+            TypeError,
+            "preprocessors: got a dict, wanted a list of dicts of options; tensormetrics.compat.wefe takes it",
+        ),
         (
             {"preprocessors": []},
             TypeError,

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from metric_cases import ALL, GOLDEN, METRICS, ExampleMetric, Gap, table
+from metric_cases import ALL, GOLDEN, METRICS, Gap, OwnQuery, table
 from raising import raises
 
 from tensormetrics import association
@@ -22,7 +22,6 @@ from tensormetrics.association import (
     WordEmbeddingModel,
     WordSet,
     run_queries,
-    wefe,
 )
 
 pd = pytest.importorskip("pandas")
@@ -32,7 +31,7 @@ WORDS = [f"w{i}" for i in range(120)]
 def random_model(name, device="cpu", dtype=torch.float32, seed=0):
     generator = torch.Generator().manual_seed(seed)
     vectors = torch.randn(len(WORDS), 6, generator=generator).to(device, dtype)
-    return wefe.WordEmbeddingModel.from_tensor(vectors, WORDS, name)
+    return WordEmbeddingModel.from_tensor(vectors, WORDS, name)
 
 
 @pytest.fixture
@@ -65,7 +64,7 @@ def test_run_queries_equals_golden_values(case, device):
     np.testing.assert_allclose(got.to_numpy(), expected["values"], rtol=1e-10)
 
 
-@pytest.mark.parametrize("metric", [*ALL, Gap, ExampleMetric], ids=lambda metric: metric.__name__)
+@pytest.mark.parametrize("metric", [*ALL, Gap, OwnQuery], ids=lambda metric: metric.__name__)
 @pytest.mark.parametrize("budget", [2**22, 200])
 def test_run_queries_equals_single_calls(metric, budget, query, models, monkeypatch):
     monkeypatch.setattr("tensormetrics.association.queries.scoring.BUDGET", budget)  # small chunks
@@ -74,7 +73,7 @@ def test_run_queries_equals_single_calls(metric, budget, query, models, monkeypa
         query = Query(*word_sets, query.target_sets_names, query.attribute_sets_names)
     template = tuple(2 if n == "n" else n for n in metric.metric_template)
     queries = query.get_subqueries(template)
-    params = {"normalize": True} if metric is not ExampleMetric else {}
+    params = {"normalize": True} if metric is not OwnQuery else {}
     got = run_queries(metric, queries, models, metric_params=params)
     assert got.dtypes.unique() == [np.float64] and got.index.name == "model_name"
     scored = 0
@@ -117,7 +116,7 @@ def test_run_queries_nan_scores_have_reasons(query, models):
     lost = "T1 and T3 wrt A0 and A1"
     assert np.isnan(got.loc["first", lost])
     assert got.attrs["reasons"]["first", lost] == "'T3' lost 2 of 2 words (1 > 0.2)"
-    assert run_queries(ExampleMetric, [Query([["w0"], ["x"]], [["w1"]])], models[:1]).attrs["reasons"] == {
+    assert run_queries(OwnQuery, [Query([["w0"], ["x"]], [["w1"]])], models[:1]).attrs["reasons"] == {
         ("first", "Target set 0 and Target set 1 wrt Attribute set 0"): "'Target set 1' lost 1 of 1 words (1 > 0.2)"
     }
     same = Query([["w0"], ["w0"]], [["w1"], ["w2"]])

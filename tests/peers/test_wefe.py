@@ -1,5 +1,8 @@
 """Agreement with WEFE 1.0.1, where its results are correct."""
 
+import importlib
+import inspect
+import operator
 import warnings
 
 import numpy as np
@@ -7,6 +10,7 @@ import pytest
 import torch
 
 from tensormetrics import association
+from tensormetrics.compat import wefe
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -17,6 +21,18 @@ with warnings.catch_warnings():
     from wefe.word_embedding_model import WordEmbeddingModel
 
 pytestmark = pytest.mark.filterwarnings("ignore")
+MODULES = ("datasets", "debias.base_debias", "metrics", "metrics.base_metric", "preprocessing", "query", "utils",
+           "word_embedding_model", *(f"debias.{name}" for name in ("double_hard_debias", "half_sibling_regression",
+           "hard_debias", "multiclass_hard_debias", "repulsion_attraction_neutralization")))  # fmt: skip
+NOT_SERVED = {
+    "check_is_fitted",  # scikit-learn's
+    "flair_to_gensim",  # makes an object of gensim
+    "load_test_model",  # reads vectors inside of WEFE
+    "print_doc_table",  # for WEFE's own pages
+    "save_doc_image",  # for WEFE's own pages
+    "RAN",  # a step of `RepulsionAttractionNeutralization`
+    "RAN_Loss",  # a step of `RepulsionAttractionNeutralization`
+}
 SETS = {name: [f"{name}{i}" for i in range(size)] for name, size in zip("TUVABC", (7, 5, 6, 8, 9, 4), strict=True)}
 VOCABULARY = sum(SETS.values(), [])
 
@@ -108,3 +124,59 @@ def test_rankings_equal_wefe_rankings(models):
     np.testing.assert_array_equal(ours, theirs)
     ours, theirs = association.calculate_ranking_correlations(ours), calculate_ranking_correlations(theirs)
     np.testing.assert_allclose(ours, theirs)
+
+
+def parameters(function):
+    parameters = inspect.signature(function).parameters.values()
+    return {p.name: p.default for p in parameters if p.name != "self" and p.kind is p.POSITIONAL_OR_KEYWORD}
+
+
+def public_names():
+    """Return the classes and functions that WEFE defines, by name."""
+    modules = [vars(importlib.import_module(f"wefe.{name}")) for name in MODULES]
+    names = {name: value for module in modules for name, value in module.items() if name[0] != "_"}
+    return {name: value for name, value in names.items() if getattr(value, "__module__", "").startswith("wefe.")}
+
+
+def test_compat_has_every_public_name_of_wefe():
+    earlier = {"PreprocessorArgs", "load_weat_w2v"}  # names of earlier versions
+    aliases = {"EmbeddingDict", "EmbeddingSets"}  # of types
+    assert public_names().keys() == {*wefe.__all__} - earlier - aliases | NOT_SERVED
+
+
+def test_functions_and_methods_take_the_arguments_of_wefe():
+    functions = {}
+    for name, theirs in public_names().items():
+        if name in NOT_SERVED or name in vars(metrics) or name == "BaseMetric":  # metrics are called below
+            continue
+        methods = {f"{name}.{key}": f for key, f in vars(theirs).items() if inspect.isfunction(f) and key[0] != "_"}
+        functions |= methods if inspect.isclass(theirs) else {name: theirs}
+    del functions["DoubleHardDebias.get_target_words"]  # a step of `transform`
+    assert {"run_queries", "Query.get_subqueries", "WordEmbeddingModel.update"} < functions.keys()
+    for name, theirs in functions.items():
+        ours = inspect.signature(operator.attrgetter(name)(wefe)).parameters
+        takes_all = any(p.kind is p.VAR_KEYWORD for p in ours.values())
+        assert takes_all or parameters(theirs).keys() <= ours.keys(), name
+
+
+@pytest.mark.parametrize(
+    "name", ["DoubleHardDebias", "HalfSiblingRegression", "HardDebias", "MulticlassHardDebias",
+             "RepulsionAttractionNeutralization"],
+)  # fmt: skip
+def test_debias_class_takes_the_defaults_of_wefe(name):
+    debias = getattr(wefe, name)(**parameters(public_names()[name].__init__))
+    assert isinstance(debias, wefe.BaseDebias) and debias.criterion_name is None
+
+
+@pytest.mark.parametrize("metric", ["WEAT", "RND", "RNSB", "RIPA", "ECT", "MAC"])
+def test_run_query_takes_the_arguments_of_wefe_by_position(metric, models):
+    ours, defaults = getattr(wefe, metric)(), parameters(getattr(metrics, metric).run_query)
+    assert [*defaults][:2] == ["query", "model"]
+    sizes = tuple(2 if n == "n" else n for n in ours.metric_template)
+    query = both(association.Query, "TU"[: sizes[0]], "AB"[: sizes[1]])
+    if metric == "RIPA":
+        query = association.Query([SETS["U"], SETS["V"][:5]], [SETS["A"]])
+    values = [query, models[0], *[*defaults.values()][2:]]
+    by_name = ours.run_query(**dict(zip(defaults, values, strict=True)))
+    assert repr(ours.run_query(*values)) == repr(by_name)
+    assert np.isfinite(by_name["result"])

@@ -72,7 +72,8 @@ def preprocessing(options: PreprocessorArgs, argument: str) -> Preprocess:
 def preprocessings(preprocessors: Any) -> list[Preprocess]:
     """Return the preprocessing functions of a list of options."""
     if not isinstance(preprocessors, list):
-        raise TypeError(f"preprocessors: got a {type(preprocessors).__name__}, wanted a list of dicts of options")
+        hint = checks.compat_hint("preprocessor_args") if isinstance(preprocessors, dict) else ""
+        raise TypeError(f"preprocessors: got a {type(preprocessors).__name__}, wanted a list of dicts of options{hint}")
     if not preprocessors:
         raise TypeError("preprocessors: got an empty list, wanted at least one dict of options; write [{}] for none")
     return [preprocessing(options, f"preprocessors[{i}]") for i, options in enumerate(preprocessors)]
@@ -99,10 +100,10 @@ class Search:
         preprocessors: list[PreprocessorArgs],
         strategy: str = "first",
     ) -> None:
+        self.functions = [str] if preprocessors is UNCHANGED else preprocessings(preprocessors)
         checks.check_choice("strategy", strategy, ("first", "all"))
         self.vocabulary = vocabulary
         self.prefix = prefix or ""
-        self.functions = [str] if preprocessors is UNCHANGED else preprocessings(preprocessors)
         self.strategy = strategy
 
     def variant(self, word: str, function: Preprocess) -> str:

@@ -59,7 +59,7 @@ class Query:
         return [self._choose(t, a) for t in targets for a in attributes]
 
     def _choose(self, targets: Sequence[int], attributes: Sequence[int]) -> "Query":
-        return Query(
+        return type(self)(
             [self.target_sets[i] for i in targets],
             [self.attribute_sets[i] for i in attributes],
             [self.target_sets_names[i] for i in targets],

@@ -71,9 +71,8 @@ def bind(
     supported = (*ORDER, *metric_options)
     for name in arguments:
         if name not in supported:
-            raise TypeError(
-                f"{metric}.run_query: got the unknown keyword {name!r}; did you mean {nearest(name, supported)!r}?"
-            )
+            hint = checks.compat_hint(name) or f"; did you mean {nearest(name, supported)!r}?"
+            raise TypeError(f"{metric}.run_query: got the unknown keyword {name!r}{hint}")
     options = {name: arguments.pop(name) for name in metric_options if name in arguments}
     if missing := [name for name in ORDER[:2] if name not in arguments]:
         raise TypeError(f"{metric}.run_query: got no {missing[0]}")

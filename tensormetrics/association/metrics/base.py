@@ -56,9 +56,8 @@ class BaseMetric(SumMetric):
     `measure` receives one set (..., n, W, D) unless `forms` has another layout, see `IndexedQuery.sets`.
 
     Alternatively, it overrides only `run_query`, calls `super().run_query(...)`, which checks the arguments, and
-    continues with `wefe.get_embeddings_from_query`. A subclass that defines `null_distributions` has
-    `calculate_p_value` and its options, one that defines `score_function` has `replicates`, `confidence` and `seed`:
-    see `run_query`.
+    continues with `model.index_query`. A subclass that defines `null_distributions` has `calculate_p_value` and its
+    options, one that defines `score_function` has `replicates`, `confidence` and `seed`: see `run_query`.
 
     >>> class Gap(BaseMetric):
     ...     metric_template, metric_name, metric_short_name = (2, 1), "Gap", "GAP"

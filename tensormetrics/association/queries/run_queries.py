@@ -113,6 +113,7 @@ def run_queries(
     intervals: bool = ...,
     as_dataframe: Literal[False],
 ) -> QueryScores: ...
+@checks.names_arguments
 @torch.no_grad()
 def run_queries(
     metric: BaseMetric | type[BaseMetric],

@@ -1,0 +1,333 @@
+"""Programs written for WEFE run with imports from `compat.wefe`; its arguments, their order, and its functions."""
+
+import ast
+import doctest
+import importlib.util
+import json
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from documents import FOLDER, code_blocks, with_our_imports
+from raising import raises
+from scipy.spatial.distance import cosine
+
+from tensormetrics import association
+from tensormetrics.association import Query, WordEmbeddingModel, run_queries
+from tensormetrics.compat import wefe
+from tensormetrics.compat.wefe import (
+    get_embeddings_from_query,
+    get_embeddings_from_set,
+    get_embeddings_from_tuples,
+)
+from tensormetrics.core.arguments import checks
+
+ASSOCIATION = Path(__file__).parent.parent / "association"
+GOLDEN = json.loads((ASSOCIATION / "golden_doors.json").read_text())
+CASING = GOLDEN["casing"]
+SCORES = json.loads((ASSOCIATION / "golden.json").read_text())
+LOWER = {"lowercase": True}
+METRICS = ["WEAT", "RND", "RNSB", "RIPA", "ECT", "MAC"]
+CANNOT_RUN = {  # number of a block of the guide: its error, because it
+    2: RuntimeError,  # is a part of a method
+    3: NameError,  # is a part of a method
+    4: IndentationError,  # has one space more in its first lines
+    5: SyntaxError,  # is an abbreviated output
+    6: SyntaxError,  # is an abbreviated output
+}
+
+
+def run_guide(blocks=range(10)):
+    """Run blocks of WEFE's guide to metrics, one after another, and return what they define."""
+    names = {"__name__": "guide"}
+    for number, block in enumerate(code_blocks("wefe_custom_metric.rst")):
+        if number in blocks and number not in CANNOT_RUN:
+            exec(with_our_imports(block, "wefe"), names)
+    return names
+
+
+@pytest.fixture(scope="module")
+def guides_metric():
+    return run_guide(range(9))["ExampleMetric"]
+
+
+@pytest.fixture
+def tiny(device):
+    words = SCORES["models"]["tiny"]
+    vectors = torch.tensor(list(words.values()), dtype=torch.float64, device=device)
+    return wefe.WordEmbeddingModel.from_tensor(vectors, list(words))
+
+
+@pytest.fixture
+def model():
+    return WordEmbeddingModel.from_numpy(np.array(list(CASING.values()), np.float32), list(CASING), "casing")
+
+
+def query_of(metric):
+    targets, attributes = (n if isinstance(n, int) else 2 for n in metric.metric_template)
+    sets = [["T1A", "t1b"], ["t2a", "T2B"], ["a1a", "A1B"], ["a2a", "a2b"]]
+    return Query(sets[:targets], sets[2 : 2 + attributes])
+
+
+def published_vectors():
+    """Return WEFE's file of vectors, of the installed package or of a copy, or None."""
+    package = importlib.util.find_spec("wefe")
+    paths = [] if package is None else Path(package.origin).parent.rglob("weat_w2v*.txt")
+    return os.environ.get("TENSORMETRICS_WEAT_W2V") or next(iter(paths), None)
+
+
+@pytest.mark.parametrize("source", ["drawn", "published"])
+def test_guide_with_our_imports_runs_and_gives_its_result(source, monkeypatch, capsys):
+    sets = association.load_weat()
+    if source == "drawn":
+        words = dict.fromkeys(word for words in sets.values() for word in words)
+        draw = np.random.default_rng(0)
+        lines = [" ".join([word, *map(str, draw.standard_normal(8))]) for word in words]
+        content = "\n".join(lines).encode()
+    elif published_vectors() is None:
+        pytest.skip("needs wefe")
+    else:
+        content = Path(published_vectors()).read_bytes()
+    monkeypatch.setattr("tensormetrics.association.embeddings.datasets.read_file", lambda *args: content)
+    names = run_guide()
+    assert names["template_3"] == ("n", 1)
+    results = names["results"]
+    vectors = names["model"]
+    means = [
+        np.mean([vectors[word] for word in sets[name] if word in vectors], axis=0)
+        for name in ("flowers", "weapons", "pleasant_5")
+    ]
+    expected = cosine(means[0], means[2]) - cosine(means[1], means[2]) if source == "drawn" else -0.1021017
+    assert results == {"query_name": "Flowers and Weapons wrt Pleasant", "result": results["em"], "em": results["em"]}
+    assert results["em"] == pytest.approx(expected, abs=5e-8)
+    assert capsys.readouterr().out == f"{results}\n"
+
+
+def test_blocks_of_the_guide_that_cannot_run_raise():
+    blocks = code_blocks("wefe_custom_metric.rst")
+    assert len(blocks) == 10
+    for number, error in CANNOT_RUN.items():
+        with pytest.raises(error):
+            exec(with_our_imports(blocks[number], "wefe"), {})
+
+
+def test_run_query_of_wefes_page_takes_every_argument_with_its_default(tiny):
+    text = (FOLDER / "wefe_ripa.txt").read_text(encoding="utf-8")
+    (signature,) = re.findall(r"^run_query(\(.*\)) Dict.*$", text, re.MULTILINE)
+    arguments = ast.parse(f"def run_query{signature}: ...").body[0].args
+    defaults = [ast.literal_eval(default) for default in arguments.defaults]
+    names = [argument.arg for argument in arguments.args]
+    assert names[:2] == ["query", "word_embedding"] and len(names) == 6 and len(defaults) == 4
+    query = query_of(wefe.RIPA)
+    query = Query([[word.lower() for word in words] for words in query.target_sets], [["a1a", "a1b"]])
+    values = [query, tiny, *defaults]
+    expected = association.RIPA().run_query(query, tiny)
+    assert np.isfinite(expected["result"])
+    assert repr(wefe.RIPA().run_query(*values)) == repr(expected)
+    assert repr(wefe.RIPA().run_query(**dict(zip(names, values, strict=True)))) == repr(expected)
+
+
+def test_guides_metric_gives_golden_score_and_checks_arguments(guides_metric, tiny):
+    (case,) = (case for case in SCORES["cases"] if case["id"] == "tiny/example")
+    query = Query(list(case["targets"].values()), list(case["attributes"].values()), ["T1", "T2"], ["A1"])
+    em = pytest.approx(case["expected"]["em"], rel=1e-12)
+    assert guides_metric().run_query(query, tiny) == {"query_name": "T1 and T2 wrt A1", "result": em, "em": em}
+    assert np.isnan(guides_metric().run_query(Query([["x"], ["t2a"]], [["a1a"]]), tiny)["result"])
+    with raises(TypeError, "EM.run_query: got the unknown keyword 'lowercase'; did you mean 'preprocessors'?"):
+        guides_metric().run_query(query, tiny, lowercase=True)
+    with raises(ValueError, "query: 'T1 wrt A1' has 1 target sets, wanted 2 for the metric EM"):
+        guides_metric().run_query(Query([["t1a"]], [["a1a"]], ["T1"], ["A1"]), tiny)
+
+
+def test_guides_metric_in_run_queries_equals_single_calls(guides_metric, tiny):
+    queries = [query_of(association.RND), Query([["?"], ["t2a"]], [["a1a"]], ["lost", "T2"])]
+    params = {"secondary_preprocessor_args": LOWER}
+    table = wefe.run_queries(guides_metric, queries, [tiny], metric_params=params)
+    expected = guides_metric().run_query(queries[0], tiny, secondary_preprocessor_args=LOWER)["result"]
+    assert table.iloc[0, 0] == expected and np.isnan(table.iloc[0, 1])
+    (reason,) = table.attrs["reasons"].values()
+    assert reason.startswith("'lost' lost 1 of 1 words")
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_run_query_arguments_of_wefe_give_same_result(name, tiny):
+    ours, metric = getattr(association, name)(), getattr(wefe, name)()
+    query, short = query_of(ours), metric.metric_short_name
+    expected = ours.run_query(query, tiny, preprocessors=[{}, LOWER])
+    former = {"preprocessor_args": {}, "secondary_preprocessor_args": LOWER}
+    first = [getattr(metric, option) for option in metric.first_options]
+    assert np.isfinite(expected["result"])
+    for result in (
+        metric.run_query(query, tiny, preprocessors=[{}, LOWER]),
+        metric.run_query(query=query, word_embedding=tiny, **former),
+        metric.run_query(query, word_embedding=tiny, secondary_preprocessor_args=LOWER),
+        metric.run_query(query, tiny, *first, 0.2, {}, LOWER, False),
+        metric.run_query(query, tiny, *first, 0.2, None, LOWER),
+        metric.run_query(query, tiny, *first, 0.2, [{}, LOWER], "first", False, False),
+    ):
+        assert repr(result) == repr(expected)
+    with raises(TypeError, f"{short}.run_query: got preprocessor_args by position and by name, wanted one"):
+        metric.run_query(query, tiny, *first, 0.2, {}, preprocessor_args={})
+    most = 7 + len(first)
+    with raises(TypeError, f"{short}.run_query: got {most + 1} arguments by position, wanted at most {most}"):
+        metric.run_query(query, tiny, *first, 0.2, [{}], "first", False, False, None)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_arguments_of_wefe_outside_its_module_raise_and_name_it(name, tiny):
+    metric = getattr(association, name)()
+    query, hint = query_of(metric), "; tensormetrics.compat.wefe takes it"
+    for keyword in set(checks.WEFE) - {"word_embeddings_models"}:
+        with raises(TypeError, f"{metric.metric_short_name}.run_query: got the unknown keyword {keyword!r}{hint}"):
+            metric.run_query(query, tiny, **{keyword: None})
+    with pytest.raises(TypeError, match=f"^run_queries: got the argument 'word_embeddings_models', wanted .*{hint}$"):
+        run_queries(metric, [query], word_embeddings_models=[tiny])
+
+
+def test_run_query_two_names_of_one_argument_raise(tiny):
+    short = Query([["t1a"], ["t2a"]], [["a1a", "a1b"]])
+    with raises(TypeError, "model, word_embedding: got both, wanted one"):
+        wefe.RND().run_query(short, tiny, word_embedding=tiny)
+    with raises(TypeError, "distance, distance_type: got both, wanted one"):
+        wefe.RND().run_query(short, tiny, distance="cos", distance_type="cos")
+    message = "preprocessors, secondary_preprocessor_args: got both, wanted one; write preprocessors=[first, second]"
+    with raises(TypeError, message):
+        wefe.RND().run_query(short, tiny, preprocessors=[{}], secondary_preprocessor_args={})
+    with raises(TypeError, "models, word_embeddings_models: got both, wanted one"):
+        wefe.run_queries(wefe.RND, [short], models=[tiny], word_embeddings_models=[tiny])
+
+
+@pytest.mark.parametrize("distance", ["norm", "cos", "cos_similarity"])
+def test_run_queries_names_of_wefe_give_same_table(distance, tiny):
+    query, params = query_of(association.RND), {"preprocessors": [{}, LOWER]}
+    expected = run_queries(association.RND(distance=distance), [query], [tiny], metric_params=params)
+    former = {"preprocessor_args": {}, "secondary_preprocessor_args": LOWER, "distance_type": distance}
+    for metric, options in ((wefe.RND, former), (wefe.RND(distance=distance), params)):
+        table = wefe.run_queries(metric, [query], word_embeddings_models=[tiny], metric_params=options)
+        assert table.equals(expected)
+
+
+def test_subqueries_of_queries_are_the_first_of_each_name():
+    queries = [Query([["a"], ["b"], ["c"]], [["d"]], list("TUV")), Query([["x"], ["y"]], [["z"]], list("UV"))]
+    subqueries = wefe.generate_subqueries_from_queries_list(wefe.RND, queries)
+    assert subqueries == queries[0].get_subqueries((2, 1)) and len(subqueries) == 3
+    query = wefe.Query(queries[0].target_sets, [["d"]], list("TUV"))
+    assert query == queries[0] and query.get_subqueries(new_template=(2, 1)) == subqueries
+    assert {type(subquery) for subquery in query.get_subqueries((2, 1))} == {wefe.Query}
+
+
+@pytest.mark.parametrize("case", GOLDEN["lookup"], ids=lambda case: case["id"])
+def test_get_embeddings_from_set_equals_golden_values(case, model):
+    expected = case["expected"]
+    not_found, vectors = get_embeddings_from_set(model, case["words"], case["preprocessors"], case["strategy"])
+    assert not_found == expected["not_found"] and list(vectors) == expected["keys"]
+    for key, vector in vectors.items():
+        assert vector.dtype == np.float32 and vector.tolist() == CASING[key]
+
+
+def test_get_embeddings_from_query_returns_vectors_by_name(model):
+    query = Query([["Ana", "x"], ["bob"]], [["JOSE"]], ["T", "U"], ["A"])
+    targets, attributes = get_embeddings_from_query(model, query, 0.5, [{}, LOWER], normalize=True)
+    assert list(targets) == ["T", "U"] and list(attributes) == ["A"]
+    np.testing.assert_allclose(targets["U"]["bob"], np.array([1, 2]) / 5**0.5, rtol=1e-6)
+    assert get_embeddings_from_query(model, query, 0.4) is None
+    model = wefe.WordEmbeddingModel(model)
+    old = model.get_embeddings_from_query(
+        query, 0.5, preprocessor_args={}, secondary_preprocessor_args=LOWER, normalize=True
+    )
+    assert str(old) == str((targets, attributes))
+    assert list(model.get_embeddings_from_query(query, 0.5, secondary_preprocessor_args=LOWER)[1]["A"]) == ["jose"]
+    message = "preprocessors, preprocessor_args: got both, wanted one; write preprocessors=[first, second]"
+    with raises(TypeError, message):
+        model.get_embeddings_from_query(query, preprocessors=[{}], preprocessor_args={})
+    by_position = model.get_embeddings_from_query(query, 0.5, {}, LOWER, False)
+    assert str(by_position) == str(get_embeddings_from_query(model, query, 0.5, [{}, LOWER]))
+    assert type(model.to(dtype=torch.float64)) is wefe.WordEmbeddingModel
+
+
+def test_get_embeddings_from_tuples_drops_incomplete_sets(model, caplog, capsys):
+    pairs = [["Ana", "Bob"], ["ana", "x"]]
+    (complete,) = get_embeddings_from_tuples(model, pairs, "pairs", verbose=True)
+    assert list(complete) == ["Ana", "Bob"]
+    assert caplog.records[0].getMessage() == "pairs: ['x'] of ['ana', 'x'] are not in the vocabulary of 'casing'"
+    assert capsys.readouterr().out.splitlines()[-1] == "pairs: 1 of 2 sets found"
+    assert len(get_embeddings_from_tuples(model, pairs, warn_lost_sets=False)) == 1
+    assert [list(vectors) for vectors in get_embeddings_from_tuples(model, pairs, discard_incomplete_sets=False)][
+        1
+    ] == ["ana"]
+    with raises(ValueError, "sets: got 1 sets, none of which is complete in the vocabulary of 'casing'"):
+        get_embeddings_from_tuples(model, [["x", "ana"]])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("ana", "word_set: got a str, wanted a list of words"),
+        (None, "word_set: got a NoneType, wanted a list of words"),
+        (["ana", 1], "word_set[1]: got a int, wanted a word (str)"),
+    ],
+)
+def test_get_embeddings_from_set_invalid_words_raise(model, words, message):
+    with raises(TypeError, message):
+        get_embeddings_from_set(model, words)
+
+
+@pytest.mark.parametrize(
+    ("sets", "message"),
+    [
+        (["ana", "bob"], "sets[0]: got a str, wanted a list of words"),
+        ("ana", "sets: got a str, wanted a list of lists of words"),
+        (None, "sets: got a NoneType, wanted a list of lists of words"),
+        ([["ana"], None], "sets[1]: got a NoneType, wanted a list of words"),
+        ([[1, "ana"]], "sets[0][0]: got a int, wanted a word (str)"),
+    ],
+)
+def test_get_embeddings_from_tuples_invalid_sets_raise(model, sets, message):
+    with raises(TypeError, message):
+        get_embeddings_from_tuples(model, sets)
+
+
+def test_get_embeddings_arrays_of_words_are_accepted(model):
+    assert list(get_embeddings_from_set(model, np.array(["ana", "bob"]))[1]) == ["ana", "bob"]
+    assert list(get_embeddings_from_tuples(model, np.array([["ana", "bob"]]))[0]) == ["ana", "bob"]
+
+
+def test_get_embeddings_from_tuples_without_name_logs_sets(model, caplog):
+    get_embeddings_from_tuples(model, [["ana", "bob"], ["ana", "zoe"]])
+    assert caplog.messages[0].startswith("sets: ['zoe'] of ['ana', 'zoe'] are not in the vocabulary of")
+
+
+def test_get_embeddings_flags_must_be_bools(model):
+    query = Query([["ana"]], [])
+    functions = {
+        get_embeddings_from_set: (["ana"], ("normalize", "verbose")),
+        get_embeddings_from_query: (query, ("normalize", "warn_not_found_words", "verbose")),
+        get_embeddings_from_tuples: (
+            [["ana"]],
+            ("normalize", "discard_incomplete_sets", "warn_lost_sets", "verbose"),
+        ),
+    }
+    for function, (words, flags) in functions.items():
+        for flag in flags:
+            with raises(TypeError, f"{flag}: got None, wanted True or False"):
+                function(model, words, **{flag: None})
+        with raises(TypeError, "preprocessors: got a NoneType, wanted a list of dicts of options"):
+            function(model, words, preprocessors=None)
+    with raises(TypeError, "sets_name: got a int, wanted a str or None"):
+        get_embeddings_from_tuples(model, [["ana"]], 0)
+
+
+def test_get_embeddings_invalid_model_raises():
+    message = "model: got a dict, wanted a WordEmbeddingModel; write WordEmbeddingModel(model)"
+    for call in (get_embeddings_from_set, get_embeddings_from_query, get_embeddings_from_tuples):
+        with raises(TypeError, message):
+            call({}, [])
+
+
+def test_wefe_docstring_examples_print_expected_output():
+    names = {**vars(association), **vars(wefe), "torch": torch}
+    result = doctest.testmod(wefe, extraglobs=names)
+    assert result.attempted >= 9 and not result.failed
