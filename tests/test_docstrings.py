@@ -45,7 +45,7 @@ def method_versions(value) -> list[list]:
         return [[value]] if "Tensor" in str(inspect.signature(value)) else []
     if not inspect.isclass(value):  # a registry
         return []
-    classes = [base for base in value.__mro__ if re.match(r"tensormetrics\.[a-z]", base.__module__)]
+    classes = [base for base in value.__mro__ if re.match(r"tensormetrics\.(?!core\.)[a-z]", base.__module__)]
     names = {name for base in classes for name in vars(base) if not name.startswith("_")} | {"__call__"}
     methods = [[vars(base)[name] for base in classes if inspect.isfunction(vars(base).get(name))] for name in names]
     return [versions for versions in methods if versions and takes_tensors(versions[0])]
@@ -159,7 +159,7 @@ def other_examples() -> list:
 @pytest.mark.parametrize(("file", "docstring"), other_examples())
 def test_examples_of_methods_and_other_functions_print_expected_output(file, docstring, request):
     module = import_module(".".join(["tensormetrics", *file.with_suffix("").parts]))
-    domain = file.parts[0] if file.parts[0] in DOMAINS else None
+    domain = file.parts[0] if file.parts[0] in DOMAINS else "uncertainty" if "results" in file.parts else None
     run_examples(request.node.name, docstring, vars(module) | (names_of(domain) if domain else {}))
 
 
