@@ -15,6 +15,11 @@ from torch import Tensor
 P = ParamSpec("P")
 R = TypeVar("R")
 
+WEFE = "distance_type", "preprocessor_args", "secondary_preprocessor_args", "word_embedding", "word_embeddings_models"
+COMPAT = {  # argument of another package -> the module of `tensormetrics.compat` for it
+    **dict.fromkeys(WEFE, "wefe"),
+    **dict.fromkeys(("ci_probability", "min_sig_diff", "num_samples"), "prob_conf_mat"),
+}
 POSITIONAL = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
@@ -82,9 +87,14 @@ def check_unknown_kwargs(owner: type, unknown: Collection[str]) -> None:
 
 def _refuse(owner: str, name: str, names: Collection[str]) -> NoReturn:
     close = difflib.get_close_matches(name, names, 1)
-    write = f"; write {close[0]}" if close else ""
+    write = compat_hint(name) or (f"; write {close[0]}" if close else "")
     expected = f"one of {', '.join(names)}" if names else "none"
     raise TypeError(f"{owner}: got the argument {name!r}, wanted {expected}{write}")
+
+
+def compat_hint(name: str) -> str:
+    """Return the end of an error message for an argument that a module of `compat` takes, "" for others."""
+    return f"; tensormetrics.compat.{COMPAT[name]} takes it" if name in COMPAT else ""
 
 
 def names_arguments(function: Callable[P, R]) -> Callable[P, R]:
