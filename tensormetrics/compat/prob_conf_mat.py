@@ -130,8 +130,8 @@ class RNG(streams.RNG):
 
     def spawn(self, n_children: int) -> list[streams.RNG]:
         """Return streams that differ from each other and from those of earlier calls."""
-        streams = super().spawn(len(self.children) + n_children)[len(self.children) :]
-        new = [RNG(self.seed, name=stream.name, device=stream.device) for stream in streams]
+        children = super().spawn(len(self.children) + n_children)[len(self.children) :]
+        new = [RNG(self.seed, name=child.name, device=child.device) for child in children]
         self.children += new
         return [*new]
 
@@ -199,8 +199,8 @@ def plot_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def with_plot_options(plot: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(plot)
-    def call(study: study.Study, metric: str, class_label: int | str | None = None, **options: Any) -> Any:
-        return plot(study, metric, class_label, **plot_options(options))
+    def call(self: study.Study, metric: str, class_label: int | str | None = None, **options: Any) -> Any:
+        return plot(self, metric, class_label, **plot_options(options))
 
     return call
 
