@@ -31,8 +31,6 @@ from .plots.distributions import plot_difference as plot_difference
 from .plots.distributions import plot_distributions as plot_distributions
 from .plots.distributions import plot_forest as plot_forest
 from .sampling.confusion_matrix import compute_confusion_matrix as compute_confusion_matrix
-from .sampling.confusion_matrix import confusion_matrix_to_pred_cond as confusion_matrix_to_pred_cond
-from .sampling.confusion_matrix import pred_cond_to_confusion_matrix as pred_cond_to_confusion_matrix
 from .sampling.confusion_matrix import validate_confusion_matrix as validate_confusion_matrix
 from .sampling.confusion_sums import ConfusionSums as ConfusionSums
 from .sampling.confusion_sums import sample_confusion_matrices as sample_confusion_matrices
@@ -86,7 +84,6 @@ __all__ = [
     "Study",
     "UnknownNameError",
     "compute_confusion_matrix",
-    "confusion_matrix_to_pred_cond",
     "dirichlet_prior",
     "estimate_i2",
     "expected_reward",
@@ -100,7 +97,6 @@ __all__ = [
     "plot_difference",
     "plot_distributions",
     "plot_forest",
-    "pred_cond_to_confusion_matrix",
     "sample_confusion_matrices",
     "sample_dirichlet",
     "sample_log_gamma",

@@ -152,8 +152,6 @@ ROWLESS = {
     "sample_dirichlet": "as `sample_log_gamma`",
     "sample_paired_matrices": "the experiments of one set of items share their draws: there is no batch of sets",
     "compute_confusion_matrix": "counts the items of one experiment",
-    "confusion_matrix_to_pred_cond": "lists the items of one matrix",
-    "pred_cond_to_confusion_matrix": "counts the items of one experiment",
     "validate_confusion_matrix": "checks one matrix",
     "load_csv": "reads a file",
 }

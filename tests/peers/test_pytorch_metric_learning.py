@@ -1,5 +1,6 @@
 """Agreement with pytorch-metric-learning 2.x: its testers run with our calculator and get what they get with theirs."""
 
+import inspect
 import logging
 import warnings
 
@@ -9,8 +10,9 @@ import torch
 from sklearn.datasets import load_digits
 from torch.utils.data import TensorDataset
 
+from tensormetrics.compat import pytorch_metric_learning as compat
+from tensormetrics.compat.pytorch_metric_learning import accuracy_calculator
 from tensormetrics.retrieval import AccuracyCalculator, FaissKMeans, TorchKMeans, TorchKNN
-from tensormetrics.retrieval.calculator import accuracy_calculator
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -22,6 +24,7 @@ with warnings.catch_warnings():
         WithSameParentLabelTester,
     )
     from pytorch_metric_learning.utils import accuracy_calculator as theirs
+    from pytorch_metric_learning.utils import inference
     from pytorch_metric_learning.utils.inference import CustomKNN, FaissKNN
 
 if not pml.__version__.startswith("2."):
@@ -70,6 +73,21 @@ SPLITS = {
     "another": [("val", ["train"])],
     "both": [("val", ["train", "val"])],
 }
+
+
+@pytest.mark.parametrize("module", [theirs, inference], ids=["accuracy_calculator", "inference"])
+def test_every_name_and_argument_is_served(module):
+    internal = {"add_to_index_and_search", "convert_to_cpu_index", "convert_to_gpu_index", "get_topk", "run_pca"}
+    internal |= {"mask_reshape_knn_idx", "return_results", "try_gpu"}
+    for name, function in vars(module).items():
+        if name in internal or getattr(function, "__module__", "") != module.__name__:
+            continue
+        ours = getattr(compat, name)
+        assert getattr(getattr(compat, module.__name__.rpartition(".")[2]), name, ours) is ours
+        for method in ("__init__", "__call__") if inspect.isclass(function) and ours is not function else [""]:
+            pair = (getattr(side, method) if method else side for side in (function, ours))
+            wanted, got = ({*inspect.signature(side).parameters} for side in pair)
+            assert wanted <= got, name
 
 
 @pytest.mark.parametrize("splits", SPLITS)
@@ -161,8 +179,23 @@ def test_their_searches_in_our_calculator(distance, splits):
     assert got == pytest.approx(wanted, abs=1e-6)
 
 
-def test_their_faiss_search_in_our_calculator():
+def test_searches_and_clusters_equal_theirs():
+    faiss = pytest.importorskip("faiss")
     pixels, labels = digits(0, 300)
+    pixels += torch.rand_like(pixels)  # no ties
+    for name, arguments in {
+        "FaissKNN": [(), (True, True, faiss.IndexFlatIP)],
+        "CustomKNN": [(SNRDistance(),), (CosineSimilarity(),), (CosineSimilarity(), 32)],
+    }.items():
+        for of_class in arguments:
+            got, wanted = (
+                getattr(module, name)(*of_class)(pixels, 5, pixels, ref_includes_query=True)
+                for module in (compat, inference)
+            )
+            torch.testing.assert_close(got[0], wanted[0], rtol=1e-5, atol=1e-5)
+            assert torch.equal(got[1], wanted[1])
+    got, wanted = (module.FaissKMeans(seed=3)(pixels, nmb_clusters=10) for module in (compat, inference))
+    assert torch.equal(got, wanted)
     got = AccuracyCalculator(KNN_METRICS, k=250, knn_func=FaissKNN()).get_accuracy(pixels, labels[:, 0])
     assert got == pytest.approx(AccuracyCalculator(KNN_METRICS, k=250).get_accuracy(pixels, labels[:, 0]), abs=1e-6)
 

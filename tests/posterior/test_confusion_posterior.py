@@ -10,7 +10,6 @@ from torchmetrics import MetricCollection
 from tensormetrics.core.metric.base import NoDataError
 from tensormetrics.posterior import (
     ConfusionPosterior,
-    confusion_matrix_to_pred_cond,
     sample_metrics,
     sample_sums,
 )
@@ -447,7 +446,7 @@ def test_plot_posterior_of_ranks_uses_synchronized_counts():
     ):
         single.plot_posterior()
     for posterior, counts in (metric, local_counts), (single, local_counts + remote_counts):
-        posterior.update(*confusion_matrix_to_pred_cond(counts).T)
+        posterior.update(*labels_of(counts, "cpu"))
     lines, expected = (
         [tuple(line.get_xdata()) for line in posterior.plot_posterior().axes[0].lines] for posterior in (metric, single)
     )

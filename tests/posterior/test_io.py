@@ -8,9 +8,7 @@ from tensormetrics.posterior import (
     ConfMatIOError,
     ConfMatIOWarning,
     compute_confusion_matrix,
-    confusion_matrix_to_pred_cond,
     load_csv,
-    pred_cond_to_confusion_matrix,
     validate_confusion_matrix,
 )
 
@@ -173,24 +171,6 @@ def test_compute_confusion_matrix_invalid_labels_raise(arguments, options, messa
     with pytest.raises(ValueError) as caught:
         compute_confusion_matrix(*arguments, **options)
     assert str(caught.value) == message
-
-
-@pytest.mark.parametrize("pred_first", [True, False])
-def test_pred_cond_pairs_give_back_matrix(pred_first, device):
-    pairs = confusion_matrix_to_pred_cond(MATRIX.to(device), pred_first=pred_first)
-    assert pairs.shape == (16, 2)
-    truth = pairs[:, 1 if pred_first else 0]
-    assert torch.bincount(truth).tolist() == [4, 7, 5]
-    assert torch.equal(pred_cond_to_confusion_matrix(pairs, pred_first=pred_first), MATRIX)
-    turned = pred_cond_to_confusion_matrix(pairs, pred_first=not pred_first)
-    assert torch.equal(turned, MATRIX.T)
-    assert pred_cond_to_confusion_matrix(pairs[:0], num_classes=3).tolist() == [[0] * 3] * 3
-
-
-def test_pred_cond_pairs_of_fractions_raise():
-    with pytest.raises(ValueError) as caught:
-        confusion_matrix_to_pred_cond([[0.5, 1], [1, 1]])
-    assert str(caught.value) == "confusion_matrix: got fractional counts, which are no pairs; round them first"
 
 
 @pytest.mark.parametrize(

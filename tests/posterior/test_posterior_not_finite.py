@@ -150,8 +150,6 @@ def study(**experiment):
 # Public functions, and functions that read their arguments anyway.
 REFUSALS = {
     "validate_confusion_matrix": lambda x: posterior.validate_confusion_matrix(corrupted_matrix(x)),
-    "confusion_matrix_to_pred_cond": lambda x: posterior.confusion_matrix_to_pred_cond(corrupted_matrix(x)),
-    "pred_cond_to_confusion_matrix": lambda x: posterior.pred_cond_to_confusion_matrix(torch.tensor([[x, 1.0]])),
     "dirichlet_prior": lambda x: posterior.dirichlet_prior([x, 1], (2,)),
     "sample_dirichlet": lambda x: posterior.sample_dirichlet(torch.tensor([1, x]), 2),
     "sample_log_gamma": lambda x: posterior.sample_log_gamma(torch.tensor([1, x]), 2),

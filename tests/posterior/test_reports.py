@@ -112,7 +112,7 @@ def test_listwise_report_rows_are_ordered_by_rank(study):
     assert all(sum(row[f"Rank {r}"] for r in (1, 2, 3, 4)) == pytest.approx(1) for row in rows)
     best = max(study.list_experiments(), key=lambda name: study.get_metric_samples("acc", name).values.mean())
     assert f"{rows[0]['Group']}/{rows[0]['Experiment']}" == best
-    worst = study.get_listwise_comparsion_result("fnr", 0).experiment_names[-1]
+    worst = study.get_listwise_comparison_result("fnr", 0).experiment_names[-1]
     assert worst == max(
         study.list_experiments(), key=lambda name: study.get_metric_samples("fnr", name).values[:, 0].mean()
     )

@@ -35,8 +35,8 @@ def test_rng_samples_have_requested_distributions(device):
     rng, n = RNG(0, "law", device=device), 4001
     for draws, law in (
         (rng.random(n), "uniform"),
-        ((rng.uniform(n, 2.0, 5.0) - 2) / 3, "uniform"),
-        ((rng.normal(n, 1.0, 2.0) - 1) / 2, "norm"),
+        ((rng.uniform(2.0, 5.0, n) - 2) / 3, "uniform"),
+        ((rng.normal(1.0, 2.0, n) - 1) / 2, "norm"),
         (rng.standard_gamma(0.5, n), scipy.stats.gamma(0.5).cdf),
     ):
         assert draws.dtype == torch.float64 and scipy.stats.kstest(draws.cpu().numpy(), law).pvalue > 1e-3

@@ -6,6 +6,7 @@ import torch
 
 from tensormetrics.posterior import AveragedMetric, RootMetric, get_metric
 from tensormetrics.posterior.metrics.parse import ConfusionMetricCollection
+from tensormetrics.posterior.metrics.quantity import compute_order
 
 
 @pytest.mark.parametrize(
@@ -135,8 +136,8 @@ def test_metric_collection_has_names_and_order():
     assert collection["acc"] is collection["accuracy"] is get_metric("acc") and collection["recall"] is get_metric(
         "tpr"
     )
-    assert collection.get_insert_order() == tuple(collection) and tuple(collection)[1] is tuple(collection)[3]
-    order = collection.get_compute_order()
+    assert tuple(collection)[1] is tuple(collection)[3]
+    order = compute_order(collection)
     assert len(order) == len(set(order)) and set(collection) <= set(order)
     for index, quantity in enumerate(order):
         assert set(quantity.parents.values()) <= set(order[:index])

@@ -5,7 +5,7 @@ import pytest
 import torch
 from retrieval_oracle import data, neighbors, scores
 
-from tensormetrics.retrieval.calculator import accuracy_calculator
+from tensormetrics.compat.pytorch_metric_learning import accuracy_calculator
 
 
 def test_label_helpers_equal_explicit_loops(device):

@@ -16,7 +16,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 WEFE = "distance_type", "preprocessor_args", "secondary_preprocessor_args", "word_embedding", "word_embeddings_models"
-COMPAT = dict.fromkeys(WEFE, "wefe")  # argument of another package -> the module of `tensormetrics.compat` for it
+COMPAT = {  # argument of another package -> the module of `tensormetrics.compat` for it
+    **dict.fromkeys(WEFE, "wefe"),
+    **dict.fromkeys(("ci_probability", "min_sig_diff", "num_samples"), "prob_conf_mat"),
+}
 POSITIONAL = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 

@@ -215,10 +215,3 @@ class ConfusionMetricCollection:
     def items(self) -> Iterable[tuple[str, Quantity]]:
         """Return the names, as they were written, and the metrics."""
         return self._metrics.items()
-
-    def get_insert_order(self) -> tuple[Quantity, ...]:
-        return tuple(self)
-
-    def get_compute_order(self) -> tuple[Quantity, ...]:
-        """Return the metrics and all that they depend on, dependencies first, each once."""
-        return tuple(compute_order(self))

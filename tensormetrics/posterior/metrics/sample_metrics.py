@@ -19,7 +19,7 @@ from ..sampling.confusion_sums import (
 from ..sampling.dirichlet import DTYPES, is_hierarchical
 from ..sampling.paired import PairedItems, sample_paired_matrices
 from .parse import ConfusionMetricCollection
-from .quantity import ROOTS, LinearForm, Quantity, Values, observed_values
+from .quantity import ROOTS, LinearForm, Quantity, Values, compute_order, observed_values
 
 
 @takes_arrays
@@ -64,7 +64,7 @@ def sample_metrics(
         values = observed_values(counts)
         return [values[metric][None] for metric in collection]
     E, C, _ = counts.shape
-    order = collection.get_compute_order()
+    order = compute_order(collection)
     forms = [quantity for quantity in order if isinstance(quantity, LinearForm)]
     weights = torch.stack([linear_form.weights(C) for linear_form in forms]).to(counts.device) if forms else None
     need = "weighted" if forms else "margins" if {ROOTS["fp"], ROOTS["tn"]} & set(order) else "diag"

@@ -128,51 +128,6 @@ def _cells_of_labels(
     return torch.from_numpy(indices[0] * C + indices[1]), labels
 
 
-def confusion_matrix_to_pred_cond(confusion_matrix: Any, *, pred_first: bool = True) -> Tensor:
-    """Return a pair (prediction, condition) for each count, or (condition, prediction) with `pred_first=False`.
-
-    Shapes: confusion_matrix: (C, C) -> (N, 2).
-
-    >>> confusion_matrix_to_pred_cond([[2, 1], [0, 1]])
-    tensor([[0, 0],
-            [0, 0],
-            [1, 0],
-            [1, 1]])
-    """
-    matrix = validate_confusion_matrix(confusion_matrix, allow_empty_rows=True)
-    counts = matrix.long()
-    if (counts != matrix).any():
-        raise ValueError("confusion_matrix: got fractional counts, which are no pairs; round them first")
-    C = len(counts)
-    cell = torch.repeat_interleave(torch.arange(C * C, device=counts.device), counts.flatten())
-    pairs = torch.stack([cell // C, cell % C], -1)
-    return pairs.flip(-1) if pred_first else pairs
-
-
-def pred_cond_to_confusion_matrix(
-    pairs: Any,
-    *,
-    pred_first: bool = True,
-    num_classes: int | None = None,
-) -> Tensor:
-    """Invert `confusion_matrix_to_pred_cond`; C is the largest label + 1, at least 2, if `num_classes` is not given.
-
-    Shapes: pairs: (N, 2) -> (C, C) int64.
-
-    >>> pred_cond_to_confusion_matrix([[0, 0], [1, 0], [1, 1]])
-    tensor([[1, 1],
-            [0, 1]])
-    """
-    pairs = checks.as_tensor(pairs)
-    checks.shape("pairs", pairs, "N", 2)
-    checks.integral("pairs", pairs)
-    if num_classes is None:
-        num_classes = max(2, int(pairs.max()) + 1) if len(pairs) else 2
-    first, second = pairs.cpu().unbind(-1)
-    true, pred = (second, first) if pred_first else (first, second)
-    return compute_confusion_matrix(true, pred, num_classes=num_classes)
-
-
 def checked_labels(labels: Any, num_classes: int) -> tuple[str, ...] | None:
     """Return the names of the classes as text, or None. ValueError unless there is one for each."""
     if labels is None:

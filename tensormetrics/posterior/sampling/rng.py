@@ -20,7 +20,7 @@ class RNG:
     """A stream of random numbers that `seed` and `name` determine. Results are float64 tensors on `device`.
 
     >>> rng = RNG(0, "mine")
-    >>> rng.uniform(3).shape, bool((RNG(0, "mine").random(4) == RNG(0, "mine").random(4)).all())
+    >>> rng.uniform(size=3).shape, bool((RNG(0, "mine").random(4) == RNG(0, "mine").random(4)).all())
     (torch.Size([3]), True)
     """
 
@@ -49,10 +49,10 @@ class RNG:
         operators.uniforms(out, self._keys[0], self._next())
         return out.view(shape)
 
-    def uniform(self, size: Size = (), low: float = 0.0, high: float = 1.0) -> Tensor:
+    def uniform(self, low: float = 0.0, high: float = 1.0, size: Size = ()) -> Tensor:
         return low + (high - low) * self.random(size)
 
-    def normal(self, size: Size = (), loc: float = 0.0, scale: float = 1.0) -> Tensor:
+    def normal(self, loc: float = 0.0, scale: float = 1.0, size: Size = ()) -> Tensor:
         return loc + scale * torch.special.ndtri(self.random(size))
 
     def standard_gamma(self, alpha: float | Tensor, size: Size | None = None) -> Tensor:

@@ -150,7 +150,7 @@ class Experiment:
         return float(self.confusion_matrix.sum())
 
     def sample_metrics(
-        self, metrics: Metrics, method: Method, num_samples: int, **options: Any
+        self, metrics: Metrics, sampling_method: Method, num_samples: int, **options: Any
     ) -> dict[Quantity, ExperimentResult]:
         """Draw samples of each metric, in order; `options` are those of `sample_metrics`."""
         collection = ConfusionMetricCollection(metrics)
@@ -158,7 +158,7 @@ class Experiment:
             self.confusion_matrix,
             collection,
             num_samples,
-            method=method,
+            method=sampling_method,
             prevalence_prior=self.prevalence_prior,
             confusion_prior=self.confusion_prior,
             seed=self.rng.seed,
@@ -171,9 +171,9 @@ class Experiment:
             for metric, result in zip(collection, values, strict=True)
         }
 
-    def sample(self, method: Method, num_samples: int) -> dict[Quantity, ExperimentResult]:
+    def sample(self, sampling_method: Method, num_samples: int) -> dict[Quantity, ExperimentResult]:
         """Draw samples of all root quantities."""
-        return self.sample_metrics(list(ROOTS.values()), method, num_samples)
+        return self.sample_metrics(list(ROOTS.values()), sampling_method, num_samples)
 
     def sample_input(self) -> dict[Quantity, ExperimentResult]:
         return self.sample("input", 1)

@@ -301,7 +301,6 @@ class Study:
     table = tables.table
     compare = tables.compare
     get_listwise_comparison_result = comparisons.get_listwise_comparison_result
-    get_listwise_comparsion_result = comparisons.get_listwise_comparison_result  # as prob_conf_mat spells it
     get_fold_comparison = comparisons.get_fold_comparison
     report_metric_summaries = reports.report_metric_summaries
     report_random_metric_summaries = reports.report_random_metric_summaries

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
 from ...core.numbers.quantiles import sorted_quantiles
 from ...uncertainty.statistics.moments import sum_of
@@ -54,6 +55,7 @@ class PosteriorSummary(NamedTuple):
         return columns | ({"NaN": self.nan_fraction} if (self.nan_fraction != 0).any() else {})
 
 
+@checks.names_arguments
 @takes_arrays
 def summarize(samples: Tensor, confidence: float = 0.95, dim: int = 0) -> PosteriorSummary:
     """Summarize samples in float64, from one sort.

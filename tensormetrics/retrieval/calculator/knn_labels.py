@@ -1,8 +1,7 @@
-"""Scores from tables of neighbors' labels, in the form that subclasses of AccuracyCalculator call.
+"""Tables of neighbors' labels, and the relevant references that labels have.
 
-gt_labels: (n, 1) or (n, 1, L); knn_labels: (n, K) or (n, K, L), nearest first. `label_comparison_fn` maps these two
-to (n, K) bool. `label_counts` is a pair: labels (U,) or (U, L), and the number of references that match each, including
-the query itself. Results are floats, lists of floats with `return_per_class`, in the order of the sorted labels.
+knn_labels: (n, K) or (n, K, L), nearest first. `label_counts` is a pair: labels (U,) or (U, L), and the number of
+references that match each, including the query itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,75 +11,9 @@ from torch import Tensor
 
 from ..ranking.positive_ranks import PositiveRanks
 from ..relevance import Relevance
-from ..scores.average_precision import average_precision, average_precision_at_r
-from ..scores.precision import precision
-from ..scores.precision import r_precision as r_precision_of
-from ..scores.query_metric import Average, Classes, averaged
-from ..scores.reciprocal_rank import reciprocal_rank
+from ..scores.query_metric import Average
 
 EQUALITY = torch.eq
-
-
-def precision_at_k(
-    knn_labels: Tensor,
-    gt_labels: Tensor,
-    k: int,
-    avg_of_avgs: bool = False,
-    return_per_class: bool = False,
-    label_comparison_fn: Callable[[Tensor, Tensor], Tensor] = EQUALITY,
-) -> float | list[float]:
-    """Compute the mean precision among the first k columns."""
-    ranks = ranks_of_matches(match_labels(gt_labels, knn_labels, label_comparison_fn))
-    return _average_scores(precision(ranks, k), gt_labels, avg_of_avgs, return_per_class)
-
-
-def r_precision(
-    knn_labels: Tensor,
-    gt_labels: Tensor,
-    ref_includes_query: bool,
-    label_counts: Sequence,
-    avg_of_avgs: bool = False,
-    return_per_class: bool = False,
-    label_comparison_fn: Callable[[Tensor, Tensor], Tensor] = EQUALITY,
-) -> float | list[float]:
-    """Compute the mean R-precision; a lower bound if K < R."""
-    relevant = relevant_of_counts(gt_labels[:, 0], label_counts, ref_includes_query, label_comparison_fn)
-    ranks = ranks_of_matches(match_labels(gt_labels, knn_labels, label_comparison_fn), relevant)
-    return _average_scores(r_precision_of(ranks), gt_labels, avg_of_avgs, return_per_class)
-
-
-def mean_average_precision(
-    knn_labels: Tensor,
-    gt_labels: Tensor,
-    ref_includes_query: bool,
-    label_counts: Sequence,
-    avg_of_avgs: bool = False,
-    return_per_class: bool = False,
-    label_comparison_fn: Callable[[Tensor, Tensor], Tensor] = EQUALITY,
-    at_r: bool = False,
-) -> float | list[float]:
-    """Compute MAP among the K columns, or MAP@R; deeper references count as not found."""
-    relevant = relevant_of_counts(gt_labels[:, 0], label_counts, ref_includes_query, label_comparison_fn)
-    ranks = ranks_of_matches(match_labels(gt_labels, knn_labels, label_comparison_fn), relevant)
-    score = average_precision_at_r if at_r else average_precision
-    return _average_scores(score(ranks), gt_labels, avg_of_avgs, return_per_class)
-
-
-def mean_reciprocal_rank(
-    knn_labels: Tensor,
-    gt_labels: Tensor,
-    avg_of_avgs: bool = False,
-    return_per_class: bool = False,
-    label_comparison_fn: Callable[[Tensor, Tensor], Tensor] = EQUALITY,
-) -> float | list[float]:
-    """Compute the mean reciprocal rank; a query without a match among the K columns counts as 0."""
-    ranks = ranks_of_matches(match_labels(gt_labels, knn_labels, label_comparison_fn))
-    return _average_scores(reciprocal_rank(ranks), gt_labels, avg_of_avgs, return_per_class)
-
-
-def get_unique_labels(labels: Tensor) -> Tensor:
-    # labels: (n,) or (n, L)  ->  (U,) or (U, L), sorted
-    return labels.unique(dim=0)
 
 
 def get_label_match_counts(
@@ -93,7 +26,7 @@ def get_label_match_counts(
 
     A custom comparison receives flat pairs.
     """
-    labels = get_unique_labels(query_labels)
+    labels = query_labels.unique(dim=0)  # sorted
     if not len(labels) or not len(reference_labels):
         return labels, torch.zeros(len(labels), dtype=torch.int64, device=labels.device)
     no_self = torch.full((len(labels),), -1, device=labels.device)
@@ -148,14 +81,6 @@ def relevant_of_counts(
         counts = counts - self_match.long()
     table = counts.new_zeros(len(codes)).index_put((codes[: len(labels)],), counts)
     return table[codes[len(labels) :]]
-
-
-def _average_scores(
-    scores: Tensor, gt_labels: Tensor, avg_of_avgs: bool, return_per_class: bool
-) -> float | list[float]:
-    # scores: (n,)
-    classes = Classes.of(gt_labels[:, 0], torch.ones_like(scores, dtype=torch.bool))
-    return averaged(scores, classes, average_of(avg_of_avgs, return_per_class)).tolist()
 
 
 def average_of(avg_of_avgs: bool, return_per_class: bool) -> Average:

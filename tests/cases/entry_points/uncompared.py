@@ -8,9 +8,9 @@ WITHOUT_QUANTITY = {
         *("plot_queries_results", "plot_ranking", "plot_ranking_correlations", "preprocess_word"),
     ),
     "posterior": (
-        *("confusion_matrix_to_pred_cond", "dirichlet_prior", "get_experiment_aggregator"),
+        *("dirichlet_prior", "get_experiment_aggregator"),
         *("interpret_i2", "load_csv", "plot_difference", "plot_distributions", "plot_forest"),
-        *("pred_cond_to_confusion_matrix", "temporary_registrations", "validate_confusion_matrix"),
+        *("temporary_registrations", "validate_confusion_matrix"),
     ),
     "retrieval": ("count_relevant", "open_embeddings"),
     "structured": (
