@@ -4,6 +4,7 @@ import re
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that wait spinning are many times slower on busy cores
@@ -15,7 +16,7 @@ from cases import DOMAINS  # noqa: E402
 from kernels import INTERPRETED  # noqa: E402
 from waiting import waiting_is_allowed  # noqa: E402, F401
 
-from tensormetrics.core.native import gpu_kernels  # noqa: E402
+from tensormetrics.core.native import gpu_kernels, native  # noqa: E402
 
 if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0)):  # processes of pytest-xdist share the cores
     torch.set_num_threads(max((os.cpu_count() or 1) // workers, 1))
@@ -27,8 +28,43 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+FIRST_TIER = "not slow and not full"
+TIERS = """\
+This was the first tier: every property of every public name once. `pytest -m full` adds products of dtypes, devices,
+shapes and ranks; `pytest -m slow` has simulations, other compilers, the wheel and sanitizers."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not native.has_kernel("lsa", "cpu"):
+        raise pytest.UsageError(
+            "tensormetrics: its native code is not built; write pip install --no-build-isolation -e '.[test]'"
+        )
+    if config.option.markexpr == "full":
+        config.option.markexpr = "not slow"  # the first tier too
+    elif config.option.markexpr == FIRST_TIER and any("::" in argument for argument in config.args):
+        config.option.markexpr = ""  # whoever names a test wants to run it
+
+
+def mark_products(items: list[pytest.Item]) -> None:
+    """Mark products of parameters as `full`, but for a diagonal in which each value of each parameter occurs."""
+    functions: dict[tuple[Path, object], list[pytest.Function]] = {}
+    for item in items:
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+            functions.setdefault((item.path, item.function), []).append(item)
+    for products in functions.values():
+        # One list of ids for each parametrize, in order: the axes of the product.
+        axes = [list(dict.fromkeys(ids)) for ids in zip(*(item.callspec._idlist for item in products), strict=True)]
+        longest = max(range(len(axes)), key=lambda axis: len(axes[axis]))
+        for item in products:
+            indices = [values.index(value) for values, value in zip(axes, item.callspec._idlist, strict=True)]
+            if any(index != indices[longest] % len(values) for values, index in zip(axes, indices, strict=True)):
+                item.add_marker("full")
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are selected by their marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect tests of other domains than that of `--domain`: their folders, and their rows of shared tables."""
+    """Sort tests into tiers, and deselect tests of other domains than that of `--domain` but rows of shared tables."""
+    mark_products(items)
     domain = config.getoption("--domain")
     if domain is None:
         return
@@ -42,14 +78,34 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = selected
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print one line with the missing packages and devices because of which tests were skipped."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -> tuple[str, str, str] | None:
+    """Show a letter in quiet mode only for a test that fails."""
+    if config.get_verbosity() >= 0 or report.failed:
+        return None
+    return ("skipped" if report.skipped else "passed" if report.when == "call" else ""), "", ""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo) -> Iterator[None]:
+    """Say below a failure what it is about, and how to run it again."""
+    report = yield
+    if report.failed:
+        row = item.callspec.id if hasattr(item, "callspec") else "none"
+        report.sections.append(("property", f"{item.originalname}, row: {row}\npytest -n 0 '{item.nodeid}'"))
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Print the missing packages and devices because of which tests were skipped, and what the other tiers hold."""
     reasons = [str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", [])]
     named = [re.search(r"import '([\w.]+)'|needs? (.+)", reason) for reason in reasons]
     missing = Counter((match[1] or match[2]) if match else "other reasons" for match in named)
     if missing:
-        summary = ", ".join(f"{name} {count}" for name, count in missing.most_common())
+        summary = ", ".join(f"{name} {count:,}" for name, count in missing.most_common())
         terminalreporter.write_line(f"skipped for want of: {summary}")
+    if config.option.markexpr == FIRST_TIER:
+        terminalreporter.write_line(TIERS)
 
 
 # Background jobs of a shell ignore SIGINT, and programs that tests start and interrupt would inherit that.
