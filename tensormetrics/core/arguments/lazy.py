@@ -1,6 +1,5 @@
 """Public names of a package that are imported when they are first used, listed once, in its stub."""
 
-import ast
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -12,11 +11,10 @@ def attach(package: str, file: str) -> tuple[Callable[[str], object], Callable[[
 
     Args:
         package: `__name__` of the package.
-        file: `__file__` of the package. The stub `__init__.pyi` beside it has an import for each public name.
+        file: `__file__` of the package. The stub `__init__.pyi` beside it has a line for each public name.
     """
-    statements = ast.parse(Path(file).with_suffix(".pyi").read_text("utf-8")).body
-    imports = [node for node in statements if isinstance(node, ast.ImportFrom)]
-    modules = {alias.name: "." * node.level + (node.module or "") for node in imports for alias in node.names}
+    lines = Path(file).with_suffix(".pyi").read_text("utf-8").splitlines()
+    modules = {name: module for _, module, _, name, *_ in map(str.split, lines)}  # from MODULE import NAME as NAME
 
     def get(name: str) -> object:
         if name not in modules:
