@@ -28,19 +28,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-FIRST_TIER = "not slow and not full"
+FIRST_TIER = "not slow and not full and not emulated"
 TIERS = """\
 This was the first tier: every property of every public name once. `pytest -m full` adds products of dtypes, devices,
-shapes and ranks; `pytest -m slow` has simulations, other compilers, the wheel and sanitizers."""
+shapes and ranks, peers and trainers; `pytest -m emulated` runs GPU kernels on the CPU; `pytest -m slow` simulations,
+other compilers, the wheel and sanitizers."""
+FOLDERS = {"peers": "full", "integrations": "full", "ptx": "emulated"}  # folder of tests -> the tier of all its tests
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if not native.has_kernel("lsa", "cpu"):
+    if not any(native.has_kernel(name, "cpu") for name in native.OPERATORS):
         raise pytest.UsageError(
             "tensormetrics: its native code is not built; write pip install --no-build-isolation -e '.[test]'"
         )
     if config.option.markexpr == "full":
-        config.option.markexpr = "not slow"  # the first tier too
+        config.option.markexpr = "not slow and not emulated"  # the first tier too
     elif config.option.markexpr == FIRST_TIER and any("::" in argument for argument in config.args):
         config.option.markexpr = ""  # whoever names a test wants to run it
 
@@ -65,6 +67,9 @@ def mark_products(items: list[pytest.Item]) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Sort tests into tiers, and deselect tests of other domains than that of `--domain` but rows of shared tables."""
     mark_products(items)
+    for item in items:
+        if tier := FOLDERS.get(item.path.parent.name):
+            item.add_marker(tier)
     domain = config.getoption("--domain")
     if domain is None:
         return
