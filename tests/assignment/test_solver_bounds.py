@@ -5,6 +5,7 @@ Each problem is solved twice: as it is, by full scans, and as the corner of a wi
 
 import pytest
 import torch
+from oracle import COSTS, costs
 from torch import Tensor
 
 from tensormetrics.assignment import _op
@@ -12,22 +13,6 @@ from tensormetrics.core.native import native
 
 BOUNDED_COLS = 1030  # columns: csrc/lsa/lsa_cpu.cpp, kMinBoundedColumns
 pytestmark = pytest.mark.skipif(not native.has_kernel("lsa", "cpu"), reason="no native code")
-
-
-def costs(kind: str, rows: int, cols: int, generator: torch.Generator) -> Tensor:
-    x = torch.rand(rows, cols, generator=generator, dtype=torch.float64)
-    left, right = (torch.rand(n, 2, generator=generator, dtype=torch.float64) for n in (rows, cols))
-    makers = {
-        "uniform": lambda: x,
-        "geometric": lambda: torch.cdist(left, right),
-        "ties": lambda: (x < 0.02).double(),
-        "few": lambda: (50 * x).floor(),
-        "products": lambda: torch.arange(1.0, rows + 1)[:, None] * torch.arange(1.0, cols + 1),
-        "scales": lambda: 2.0 ** -(60 * x).floor(),
-        "shifted": lambda: x + 1e6,  # float32 rounds prices up and down
-        "forbidden": lambda: x.where(x < 0.1, torch.inf),
-    }
-    return makers[kind]()
 
 
 def options(name: str, rows: int, cols: int, generator: torch.Generator) -> dict[str, Tensor]:
@@ -62,9 +47,9 @@ def same_bits(left: Tensor, right: Tensor) -> bool:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("shape", [(203, 203), (150, 301), (301, 150), (40, 9), (3, 5)])
-@pytest.mark.parametrize("kind", ["uniform", "geometric", "ties", "few", "products", "scales", "shifted", "forbidden"])
+@pytest.mark.parametrize("kind", COSTS)
 def test_bounded_search_has_bits_of_full_scans(kind, shape, dtype, generator):
-    cost = costs(kind, *shape, generator).to(dtype)
+    cost = costs(kind, *shape, dtype=dtype)
     for name in ("plain", "mask", "capacity", "unmatched"):
         tensors = options(name, *shape, generator)
         for maximize in (False, True) if name == "plain" and kind != "forbidden" else (False,):

@@ -99,9 +99,3 @@ def test_vmap_of_solver_equals_batch(generator, no_vmap_fallback):
 def test_vmap_with_check_raises_error(generator):
     with pytest.raises(RuntimeError, match="data-dependent control flow"):
         torch.vmap(linear_sum_assignment)(torch.rand(2, 3, 3, generator=generator))
-
-
-@pytest.mark.parametrize("needs_grad", [False, True])
-def test_lsa_operator_passes_opcheck(generator, needs_grad):
-    cost = torch.rand(2, 3, 4, generator=generator).requires_grad_(needs_grad)
-    torch.library.opcheck(torch.ops.tensormetrics.lsa.default, (cost, False))

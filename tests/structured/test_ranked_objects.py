@@ -9,6 +9,7 @@ from itertools import pairwise, permutations
 import pytest
 import torch
 from fake_device import DEVICE, Device
+from raising import raises
 
 from tensormetrics.structured import RankingScores, dsl
 
@@ -240,6 +241,5 @@ def test_a_copy_and_a_failure():
     ],
 )
 def test_ranked_objects_invalid_arguments_raise(kind, call, message):
-    with pytest.raises(kind) as error:
+    with raises(kind, message):
         call()
-    assert str(error.value) == message

@@ -37,6 +37,16 @@ def test_padding_never_matters(name, inputs, garbage):
     assert scored(name, (*padded, *lengths)) == scored(name, inputs)
 
 
+@pytest.mark.parametrize("name", ["SetMatch", "SequenceMatch"])
+@pytest.mark.parametrize("garbage", [1.0, float("nan"), float("inf"), -float("inf")])
+def test_padding_of_similarities_never_matters(name, inputs, garbage):
+    similarity, *lengths = inputs
+    wide = torch.nn.functional.pad(similarity, (0, 2, 0, 2))
+    rows, columns = (torch.arange(size) < n[:, None] for size, n in zip(wide.shape[1:], lengths, strict=True))
+    padded = wide.where(rows[:, :, None] & columns[:, None], garbage)
+    assert scored(name, (padded, *lengths)) == scored(name, inputs)
+
+
 @pytest.mark.parametrize("name", METRICS)
 def test_documents_in_any_order_and_shape(name, inputs, generator):
     expected = pytest.approx(scored(name, inputs), rel=1e-12)
@@ -68,13 +78,3 @@ def test_items_in_any_order(name, inputs, generator):
         order = (index + 2 * (torch.arange(table.shape[1]) >= length[:, None])).argsort(1)
         shuffled.append(table[torch.arange(N)[:, None], order])
     assert scored(name, (*shuffled, *lengths)) == pytest.approx(scored(name, inputs), rel=1e-12)
-
-
-def test_box_match_nan_boxes_give_nan():
-    """They are as if not there where they do not count, and make all scores NaN where they do."""
-    metric = METRICS["BoxMatch"].make()
-    boxes = torch.tensor([[[0.0, 0, 2, 2], [torch.nan] * 4]])
-    metric.update(boxes, boxes, torch.tensor([1]), torch.tensor([1]))
-    assert {float(value) for value in metric.compute().values()} == {1.0}
-    metric.update(boxes, boxes)
-    assert all(value.isnan() for value in metric.compute().values())

@@ -15,8 +15,8 @@ from uuid import UUID
 import pytest
 from typing_extensions import NotRequired, TypedDict
 
-from tensormetrics.structured.comparators import by, from_func, match, near, similar, weight
-from tensormetrics.structured.fields.schemas.json_writer import json_schema
+from tensormetrics.structured import json_schema
+from tensormetrics.structured.fields import by, exact, from_func, ignore, match, near, similar, weight
 from tensormetrics.structured.types.class_tree import schema_of
 from tensormetrics.structured.types.records import record_values
 
@@ -230,6 +230,24 @@ def test_schema_of_a_function_is_for_python_only():
         json_schema(tp)
     (text,) = schema_of(tp).definitions["Doc"].fields
     assert text.type.scoring.comparator == same
+
+
+@pytest.mark.parametrize(
+    ("tp", "message"),
+    [
+        (Annotated[str, by("sku")], "Doc.value: got by(key='sku'), wanted it on a list"),
+        (Annotated[str, similar(), exact()], "wanted one comparator"),
+    ],
+)
+def test_schema_of_annotations_that_do_not_fit_raises(tp, message):
+    cls = dataclasses.make_dataclass("Doc", [("value", tp)])
+    with pytest.raises(ValueError, match=re.escape(message)):
+        json_schema(cls)
+
+
+def test_schema_of_fields_with_two_annotations_has_both():
+    cls = dataclasses.make_dataclass("Doc", [("note", Annotated[str, weight(0), ignore()])])
+    assert json_schema(cls)["properties"]["note"]["x-tensormetrics"] == {"weight": 0, "ignore": True}
 
 
 def test_schema_with_defaults_aliases_and_forbidden_keys():

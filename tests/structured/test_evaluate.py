@@ -18,7 +18,7 @@ from typing_extensions import NotRequired, TypedDict
 from tensormetrics.structured import evaluate
 from tensormetrics.structured.comparators import annotations_of_keywords, by, match
 
-CASES = json.loads((Path(__file__).parent.parent / "extraction.json").read_text(encoding="utf-8"))["cases"]
+CASES = json.loads((Path(__file__).parent / "extraction.json").read_text(encoding="utf-8"))["cases"]
 SCORED = [case for case in CASES if "expected" in case]
 FORMATS = {"date": date, "date-time": datetime, "uuid": UUID, "decimal": Decimal}
 SCALARS = {"string": str, "integer": int, "number": float, "boolean": bool, "null": None}
