@@ -108,35 +108,11 @@ def test_smatch_empty_graphs_score_zero(device):
 
 
 def test_smatch_invalid_arguments_raise(monkeypatch):
-    metric = Smatch()
-    with raises(ValueError, "lengths differ: preds has 1, refs has 0"):
-        metric.update(["(a / cat)"], [])
-    with raises(TypeError, "preds: got a str, wanted a list of graphs; write [preds]"):
-        metric.update("(a / cat)", ["(a / cat)"])
-    with raises(ValueError, "top: got 'root', wanted one of True, False, 'concept'"):
-        Smatch(top="root")
-    with raises(ValueError, "solver: got 'fast', wanted one of 'auto', 'exact', 'search'"):
-        Smatch(solver="fast")
     with pytest.raises(ValueError, match=r"^refs\[1\]: text: '\(a / cat' is no graph in PENMAN notation: "):
-        metric.update(["(a / cat)"] * 2, ["(a / cat)", "(a / cat"])
-    for graph, got in ((3, "3"), ([("a", "b")], "('a', 'b')"), (["(a / cat)"], "'(a / cat)'")):
-        with raises(TypeError, f"preds[0]: got {got}, wanted PENMAN text, an AMR, Props or triples of three texts"):
-            metric.update([graph], [[]])
+        Smatch().update(["(a / cat)"] * 2, ["(a / cat)", "(a / cat"])
     monkeypatch.setitem(sys.modules, "penman", None)
     with raises(ImportError, "text: PENMAN notation is read by penman; write pip install penman"):
         read_penman("(a / cat)")
-
-
-def test_read_triples_entries_that_are_no_text_raise():
-    with raises(TypeError, "triples: got the target 5, wanted a text such as '5'"):
-        read_triples([("a", "quant", 5)])
-    with raises(TypeError, "triples: got ('a', None, 'cat'), wanted a text as role"):
-        read_triples([("a", None, "cat")])
-
-
-def test_text_holds_one_graph():
-    with raises(ValueError, "text: '(a / b)\\n(c / d)' holds 2 graphs in PENMAN notation, wanted one"):
-        read_penman("(a / b)\n(c / d)")
 
 
 @pytest.mark.parametrize(
@@ -146,6 +122,7 @@ def test_text_holds_one_graph():
         ("(a / b) :ARG0 x", "is no graph in PENMAN notation: there is more text after the graph"),
         ("(end / end) x", "is no graph in PENMAN notation: there is more text after the graph"),
         ('(a / b) "', "is no graph in PENMAN notation: there is more text after the graph"),
+        ("(a / b)\n(c / d)", "holds 2 graphs in PENMAN notation, wanted one"),
         ("", "holds 0 graphs in PENMAN notation, wanted one"),
         (")", "holds 0 graphs in PENMAN notation, wanted one"),
         ("(a / b", "is no graph in PENMAN notation: Unexpected end of input"),

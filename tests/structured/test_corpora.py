@@ -2,6 +2,7 @@
 
 import functools
 import random
+import re
 from dataclasses import dataclass
 
 import pytest
@@ -302,61 +303,47 @@ def test_one_long_document_in_padded_tensors(name):
     assert combined.largest <= 2 * max(*(part.largest for part in single), *(table.numel() for table in tables))
 
 
+ranking = functools.partial(RankingScores, (1,))
+AT = Mention(0, 0)
+
+
 @pytest.mark.parametrize(
-    ("call", "where"),
+    ("make", "update", "inputs", "start"),
     [
-        (lambda: SpanScores(), ("update_tags", [["O"], ["O", "X-A"]], [["O"], ["O", "O"]], "document 1, position 1: ")),
-        (lambda: CorefScores(), ("update_clusters", [[], [["a"], ["a"]]], [[], []], "preds: document 1: ")),
-        (lambda: RelationScores(), ("update_relations", [[], [3]], [[], []], "preds[1].relations[0]: ")),
-        (lambda: EventScores(), ("update_events", [[], []], [[], [3]], "refs[1].events[0]: ")),
+        (SpanScores, "update_tags", ([["O"], ["O", "X-A"]], [["O"], ["O", "O"]]), "document 1, position 1: "),
+        (SpanScores, "update_tags", ([["O"], ["O"]], [["O"], ["O", "O"]]), "document 1: "),
+        (SpanScores, "update_tags", ([["O"], [None]], [["O"], ["O"]]), "document 1, position 0: "),
         (
-            lambda: EventScores(),
-            ("update_events", [[], []], [[], [Event(Trigger(Mention(0, 1), "a"), [3])]], "refs[1].events[0]: "),
+            functools.partial(SpanScores, labels=["A"]),
+            "update",
+            (torch.tensor([[[0, 0, 0]], [[1, 0, 0]]]), torch.zeros(2, 1, 3).long()),
+            "pred_spans: document 1: ",
         ),
+        (CorefScores, "update_clusters", ([[], [["a"], ["a"]]], [[], []]), "preds: document 1: "),
+        (CorefScores, "update_clusters", ([[], [3]], [[], []]), "preds: document 1: "),
+        (CorefScores, "update_clusters", ([[], []], [[], [[[]]]]), "refs: document 1: "),
+        (RelationScores, "update_relations", ([[], [3]], [[], []]), "preds[1].relations[0]: "),
+        (RelationScores, "update_relations", ([[], []], [[], [Relation("a", AT, None)]]), "refs[1].relations[0]: "),
+        (RelationScores, "update_relations", ([[], [Relation([], AT, AT)]], [[], []]), "preds[1].relations[0]: "),
+        (EventScores, "update_events", ([[], []], [[], [3]]), "refs[1].events[0]: "),
+        (EventScores, "update_events", ([[], []], [[], [Event(Trigger(AT, "a"), [3])]]), "refs[1].events[0]: "),
         (
-            lambda: EventScores(),
-            ("update_events", [[], [Event(Trigger(Mention(0, "x"), "a"), [])]], [[], []], "preds[1].events[0]: "),
+            EventScores,
+            "update_events",
+            ([[], [Event(Trigger(Mention(0, "x"), "a"), [])]], [[], []]),
+            "preds[1].events[0]: ",
         ),
-        (lambda: EventScores(), ("update_events", [[], [Event(None, [])]], [[], []], "preds[1].events[0]: ")),
-        (
-            lambda: RelationScores(),
-            ("update_relations", [[], []], [[], [Relation("a", Mention(0, 0), None)]], "refs[1].relations[0]: "),
-        ),
-        (
-            lambda: RelationScores(),
-            ("update_relations", [[], [Relation([], *[Mention(0, 0)] * 2)]], [[], []], "preds[1].relations[0]: "),
-        ),
-        (lambda: Smatch(), ("update", [[], [("a", 1, "b")]], [[], []], "preds[1]: ")),
-        (lambda: Smatch(), ("update", ["(a / b)", "(a / b)"], ["(a / b)", "(a /"], "refs[1]: ")),
-        (lambda: CorefScores(), ("update_clusters", [[], [3]], [[], []], "preds: document 1: ")),
-        (lambda: CorefScores(), ("update_clusters", [[], []], [[], [[[]]]], "refs: document 1: ")),
-        (lambda: SpanScores(), ("update_tags", [["O"], ["O"]], [["O"], ["O", "O"]], "document 1: ")),
-        (lambda: SpanScores(), ("update_tags", [["O"], [None]], [["O"], ["O"]], "document 1, position 0: ")),
-        (
-            lambda: SpanScores(labels=["A"]),
-            (
-                "update",
-                torch.tensor([[[0, 0, 0]], [[1, 0, 0]]]),
-                torch.zeros(2, 1, 3).long(),
-                "pred_spans: document 1: ",
-            ),
-        ),
-        (
-            lambda: RankingScores((1,)),
-            ("update_rankings", dsl.ranking[9](dsl.discrete[int]), [[1], [[]]], [[1], [1]], "preds[1][0]: "),
-        ),
-        (
-            lambda: RankingScores((1,)),
-            ("update_rankings", dsl.ranking[9](dsl.discrete[int]), [[1], [1]], [[1], 3], "refs[1]: "),
-        ),
+        (EventScores, "update_events", ([[], [Event(None, [])]], [[], []]), "preds[1].events[0]: "),
+        (Smatch, "update", ([[], [("a", 1, "b")]], [[], []]), "preds[1]: "),
+        (Smatch, "update", (["(a / b)", "(a / b)"], ["(a / b)", "(a /"]), "refs[1]: "),
+        (ranking, "update_rankings", (dsl.ranking[9](dsl.discrete[int]), [[1], [[]]], [[1], [1]]), "preds[1][0]: "),
+        (ranking, "update_rankings", (dsl.ranking[9](dsl.discrete[int]), [[1], [1]], [[1], 3]), "refs[1]: "),
     ],
 )
-def test_update_with_failing_document_names_it_and_counts_nothing(call, where):
-    metric, (name, *inputs, start) = call(), where
-    update = getattr(metric, name)
-    with pytest.raises((ValueError, TypeError)) as error:
-        update(*inputs)
-    assert str(error.value).startswith(start)
+def test_update_with_failing_document_names_it_and_counts_nothing(make, update, inputs, start):
+    metric = make()
+    with pytest.raises((ValueError, TypeError), match=f"^{re.escape(start)}"):
+        getattr(metric, update)(*inputs)
     assert metric.update_count == 0 and not metric.sums.any()
 
 

@@ -36,6 +36,7 @@ from tensormetrics.structured import (
     read_conll_coref,
     read_penman,
     read_tags,
+    read_triples,
     set_overlap,
     span_errors,
 )
@@ -80,6 +81,7 @@ NAN = dsl.set_matching[int](dsl.from_func(lambda x, y: math.nan))
 WIDE = dsl.set_matching[Span](dsl.tensor_func(lambda x, y: x)[Span])
 INF = dsl.set_matching[Span](dsl.tensor_func(lambda x, y: x[:, 0] / 0)[Span])
 POLE = dsl.set_matching[Span](dsl.tensor_func(lambda x, y: (1 / (x - y).abs())[:, 0])[Span])
+GRAPH = "wanted PENMAN text, an AMR, Props or triples of three texts"
 COLLECTION = "wanted a collection such as a list"
 
 
@@ -192,10 +194,15 @@ TYPE_ERRORS = [
     (lambda: read_penman(b"(a / b)"), "text: got bytes, wanted a str; write text.decode() for bytes"),
     (lambda: Smatch().update(b"(a)", [[]]), "preds: got a bytes, wanted a list of graphs; write [preds]"),
     (lambda: Smatch().update([b"(a)"], [[]]), "preds[0]: got bytes, wanted PENMAN text; write graph.decode()"),
-    (lambda: Smatch().update((x for x in []), []), "preds: got a generator, wanted a list; write list(preds)"),
     (lambda: read_lines("#begin document a"), "lines: got one str, wanted lines; write text.splitlines()"),
     (lambda: read_lines(b""), "lines: got one bytes, wanted lines; write text.splitlines()"),
     (lambda: read_lines([b"#begin"]), "line 1: got b'#begin', wanted text; open files without 'b' in their mode"),
+    (lambda: Smatch().update("(a / b)", ["(a / b)"]), "preds: got a str, wanted a list of graphs; write [preds]"),
+    (lambda: Smatch().update([3], [[]]), f"preds[0]: got 3, {GRAPH}"),
+    (lambda: Smatch().update([[("a", "b")]], [[]]), f"preds[0]: got ('a', 'b'), {GRAPH}"),
+    (lambda: Smatch().update([["(a / b)"]], [[]]), f"preds[0]: got '(a / b)', {GRAPH}"),
+    (lambda: read_triples([("a", "quant", 5)]), "triples: got the target 5, wanted a text such as '5'"),
+    (lambda: read_triples([("a", None, "b")]), "triples: got ('a', None, 'b'), wanted a text as role"),
     *(
         (call, "preds: got a generator, wanted a list; write list(preds)")
         for call in (
@@ -207,6 +214,9 @@ TYPE_ERRORS = [
     ),
 ]
 VALUE_ERRORS = [
+    (lambda: Smatch().update(["(a / b)"], []), "lengths differ: preds has 1, refs has 0"),
+    (lambda: Smatch(top="root"), "top: got 'root', wanted one of True, False, 'concept'"),
+    (lambda: Smatch(solver="fast"), "solver: got 'fast', wanted one of 'auto', 'exact', 'search'"),
     (lambda: derive(list[str]).score([], ["a", ["b"]]), "refs[0][1]: got ['b'], wanted str"),
     (lambda: derive(dict[str, int]).score({"a": True}, {"a": 1}), "preds[0][0].value: got True, wanted int"),
     (lambda: derive(list[float]).score([1.0], [2.0, math.nan]), "refs[0][1]: got nan, wanted float"),
