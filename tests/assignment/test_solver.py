@@ -1,5 +1,8 @@
+"""The solver on small and ragged problems, its errors, its derivatives in every mode, and torch.vmap."""
+
 import math
 
+import numpy as np
 import pytest
 import scipy.optimize
 import torch
@@ -41,7 +44,8 @@ def test_solver_small_problems_equal_brute_force(shape, dtype, maximize, device)
             a = without_padding(assignment, (i,), *shape)
             assert_optimal(matrix.to(device), a, maximize)
             optimum = brute_force(Problem(matrix, maximize))
-            assert float(a.cost) == pytest.approx(-optimum if maximize else optimum, rel=1e-6, abs=1e-6)
+            tolerance = torch.finfo(dtype).eps * (8 + 2 * sum(shape)) * float(matrix.abs().max())  # as in `certify`
+            assert float(a.cost) == pytest.approx(-optimum if maximize else optimum, rel=0, abs=tolerance)
 
 
 def test_solver_ragged_batch_equals_scipy(device):
@@ -71,7 +75,9 @@ def test_solver_emulated_lanes_equal_kernel_bit_for_bit(shape, dtype):
             assert all(torch.equal(a, b) for team in lanes for a, b in zip(op, team, strict=True))
             assert all(a.shape == b.shape and a.dtype == b.dtype for a, b in zip(op, reference, strict=True))
             assert torch.equal(op.status, reference.status)
-            torch.testing.assert_close(op.selected.sum(-1), reference.selected.sum(-1), rtol=1e-5, atol=1e-5)
+            tolerance = max(rows, cols) * torch.finfo(dtype).eps  # of the sum of a problem
+            ours, theirs = (result.selected.double().sum(-1) for result in (op, reference))
+            torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
 
 
 def test_solver_worked_example_matches_by_hand(device):
@@ -259,3 +265,97 @@ def test_solver_more_than_eight_batch_dimensions_raise(generator):
     assert torch.equal(col_of_row.view(2, -1), linear_sum_assignment(cost).col_of_row)
     with pytest.raises(RuntimeError, match="cost: got 11 dimensions, wanted at most 10"):
         linear_sum_assignment(cost.view(*[1] * 8, 2, 3, 4))
+
+
+# torch's own forward mode is written with it.
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script. is deprecated:DeprecationWarning")
+
+
+def optimal_cost(cost, **options):
+    return linear_sum_assignment(cost, check=False, **options).cost
+
+
+def finite_difference(cost, direction, step=1e-6):
+    """Compute central differences of scipy's optimum."""
+    optima = []
+    for sign in (1, -1):
+        matrix = (cost + sign * step * direction).numpy()
+        optima.append(matrix[scipy.optimize.linear_sum_assignment(matrix)].sum())
+    return (optima[0] - optima[1]) / (2 * step)
+
+
+@pytest.fixture
+def problem(generator):
+    return (torch.rand(4, 6, generator=generator, dtype=torch.float64) for _ in range(2))
+
+
+def test_forward_mode_equals_finite_differences(problem):
+    cost, direction = problem
+    expected = finite_difference(cost, direction)
+    assert abs(expected) > 0.1
+    value, tangent = torch.func.jvp(optimal_cost, (cost,), (direction,))
+    np.testing.assert_allclose(tangent.item(), expected, rtol=1e-6)
+    torch.testing.assert_close(value, optimal_cost(cost))
+    jacobian = torch.func.jacfwd(optimal_cost)(cost)
+    np.testing.assert_allclose((jacobian * direction).sum().item(), expected, rtol=1e-6)
+    assert torch.equal(jacobian, torch.func.jacrev(optimal_cost)(cost))
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(cost, direction)
+        unpacked = torch.autograd.forward_ad.unpack_dual(linear_sum_assignment(dual).cost)
+    np.testing.assert_allclose(unpacked.tangent.item(), expected, rtol=1e-6)
+
+
+def test_nested_forward_and_backward_modes_agree(problem):
+    cost, _ = problem
+    jacobian = torch.func.jacrev(optimal_cost)(cost)
+
+    def scaled(inner):  # the derivative of y * optimal_cost(cost) by y, at one
+        one = torch.ones((), dtype=torch.float64)
+        if inner == "backward":
+            return lambda x: torch.func.grad(lambda y: y * optimal_cost(x))(one)
+        return lambda x: torch.func.jvp(lambda y: y * optimal_cost(x), (one,), (one,))[1]
+
+    for inner in ("backward", "forward"):
+        for outer in (torch.func.jacrev, torch.func.jacfwd):
+            assert torch.equal(outer(scaled(inner))(cost), jacobian)
+
+
+def test_jvp_float32_batch_with_nan_keeps_other_problem(generator):
+    cost = torch.rand(2, 3, 3, generator=generator)
+    cost[1, 0, 0] = torch.nan
+    value, tangent = torch.func.jvp(optimal_cost, (cost,), (torch.ones_like(cost),))
+    assert tangent[0] == 3 and value.isnan().tolist() == [False, True]
+    assert optimal_cost(cost.requires_grad_()).isnan().tolist() == [False, True]
+
+
+@pytest.fixture
+def no_vmap_fallback():
+    """Make torch.vmap raise an error for operators without a rule, instead of looping over them."""
+    was_enabled = torch._C._functorch._is_vmap_fallback_enabled()
+    torch._C._functorch._set_vmap_fallback_enabled(False)
+    yield
+    torch._C._functorch._set_vmap_fallback_enabled(was_enabled)
+
+
+def test_vmap_of_solver_equals_batch(generator, no_vmap_fallback):
+    cost = torch.rand(5, 3, 4, 6, generator=generator)
+    rows, columns = (torch.randint(1, n + 1, (5, 3), generator=generator) for n in (4, 6))
+    mask = torch.rand(4, 6, generator=generator) < 0.9
+
+    def solve(cost, rows, columns):
+        options = {"row_lengths": rows, "col_lengths": columns, "mask": mask, "unmatched_cost": 2.0}
+        return linear_sum_assignment(cost, check=False, **options)
+
+    expected = linear_sum_assignment(
+        cost, row_lengths=rows, col_lengths=columns, mask=mask.expand_as(cost), unmatched_cost=2.0
+    )
+    for assignment in (
+        torch.vmap(torch.vmap(solve))(cost, rows, columns),
+        torch.vmap(torch.vmap(solve), in_dims=(3, 1, 1), out_dims=0)(cost.permute(1, 2, 3, 0), rows.mT, columns.mT),
+    ):
+        assert all(torch.equal(a, b) for a, b in zip(assignment, expected, strict=True))
+
+
+def test_vmap_with_check_raises_error(generator):
+    with pytest.raises(RuntimeError, match="data-dependent control flow"):
+        torch.vmap(linear_sum_assignment)(torch.rand(2, 3, 3, generator=generator))

@@ -1,4 +1,4 @@
-"""Derivation of nodes from types: a table of the rules, unions and values, and errors."""
+"""Derivation of nodes from types: a table of the rules, unions and values, errors; arguments of the decorator."""
 
 import collections
 import enum
@@ -14,7 +14,7 @@ import pytest
 import torch
 from raising import raises
 
-from tensormetrics.structured import derive, dsl, metametric
+from tensormetrics.structured import StructuredMetric, derive, dsl, metametric, metric_of
 from tensormetrics.structured.objects.nodes.node import Normalized, Product
 from tensormetrics.structured.objects.nodes.node import Union as UnionNode
 
@@ -66,7 +66,8 @@ class Later:
     pep: "int | None"
 
 
-PRECISION = "Normalized(Set(Leaf), precision)"
+COLLECTIONS = list[int], set[int], frozenset[int], tuple[int, ...], Names, Iterable[int], Collection[int], Sequence[int]
+COLLECTIONS += MutableSequence[int], AbstractSet[int], collections.deque[int], collections.Counter[str]
 
 
 def shape(node):
@@ -83,17 +84,7 @@ def shape(node):
 @pytest.mark.parametrize(
     ("tp", "expected"),
     [
-        (int, "Leaf"),
-        (str, "Leaf"),
-        (bytes, "Leaf"),
-        (bool, "Leaf"),
-        (float, "Leaf"),
-        (complex, "Leaf"),
-        (None, "Leaf"),
-        (Literal["a", 1], "Leaf"),
-        (Colour, "Leaf"),
-        (Decimal, "Leaf"),
-        (Key, "Leaf"),
+        *((tp, "Leaf") for tp in (int, str, bytes, bool, float, complex, None, Literal["a", 1], Colour, Decimal, Key)),
         (Empty, "Product()"),
         (Flat, "Product(Leaf, Leaf)"),
         (Point, "Product(Leaf, Leaf)"),
@@ -111,19 +102,8 @@ def shape(node):
         (int | list[str], "Union(Leaf, Set(Leaf))"),
         (tuple[int, list[str]], "Product(Leaf, Set(Leaf))"),
         (tuple[()], "Product()"),
-        (tuple[int, ...], "Set(Leaf)"),
-        (list[int], "Set(Leaf)"),
+        *((tp, "Set(Leaf)") for tp in COLLECTIONS),
         (typing.List[int], "Set(Leaf)"),  # noqa: UP006
-        (set[int], "Set(Leaf)"),
-        (frozenset[int], "Set(Leaf)"),
-        (collections.deque[int], "Set(Leaf)"),
-        (Sequence[int], "Set(Leaf)"),
-        (MutableSequence[int], "Set(Leaf)"),
-        (Collection[int], "Set(Leaf)"),
-        (AbstractSet[int], "Set(Leaf)"),
-        (Iterable[int], "Set(Leaf)"),
-        (Names, "Set(Leaf)"),
-        (collections.Counter[str], "Set(Leaf)"),
         (dict[str, list[int]], "Set(Product(Leaf, Set(Leaf)))"),
         (Mapping[str, int], "Set(Product(Leaf, Leaf))"),
         (collections.defaultdict[str, int], "Set(Product(Leaf, Leaf))"),
@@ -153,30 +133,14 @@ class Unhashable:
         return True
 
 
-@pytest.mark.parametrize(
-    ("tp", "name"),
-    [
-        (list, "list"),
-        (dict, "dict"),
-        (tuple, "tuple"),
-        (set, "set"),
-        (Any, "Any"),
-        (object, "object"),
-        (Loud, "Loud"),
-        (np.ndarray, "ndarray"),
-        (torch.Tensor, "Tensor"),
-        (Identity, "Identity"),
-        (Unhashable, "Unhashable"),
-    ],
-    ids=str,
-)
-def test_types_without_a_metric(tp, name):
-    with raises(TypeError, f"tuple[int, {name_in_tuple(tp)}][1]: got the type {name}, {REMEDY}"):
+UNSUPPORTED = list, dict, tuple, set, Any, object, Loud, np.ndarray, torch.Tensor, Identity, Unhashable
+
+
+@pytest.mark.parametrize("tp", UNSUPPORTED, ids=str)
+def test_types_without_a_metric(tp):
+    path = str(tuple[int, tp]).replace("typing.", "")
+    with raises(TypeError, f"{path}[1]: got the type {tp.__name__}, {REMEDY}"):
         derive(tuple[int, tp]).score((1, 2), (1, 2))
-
-
-def name_in_tuple(tp):
-    return str(tuple[int, tp]).replace("typing.", "")[len("tuple[int, ") : -1]
 
 
 def test_derive_recursive_types_raise():
@@ -300,3 +264,43 @@ def test_counters_and_mappings():
     Counts = collections.Counter
     assert derive(Counts[str], constraint="<->").score(Counts(a=2, b=1), Counts(a=1, b=3)) == 2.0
     assert derive(dict[str, list[int]]).score({"a": [1, 2], "b": [3]}, {"a": [2], "b": [4]}) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("normalizer", "score"),
+    [(None, 2), ("none", 2), ("precision", 1), ("recall", 2 / 3), ("jaccard", 2 / 3), ("dice", 0.8), ("f2", 10 / 14)],
+)
+def test_metametric_normalizer_changes_score(normalizer, score):
+    @metametric(**{"normalizer": normalizer} if normalizer else {})
+    @dataclass
+    class Bag:
+        items: list[int]
+
+    assert Bag.metric.score(Bag([1, 2]), Bag([2, 1, 3])) == pytest.approx(score, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("arrow", "ratio", "overlap"), [("<->", "1:1", 1), ("->", "1:*", 1), ("<-", "*:1", 3), ("~", "*:*", 3)]
+)
+def test_metametric_constraint_spellings_agree(arrow, ratio, overlap):
+    """One predicted item and three equal reference items."""
+    for spelling in (arrow, ratio):
+
+        @metametric(constraint=spelling)
+        @dataclass
+        class Bag:
+            items: list[int]
+
+        assert Bag.metric.score(Bag([1]), Bag([1, 1, 1])) == overlap
+
+
+def test_metric_of_returns_the_attribute():
+    @metametric
+    @dataclass
+    class Bag:
+        items: list[str]
+
+    assert type(metric_of(Bag)) is StructuredMetric and metric_of(Bag) is Bag.metric
+    for tp in (int, "Bag"):
+        with pytest.raises(TypeError, match=r"^metric_of: got .*, which has no metric; write @metametric above it, or"):
+            metric_of(tp)

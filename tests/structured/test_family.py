@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
-from raising import raises
 
 from tensormetrics.structured import Family, Suite, derive, dsl, macro_average, metametric, micro_average
 
@@ -120,23 +119,6 @@ def test_labels_of_normalized_items_and_collections(wrap):
     # label: overlap, predicted, expected. A 4/3 2 2, B 0 2 1
     expected = {"f1[A]": 2 / 3, "recall[A]": 2 / 3, "f1[B]": 0, "types-f1": 1 / 3, "weighted-f1": 4 / 9}
     assert {key: scores[key] for key in expected} == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(
-    ("metric", "by", "message"),
-    [
-        (Doc.metric, "name", "by: got 'name', which has no part 'name' that is compared"),
-        (Doc.metric, "span", "by: got 'span', which is no scalar that is compared by =="),
-        (
-            derive(Entity),
-            "label",
-            "by: got a metric of another type, wanted the metric of one collection of items",
-        ),
-    ],
-)
-def test_family_unknown_labels_raise(metric, by, message):
-    with raises(ValueError, message):
-        Family(metric, micro_average(["f1"]), by=by)
 
 
 def test_suites_extras_and_documents():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from cases.latent import best_of_all_mappings, bound_items, items_with_variables
+from cases.latent import WIN, best_of_all_mappings, bound_items, items_with_variables
 from fake_device import DEVICE, Device
 from raising import raises
 from test_conformance import on
@@ -91,8 +91,7 @@ def mapping_value(case: list, mapping: list[int], constraint: str) -> float:
     assert len(set(used)) == len(used)
     mapped = bound_items(pred, pred_is_var, [None if x < 0 else x for x in mapping])
     items = bound_items(ref, ref_is_var, range(100))
-    win = {"<->": min, "->": lambda p, r: p * (r > 0), "<-": lambda p, r: r * (p > 0), "~": lambda p, r: p * r}
-    return sum(win[constraint](count, items[item]) for item, count in mapped.items())
+    return sum(WIN[constraint](count, items[item]) for item, count in mapped.items())
 
 
 def test_terms_of_three_variables(device):

@@ -203,7 +203,7 @@ def test_a_copy_and_a_failure():
     metric = RankingScores((1,), ("hit",))
     for same in (pickle.loads(pickle.dumps(ranking)), copy.deepcopy(ranking)):
         metric.update_rankings(same, [[Landmark("a", 1)]], [[Landmark("a", 1)]])
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match=r"^refs\[0\]\[0\]: got 3"):
         metric.update_rankings(ranking, [[Landmark("a", 1)]], [[3]])
     assert metric.update_count == 2 and float(metric.compute()["hit@1"]) == 1
 

@@ -8,7 +8,7 @@ from typing import Annotated, Generic, TypeVar
 
 import pytest
 from raising import raises
-from test_json_schema_writer import MAKERS
+from test_json_schema import MAKERS
 from typing_extensions import NamedTuple, TypedDict  # generic ones before Python 3.11 too
 
 from tensormetrics.structured import Family, derive, dsl, metametric, micro_average
@@ -139,11 +139,3 @@ def test_type_variable_without_argument_raises():
 
     with pytest.raises(TypeError, match="recursive type"):
         derive(Tree[int], localns={"Tree": Tree}).score(Tree(1, []), Tree(1, []))
-
-
-def test_other_classes_are_no_records():
-    class Undecorated:
-        x: int
-
-    with pytest.raises(TypeError, match="wanted a dataclass; write @metametric above @dataclass"):
-        metametric(Undecorated)

@@ -55,14 +55,11 @@ def test_read_tags_bare_prefix_has_seqeval_label():
 @pytest.mark.parametrize(
     ("tag", "suffix", "expected"),
     [
-        ("Q-X", False, "a prefix of B, I, E, L, S, U, a dash and a label"),
-        ("B-", False, "a prefix of B, I, E, L, S, U, a dash and a label"),
-        ("-PER", False, "a prefix of B, I, E, L, S, U, a dash and a label"),
-        ("O-PER", False, "a prefix of B, I, E, L, S, U, a dash and a label"),
-        ("PER", False, "a prefix of B, I, E, L, S, U, a dash and a label"),
-        ("", False, "a prefix of B, I, E, L, S, U, a dash and a label"),
-        ("B-PER", True, "a label, a dash and a prefix of B, I, E, L, S, U"),
-        ("-B", True, "a label, a dash and a prefix of B, I, E, L, S, U"),
+        *(
+            (tag, False, "a prefix of B, I, E, L, S, U, a dash and a label")
+            for tag in ("Q-X", "B-", "-A", "O-A", "A", "")
+        ),
+        *((tag, True, "a label, a dash and a prefix of B, I, E, L, S, U") for tag in ("B-A", "-B")),
     ],
 )
 def test_invalid_tags_raise_with_position(tag, suffix, expected):
