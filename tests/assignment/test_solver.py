@@ -49,11 +49,11 @@ def test_solver_small_problems_equal_brute_force(shape, dtype, maximize, device)
 
 
 def test_solver_ragged_batch_equals_scipy(device):
-    cost = torch.rand(1000, 12, 15, dtype=torch.float64)
+    cost = torch.rand(300, 12, 15, dtype=torch.float64)
     cost[::2] = (4 * cost[::2]).floor()  # every other one full of ties
-    r, c = torch.randint(0, 13, (1000,)), torch.randint(0, 16, (1000,))
+    r, c = torch.randint(0, 13, (300,)), torch.randint(0, 16, (300,))
     assignment = linear_sum_assignment(cost.to(device), row_lengths=r.to(device), col_lengths=c.to(device))
-    for i in range(1000):
+    for i in range(300):
         matrix = cost[i, : r[i], : c[i]]
         rows, columns = scipy.optimize.linear_sum_assignment(matrix.numpy())
         assert float(assignment.cost[i]) == pytest.approx(float(matrix[rows, columns].sum()), rel=1e-12)
@@ -63,7 +63,7 @@ def test_solver_ragged_batch_equals_scipy(device):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(
-    "shape", [(40, 9, 9), (40, 5, 40), (40, 40, 5), (3, 70, 70), (2, 3, 8, 6), (0, 3, 3), (2, 0, 3)]
+    "shape", [(40, 9, 9), (40, 5, 40), (40, 40, 5), (2, 40, 41), (2, 3, 8, 6), (0, 3, 3), (2, 0, 3)]
 )
 def test_solver_emulated_lanes_equal_kernel_bit_for_bit(shape, dtype):
     *batch_shape, rows, cols = shape

@@ -148,6 +148,7 @@ def test_read_penman_lossless_graphs_are_read():
     assert len(read_penman(deep)) == 101
 
 
+@pytest.mark.full
 def test_update_of_lists_waits_for_no_device():
     pair = [props("a instance want", "b instance boy", "a arg0 b")], [props("c instance boy", "d instance want")]
     expected = Smatch()

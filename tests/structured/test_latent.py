@@ -124,6 +124,7 @@ def test_latent_overlap_is_independent_of_batches_and_chunks(options, monkeypatc
     assert all(torch.equal(a, b) for a, b in zip(solution, latent_overlap(*documents, **options), strict=True))
 
 
+@pytest.mark.full
 def test_number_of_synchronizations_is_independent_of_unproved_documents():
     counts = []
     for documents in (5, 40):
