@@ -11,8 +11,41 @@ from torch import Tensor
 
 from tensormetrics.assignment import _reference
 
+HARD = {  # of entries x in [0, 1), indices i and j from 1, and points p and q; each is hard for some method
+    "products": lambda x, i, j, p, q: i * j,
+    "machol_wien": lambda x, i, j, p, q: (i - 1) * (j - 1),
+    "geometric": lambda x, i, j, p, q: (p[..., None, :] - q[..., None, :, :]).norm(dim=-1),
+    "low_rank": lambda x, i, j, p, q: (p - 0.5) @ (q - 0.5).mT,
+    "identical_rows": lambda x, i, j, p, q: x[..., :1, :],
+    "scales": lambda x, i, j, p, q: 2.0 ** -(60 * x).floor(),
+    "blocks": lambda x, i, j, p, q: x.where((i - 1) // 3 == (j - 1) // 3, 100.0),
+    # Three rows compete for two columns while all others cost far more: prices rise by the smallest steps.
+    "price_war": lambda x, i, j, p, q: (1e-3 * (i - j).abs() * (i < 3)).where((i <= 3) & (j <= 2), 1e6),
+    "near_ties": lambda x, i, j, p, q: 1e8 + 1e-9 * x,  # the best two differ by less than a price can express
+    "constant": lambda x, i, j, p, q: 0.1 + 0 * x,
+    "band": lambda x, i, j, p, q: x.where((i - j).abs() <= 3, torch.inf),
+}
+COSTS = HARD | {
+    "uniform": lambda x, i, j, p, q: x,
+    "ties": lambda x, i, j, p, q: x < 0.5,
+    "sparse": lambda x, i, j, p, q: x < 0.9,
+    "rare": lambda x, i, j, p, q: x < 0.02,
+    "integers": lambda x, i, j, p, q: (10 * x).floor() - 2,
+    "sizes": lambda x, i, j, p, q: x * 10.0 ** (12 * p[..., :1, :1] - 6).round(),
+    "shifted": lambda x, i, j, p, q: x + 1e6,  # float32 rounds prices up and down
+    "forbidden": lambda x, i, j, p, q: x.where(x < 0.1, torch.inf),
+}
 LANES = {"warp": lanes("lsa_warp"), "block": lanes("lsa_block")}
 KERNELS = {"op": torch.ops.tensormetrics.lsa, **LANES, "reference": _reference.lsa}
+
+
+def costs(kind: str, *shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tensor:
+    """Return costs of a kind, (..., R, C)."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.rand(shape, generator=generator, dtype=torch.float64)
+    points = (torch.rand(*shape[:-2], n, 2, generator=generator, dtype=torch.float64) for n in shape[-2:])
+    i, j = torch.arange(1.0, shape[-2] + 1)[:, None], torch.arange(1.0, shape[-1] + 1)
+    return COSTS[kind](x, i, j, *points).expand(shape).to(dtype)
 
 
 class Result(NamedTuple):

@@ -1,4 +1,8 @@
-"""Tiny problems are solved in parallel in the lanes of vectors, with the bits of separate calls, at every width."""
+"""Tiny problems, solved in parallel in the lanes of vectors, and wide ones, by bounds, have the bits of plain calls.
+
+With more than 1,000 columns most of a row is skipped: each problem is solved as it is, by full scans, and as the corner
+of a wide matrix.
+"""
 
 import os
 import subprocess
@@ -6,29 +10,14 @@ import sys
 
 import pytest
 import torch
+from oracle import COSTS, costs
 from torch import Tensor
 
 from tensormetrics.assignment import _op, linear_sum_assignment
-from tensormetrics.core.native import native
 
 SHAPES = [(1, 1), (1, 5), (2, 2), (5, 7), (7, 5), (8, 8), (13, 16), (16, 16)]
-KINDS = ["uniform", "ties", "few", "products", "sizes"]
+KINDS = ["uniform", "ties", "integers", "products", "sizes"]
 BATCH = 21  # no multiple of a vector
-
-needs_kernel = pytest.mark.skipif(not native.has_kernel("lsa", "cpu"), reason="no native code")
-
-
-def costs(kind: str, shape: tuple[int, int], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    x = torch.rand(BATCH, *shape, generator=generator, dtype=torch.float64)
-    index = torch.arange(1, shape[0] + 1)[:, None] * torch.arange(1, shape[1] + 1)
-    tables = {
-        "uniform": x,
-        "ties": (x < 0.5).double(),
-        "few": (4 * x).floor() - 2,
-        "products": index + 0 * x,
-        "sizes": x * 10.0 ** torch.randint(-6, 7, (BATCH, 1, 1), generator=generator),
-    }
-    return tables[kind].to(dtype)
 
 
 def assert_batch_equals_single(cost: Tensor, maximize: bool, *lengths: Tensor) -> None:
@@ -46,12 +35,11 @@ def assert_batch_equals_single(cost: Tensor, maximize: bool, *lengths: Tensor) -
             )
 
 
-@needs_kernel
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_tiny_problems_in_batch_equal_single_problems(kind, dtype, generator):
     for shape in SHAPES:
-        cost = costs(kind, shape, dtype, generator)
+        cost = costs(kind, BATCH, *shape, dtype=dtype)
         rows, cols = (torch.randint(0, size + 1, (BATCH,), generator=generator) for size in shape)
         for maximize in (False, True):
             assert_batch_equals_single(cost, maximize)
@@ -59,9 +47,8 @@ def test_tiny_problems_in_batch_equal_single_problems(kind, dtype, generator):
             assert_batch_equals_single(cost, maximize, rows, cols)
 
 
-@needs_kernel
 def test_tiny_nonfinite_huge_or_masked_problems_equal_single_ones(generator):
-    cost = costs("uniform", (6, 6), torch.float32, generator)
+    cost = costs("uniform", BATCH, 6, 6, dtype=torch.float32)
     cost[3, 0, 0], cost[5, 2], cost[7, 1, 1], cost[9] = torch.nan, torch.inf, -torch.inf, cost[9] * 2.0**126
     assert_batch_equals_single(cost, False)
     status = _op.lsa(cost, False)[4]
@@ -73,7 +60,7 @@ def test_tiny_nonfinite_huge_or_masked_problems_equal_single_ones(generator):
         assert batched.col_of_row[b].equal(single.col_of_row)
 
 
-@needs_kernel
+@pytest.mark.full
 @pytest.mark.parametrize("width", [16, 32])
 def test_tiny_narrower_vectors_give_same_bits(width, tmp_path):
     """Run in a separate process, for which the width of the vectors is forced."""
@@ -86,12 +73,56 @@ def test_tiny_narrower_vectors_give_same_bits(width, tmp_path):
 
 
 def solve_all() -> list[Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    cases = [
-        (kind, shape, dtype)
+    problems = [
+        costs(kind, BATCH, *shape, dtype=dtype)
         for kind in KINDS
         for shape in [*SHAPES, (30, 30), (20, 140), (20, 1030)]
         for dtype in (torch.float32, torch.float64)
     ]
-    assignments = (_op.lsa(costs(*case, generator), False) for case in cases)
-    return [field for results in assignments for field in results]
+    return [field for cost in problems for field in _op.lsa(cost, False)]
+
+
+BOUNDED_COLS = 1030  # columns: csrc/lsa/lsa_cpu.cpp, kMinBoundedColumns
+
+
+def options(name: str, rows: int, cols: int, generator: torch.Generator) -> dict[str, Tensor]:
+    choices = {
+        "plain": {},
+        "mask": {"mask": torch.rand(rows, cols, generator=generator) < 0.2},
+        "capacity": {"col_capacity": torch.randint(0, 3, (cols,), generator=generator)},
+        "unmatched": {"unmatched_cost": torch.tensor(0.02)},
+    }
+    return choices[name]
+
+
+def solve(cost: Tensor, maximize: bool, tensors: dict[str, Tensor], padded: bool) -> list[Tensor]:
+    rows, cols = cost.shape
+    lengths = [torch.tensor(rows), torch.tensor(cols)] if padded else [None, None]
+    if padded:
+        tensors = {name: pad_columns(x, BOUNDED_COLS) if name != "unmatched_cost" else x for name, x in tensors.items()}
+        cost = pad_columns(cost, BOUNDED_COLS)
+    mask, capacity, unmatched = (tensors.get(name) for name in ("mask", "col_capacity", "unmatched_cost"))
+    unmatched = None if unmatched is None else unmatched.to(cost)
+    results = _op.lsa(cost, maximize, *lengths, mask, capacity, unmatched)
+    return [x[..., :cols] if x.dim() and x.shape[-1] == BOUNDED_COLS else x for x in results]
+
+
+def pad_columns(x: Tensor, width: int) -> Tensor:
+    return torch.cat([x, x.new_ones(*x.shape[:-1], width - x.shape[-1])], -1)
+
+
+def same_bits(left: Tensor, right: Tensor) -> bool:
+    return left.reshape(-1).view(torch.uint8).equal(right.reshape(-1).view(torch.uint8))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(203, 203), (150, 301), (301, 150), (40, 9), (3, 5)])
+@pytest.mark.parametrize("kind", COSTS)
+def test_bounded_search_has_bits_of_full_scans(kind, shape, dtype, generator):
+    cost = costs(kind, *shape, dtype=dtype)
+    for name in ("plain", "mask", "capacity", "unmatched"):
+        tensors = options(name, *shape, generator)
+        for maximize in (False, True) if name == "plain" and kind != "forbidden" else (False,):
+            full, bounded = (solve(cost, maximize, tensors, padded) for padded in (False, True))
+            for full_field, bounded_field in zip(full, bounded, strict=True):
+                assert same_bits(full_field, bounded_field), (name, maximize)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from library import CARDS
-from test_adversarial import FAMILIES, rng
+from oracle import HARD, costs
 from torch import Tensor
 
 from tensormetrics.assignment import _op
@@ -45,8 +45,8 @@ def random_options(cost: Tensor) -> list[tuple]:
 @pytest.mark.parametrize("shape", [*SHAPES, *(pytest.param(shape, marks=pytest.mark.slow) for shape in LARGE)])
 def test_solver_has_the_bits_of_the_cpu(shape, dtype, solver):
     ties = torch.randint(0, 3, shape).to(dtype)
-    costs = torch.randn(shape, dtype=dtype), ties, ties.masked_fill(ties > 1.5, torch.inf)
-    for cost in costs if shape[-1] <= 128 else costs[1:2]:  # a block of 256 lanes takes long
+    problems = torch.randn(shape, dtype=dtype), ties, ties.masked_fill(ties > 1.5, torch.inf)
+    for cost in problems if shape[-1] <= 128 else problems[1:2]:  # a block of 256 lanes takes long
         for options in random_options(cost):
             assert_same_bits(solver, cost, *options)
     strided = torch.randn(*shape[:-2], shape[-1], 2 * shape[-2], dtype=dtype)[..., ::2].mT
@@ -54,19 +54,19 @@ def test_solver_has_the_bits_of_the_cpu(shape, dtype, solver):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", HARD)
 def test_families(family, dtype, solver):
     for n in (5, 32, 61):
-        cost = family(n).to(dtype)
+        cost = costs(family, n, n, dtype=dtype)
         for some in (cost, cost[: n // 2 + 1], cost.T):
             assert_same_bits(solver, some, False)
             assert_same_bits(solver, -some, True)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", HARD)
 def test_large_families(family, solver):
-    assert_same_bits(solver, family(200).float(), False)
+    assert_same_bits(solver, costs(family, 200, 200, dtype=torch.float32), False)
 
 
 @pytest.mark.slow
@@ -96,7 +96,7 @@ def test_launches_stay_within_every_card(card, dtype, lsa):
     widest = (for_block - 1024) // column // 16 * 16
     lsa.history()
     for rows, cols in ((2, widest - 1), (2, widest), (2, widest + 48), (128, 128), (100, 100), (1, 1)):
-        assert_same_bits(lsa, torch.rand(2, rows, cols, dtype=dtype, generator=rng()), False)
+        assert_same_bits(lsa, costs("uniform", 2, rows, cols, dtype=dtype), False)
     launched = [line for line in lsa.history() if line[0] == "launch"]
     assert len(launched) == 6
     assert all(int(blocks) <= 8 * multiprocessors for _, _, blocks, *_ in launched)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from fake_device import DEVICE, Device
+from raising import raises
 
 from tensormetrics.structured import AMR, Prop, Smatch, Variable, read_penman, read_triples
 
@@ -107,45 +108,11 @@ def test_smatch_empty_graphs_score_zero(device):
 
 
 def test_smatch_invalid_arguments_raise(monkeypatch):
-    metric = Smatch()
-    with pytest.raises(ValueError) as error:
-        metric.update(["(a / cat)"], [])
-    assert str(error.value) == "lengths differ: preds has 1, refs has 0"
-    with pytest.raises(TypeError) as error:
-        metric.update("(a / cat)", ["(a / cat)"])
-    assert str(error.value) == "preds: got a str, wanted a list of graphs; write [preds]"
-    with pytest.raises(ValueError) as error:
-        Smatch(top="root")
-    assert str(error.value) == "top: got 'root', wanted one of True, False, 'concept'"
-    with pytest.raises(ValueError) as error:
-        Smatch(solver="fast")
-    assert str(error.value) == "solver: got 'fast', wanted one of 'auto', 'exact', 'search'"
     with pytest.raises(ValueError, match=r"^refs\[1\]: text: '\(a / cat' is no graph in PENMAN notation: "):
-        metric.update(["(a / cat)"] * 2, ["(a / cat)", "(a / cat"])
-    for graph, got in ((3, "3"), ([("a", "b")], "('a', 'b')"), (["(a / cat)"], "'(a / cat)'")):
-        with pytest.raises(TypeError) as error:
-            metric.update([graph], [[]])
-        expected = "wanted PENMAN text, an AMR, Props or triples of three texts"
-        assert str(error.value) == f"preds[0]: got {got}, {expected}"
+        Smatch().update(["(a / cat)"] * 2, ["(a / cat)", "(a / cat"])
     monkeypatch.setitem(sys.modules, "penman", None)
-    with pytest.raises(ImportError) as error:
+    with raises(ImportError, "text: PENMAN notation is read by penman; write pip install penman"):
         read_penman("(a / cat)")
-    assert str(error.value) == "text: PENMAN notation is read by penman; write pip install penman"
-
-
-def test_read_triples_entries_that_are_no_text_raise():
-    with pytest.raises(TypeError) as error:
-        read_triples([("a", "quant", 5)])
-    assert str(error.value) == "triples: got the target 5, wanted a text such as '5'"
-    with pytest.raises(TypeError) as error:
-        read_triples([("a", None, "cat")])
-    assert str(error.value) == "triples: got ('a', None, 'cat'), wanted a text as role"
-
-
-def test_text_holds_one_graph():
-    with pytest.raises(ValueError) as error:
-        read_penman("(a / b)\n(c / d)")
-    assert str(error.value) == "text: '(a / b)\\n(c / d)' holds 2 graphs in PENMAN notation, wanted one"
 
 
 @pytest.mark.parametrize(
@@ -155,6 +122,7 @@ def test_text_holds_one_graph():
         ("(a / b) :ARG0 x", "is no graph in PENMAN notation: there is more text after the graph"),
         ("(end / end) x", "is no graph in PENMAN notation: there is more text after the graph"),
         ('(a / b) "', "is no graph in PENMAN notation: there is more text after the graph"),
+        ("(a / b)\n(c / d)", "holds 2 graphs in PENMAN notation, wanted one"),
         ("", "holds 0 graphs in PENMAN notation, wanted one"),
         (")", "holds 0 graphs in PENMAN notation, wanted one"),
         ("(a / b", "is no graph in PENMAN notation: Unexpected end of input"),
@@ -167,9 +135,8 @@ def test_text_holds_one_graph():
     ],
 )
 def test_read_penman_lossy_graphs_raise(text, reason):
-    with pytest.raises(ValueError) as error:
+    with raises(ValueError, f"text: {text[:60]!r} {reason}"):
         read_penman(text)
-    assert str(error.value) == f"text: {text[:60]!r} {reason}"
 
 
 def test_read_penman_lossless_graphs_are_read():
@@ -181,18 +148,7 @@ def test_read_penman_lossless_graphs_are_read():
     assert len(read_penman(deep)) == 101
 
 
-def test_bytes_and_generators():
-    for call, message in (
-        (lambda: read_penman(b"(a / b)"), "text: got bytes, wanted a str; write text.decode() for bytes"),
-        (lambda: Smatch().update(b"(a)", [[]]), "preds: got a bytes, wanted a list of graphs; write [preds]"),
-        (lambda: Smatch().update([b"(a)"], [[]]), "preds[0]: got bytes, wanted PENMAN text; write graph.decode()"),
-        (lambda: Smatch().update((x for x in []), []), "preds: got a generator, wanted a list; write list(preds)"),
-    ):
-        with pytest.raises(TypeError) as error:
-            call()
-        assert str(error.value) == message
-
-
+@pytest.mark.full
 def test_update_of_lists_waits_for_no_device():
     pair = [props("a instance want", "b instance boy", "a arg0 b")], [props("c instance boy", "d instance want")]
     expected = Smatch()

@@ -1,4 +1,4 @@
-"""Derivation of nodes from types: a table of the rules, unions and values, and errors."""
+"""Derivation of nodes from types: a table of the rules, unions and values, errors; arguments of the decorator."""
 
 import collections
 import enum
@@ -7,19 +7,19 @@ from collections.abc import Collection, Iterable, Mapping, MutableSequence, Sequ
 from collections.abc import Set as AbstractSet
 from dataclasses import InitVar, dataclass, field
 from decimal import Decimal
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, NewType, Optional, TypeVar, Union
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, NewType, Optional, Union
 
 import numpy as np
 import pytest
 import torch
+from raising import raises
 
-from tensormetrics.structured import derive, dsl, metametric
+from tensormetrics.structured import StructuredMetric, derive, dsl, metametric, metric_of
 from tensormetrics.structured.objects.nodes.node import Normalized, Product
 from tensormetrics.structured.objects.nodes.node import Union as UnionNode
 
 Key = NewType("Key", int)
 Names = NewType("Names", list[str])
-T = TypeVar("T")
 
 
 class Colour(enum.Enum):
@@ -66,7 +66,8 @@ class Later:
     pep: "int | None"
 
 
-PRECISION = "Normalized(Set(Leaf), precision)"
+COLLECTIONS = list[int], set[int], frozenset[int], tuple[int, ...], Names, Iterable[int], Collection[int], Sequence[int]
+COLLECTIONS += MutableSequence[int], AbstractSet[int], collections.deque[int], collections.Counter[str]
 
 
 def shape(node):
@@ -83,17 +84,7 @@ def shape(node):
 @pytest.mark.parametrize(
     ("tp", "expected"),
     [
-        (int, "Leaf"),
-        (str, "Leaf"),
-        (bytes, "Leaf"),
-        (bool, "Leaf"),
-        (float, "Leaf"),
-        (complex, "Leaf"),
-        (None, "Leaf"),
-        (Literal["a", 1], "Leaf"),
-        (Colour, "Leaf"),
-        (Decimal, "Leaf"),
-        (Key, "Leaf"),
+        *((tp, "Leaf") for tp in (int, str, bytes, bool, float, complex, None, Literal["a", 1], Colour, Decimal, Key)),
         (Empty, "Product()"),
         (Flat, "Product(Leaf, Leaf)"),
         (Point, "Product(Leaf, Leaf)"),
@@ -111,19 +102,8 @@ def shape(node):
         (int | list[str], "Union(Leaf, Set(Leaf))"),
         (tuple[int, list[str]], "Product(Leaf, Set(Leaf))"),
         (tuple[()], "Product()"),
-        (tuple[int, ...], "Set(Leaf)"),
-        (list[int], "Set(Leaf)"),
+        *((tp, "Set(Leaf)") for tp in COLLECTIONS),
         (typing.List[int], "Set(Leaf)"),  # noqa: UP006
-        (set[int], "Set(Leaf)"),
-        (frozenset[int], "Set(Leaf)"),
-        (collections.deque[int], "Set(Leaf)"),
-        (Sequence[int], "Set(Leaf)"),
-        (MutableSequence[int], "Set(Leaf)"),
-        (Collection[int], "Set(Leaf)"),
-        (AbstractSet[int], "Set(Leaf)"),
-        (Iterable[int], "Set(Leaf)"),
-        (Names, "Set(Leaf)"),
-        (collections.Counter[str], "Set(Leaf)"),
         (dict[str, list[int]], "Set(Product(Leaf, Set(Leaf)))"),
         (Mapping[str, int], "Set(Product(Leaf, Leaf))"),
         (collections.defaultdict[str, int], "Set(Product(Leaf, Leaf))"),
@@ -153,50 +133,26 @@ class Unhashable:
         return True
 
 
-@pytest.mark.parametrize(
-    ("tp", "name"),
-    [
-        (list, "list"),
-        (dict, "dict"),
-        (tuple, "tuple"),
-        (set, "set"),
-        (Any, "Any"),
-        (object, "object"),
-        (Loud, "Loud"),
-        (np.ndarray, "ndarray"),
-        (torch.Tensor, "Tensor"),
-        (Identity, "Identity"),
-        (Unhashable, "Unhashable"),
-    ],
-    ids=str,
-)
-def test_types_without_a_metric(tp, name):
-    with pytest.raises(TypeError) as caught:
+UNSUPPORTED = list, dict, tuple, set, Any, object, Loud, np.ndarray, torch.Tensor, Identity, Unhashable
+
+
+@pytest.mark.parametrize("tp", UNSUPPORTED, ids=str)
+def test_types_without_a_metric(tp):
+    path = str(tuple[int, tp]).replace("typing.", "")
+    with raises(TypeError, f"{path}[1]: got the type {tp.__name__}, {REMEDY}"):
         derive(tuple[int, tp]).score((1, 2), (1, 2))
-    assert str(caught.value) == f"tuple[int, {name_in_tuple(tp)}][1]: got the type {name}, {REMEDY}"
-
-
-def name_in_tuple(tp):
-    return str(tuple[int, tp]).replace("typing.", "")[len("tuple[int, ") : -1]
-
-
-def message(kind, call):
-    with pytest.raises(kind) as caught:
-        call()
-    return str(caught.value)
 
 
 def test_derive_recursive_types_raise():
-    assert message(TypeError, lambda: derive(Tree).node()) == (
-        "Tree.branches[*].trees[*]: got the recursive type Tree -> Branch -> Tree; "
-        "use dsl.graph_matching over its nodes"
-    )
+    path = "Tree.branches[*].trees[*]: got the recursive type Tree -> Branch -> Tree"
+    with raises(TypeError, f"{path}; use dsl.graph_matching over its nodes"):
+        derive(Tree).node()
 
 
 def test_classes_that_hold_each_other():
-    assert message(TypeError, lambda: Chicken.metric.score(None, None)) == (
-        "Chicken: got the recursive type Chicken -> ... -> Chicken; use dsl.graph_matching over its nodes"
-    )
+    path = "Chicken: got the recursive type Chicken -> ... -> Chicken"
+    with raises(TypeError, f"{path}; use dsl.graph_matching over its nodes"):
+        Chicken.metric.score(None, None)
 
 
 @metametric
@@ -227,9 +183,8 @@ def test_derive_unknown_annotation_names_raise():
         x: int
         xs: "list[Nowhere]"  # noqa: F821
 
-    assert message(TypeError, lambda: derive(Odd).node()) == (
-        "Odd.xs: the name 'Nowhere' is unknown; define it, or give it as localns"
-    )
+    with raises(TypeError, "Odd.xs: the name 'Nowhere' is unknown; define it, or give it as localns"):
+        derive(Odd).node()
     assert shape(derive(Odd, localns={"Nowhere": int}).node()) == "Product(Leaf, Set(Leaf))"
 
 
@@ -251,17 +206,15 @@ def test_metametric_invalid_classes_raise():
     class Undecorated:
         pass
 
-    assert message(TypeError, lambda: metametric(Undecorated)) == (
-        f"metametric: got {Undecorated!r}, wanted a dataclass; write @metametric above @dataclass"
-    )
+    with raises(TypeError, f"metametric: got {Undecorated!r}, wanted a dataclass; write @metametric above @dataclass"):
+        metametric(Undecorated)
 
     @dataclass
     class Named:
         metric: int
 
-    assert message(TypeError, lambda: metametric()(Named)) == (
-        "Named.metric: got a field of this name, wanted none; rename the field"
-    )
+    with raises(TypeError, "Named.metric: got a field of this name, wanted none; rename the field"):
+        metametric()(Named)
 
 
 def test_metametric_subclasses_have_separate_metrics():
@@ -293,21 +246,61 @@ def test_derive_unions_score_by_case():
     assert metric.score([1.0, 2, "a", None, [3, 4]], [1, 2, "a", None, [4]]) == 5.0
     assert metric.score([True], [1]) == 0.0  # a separate case
     assert metric.score_self([[1, 2, 3]]) == 3.0  # the case's own, so that precision is at most 1
-    got = "preds[0][0]: got True of type bool, wanted int | str"  # it is no int
-    assert message(TypeError, lambda: derive(list[int | str]).score([True], [1])) == got
+    with raises(TypeError, "preds[0][0]: got True of type bool, wanted int | str"):  # it is no int
+        derive(list[int | str]).score([True], [1])
     literal = derive(list[Literal["a", 1] | str | int])
     assert literal.score(["a", 1, "b", 2], ["a", 1, "b", 2]) == 4.0
     assert literal.score([1.0], [1]) == 1.0 and literal.score([2], [1]) == 0.0
 
 
 def test_unions_with_indistinguishable_cases_raise():
-    assert message(TypeError, lambda: derive(list[int] | list[str]).node()) == (
-        "list[int] | list[str]: list[int] and list[str] of list[int] | list[str] are both list at run time; "
-        "wrap one of them in a dataclass"
-    )
+    union = list[int] | list[str]
+    both = f"{union}: list[int] and list[str] of {union} are both list at run time"
+    with raises(TypeError, f"{both}; wrap one of them in a dataclass"):
+        derive(union).node()
 
 
 def test_counters_and_mappings():
     Counts = collections.Counter
     assert derive(Counts[str], constraint="<->").score(Counts(a=2, b=1), Counts(a=1, b=3)) == 2.0
     assert derive(dict[str, list[int]]).score({"a": [1, 2], "b": [3]}, {"a": [2], "b": [4]}) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("normalizer", "score"),
+    [(None, 2), ("none", 2), ("precision", 1), ("recall", 2 / 3), ("jaccard", 2 / 3), ("dice", 0.8), ("f2", 10 / 14)],
+)
+def test_metametric_normalizer_changes_score(normalizer, score):
+    @metametric(**{"normalizer": normalizer} if normalizer else {})
+    @dataclass
+    class Bag:
+        items: list[int]
+
+    assert Bag.metric.score(Bag([1, 2]), Bag([2, 1, 3])) == pytest.approx(score, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("arrow", "ratio", "overlap"), [("<->", "1:1", 1), ("->", "1:*", 1), ("<-", "*:1", 3), ("~", "*:*", 3)]
+)
+def test_metametric_constraint_spellings_agree(arrow, ratio, overlap):
+    """One predicted item and three equal reference items."""
+    for spelling in (arrow, ratio):
+
+        @metametric(constraint=spelling)
+        @dataclass
+        class Bag:
+            items: list[int]
+
+        assert Bag.metric.score(Bag([1]), Bag([1, 1, 1])) == overlap
+
+
+def test_metric_of_returns_the_attribute():
+    @metametric
+    @dataclass
+    class Bag:
+        items: list[str]
+
+    assert type(metric_of(Bag)) is StructuredMetric and metric_of(Bag) is Bag.metric
+    for tp in (int, "Bag"):
+        with pytest.raises(TypeError, match=r"^metric_of: got .*, which has no metric; write @metametric above it, or"):
+            metric_of(tp)

@@ -106,7 +106,6 @@ def test_event_scores_match_each_event_once():
 
 
 def test_documents_without_triggers():
-    metric = EventScores(link="type")
     empty = torch.zeros(2, 0, 3, dtype=torch.int64)
     args, none = torch.ones(2, 4, 4, dtype=torch.int64), torch.zeros(2, dtype=torch.int64)
     for link in ("type", "trigger"):
@@ -139,21 +138,3 @@ def test_relations_are_rows_that_are_equal(generator):
     for metric in (ours, counted):
         metric.update(*inputs, *lengths)
     assert ours.compute() == counted.compute()
-
-
-def test_event_scores_invalid_arguments_raise():
-    for call, message in (
-        (lambda: EventScores("role"), "link: got 'role', wanted one of 'trigger', 'type'"),
-        (lambda: EventScores().update_events([[]], []), "lengths differ: preds has 1, refs has 0"),
-        (
-            lambda: RelationScores(labels=["in"]).update_relations([[Relation("of", FIRST, SECOND)]], [[]]),
-            "labels: got relations of ['of'], wanted some of ('in',)",
-        ),
-        (
-            lambda: RelationScores(average="weighted"),
-            "labels: got None with average='weighted', wanted the names of the labels",
-        ),
-    ):
-        with pytest.raises(ValueError) as error:
-            call()
-        assert str(error.value) == message

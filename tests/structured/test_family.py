@@ -2,13 +2,11 @@
 
 import copy
 import math
-import pickle
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
-import torch
 
 from tensormetrics.structured import Family, Suite, derive, dsl, macro_average, metametric, micro_average
 
@@ -123,24 +121,6 @@ def test_labels_of_normalized_items_and_collections(wrap):
     assert {key: scores[key] for key in expected} == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(
-    ("metric", "by", "message"),
-    [
-        (Doc.metric, "name", "by: got 'name', which has no part 'name' that is compared"),
-        (Doc.metric, "span", "by: got 'span', which is no scalar that is compared by =="),
-        (
-            derive(Entity),
-            "label",
-            "by: got a metric of another type, wanted the metric of one collection of items",
-        ),
-    ],
-)
-def test_family_unknown_labels_raise(metric, by, message):
-    with pytest.raises(ValueError) as caught:
-        Family(metric, micro_average(["f1"]), by=by)
-    assert str(caught.value) == message
-
-
 def test_suites_extras_and_documents():
     suite = Suite({"a": Family(Doc.metric, BOTH), "b": Family(Doc.metric, macro_average(["f1"]))})
     suite.with_extra(lambda values: {"sum": values["a-micro-f1"] + values["b-f1"]})
@@ -186,24 +166,6 @@ def test_a_suite_reads_each_value_once():
     assert floats(suite([pred, []], [ref, ref])) == pytest.approx(expected)
 
 
-def test_copies_are_independent():
-    family = Family(Doc.metric, BOTH, by="label", replicates=3)
-    family.update(PREDS, REFS)
-    for copied in (copy.deepcopy(family), pickle.loads(pickle.dumps(family))):
-        assert floats(copied.compute()) == floats(family.compute())
-        copied.update(PREDS[:1], REFS[:1])
-        assert copied.documents == 4 and family.documents == 3
-
-
-def test_state_does_not_grow():
-    family = Family(Doc.metric, micro_average(["f1"]))
-    sizes = []
-    for _ in range(20):
-        family.update(PREDS, REFS)
-        sizes.append(sum(value.numel() for value in family.metric_state.values()))
-    assert len(set(sizes)) == 1
-
-
 def test_policies_of_families():
     empty = [Doc([])]
     for options, value in (
@@ -215,12 +177,6 @@ def test_policies_of_families():
         family = Family(Doc.metric, micro_average(["f1"]), **options)
         family.update(empty, empty)
         assert family.compute()["f1"].item() == value
-
-
-def test_family_moved_keeps_its_device():
-    family = Family(Doc.metric, micro_average(["f1"])).to("cpu")
-    family.update(PREDS, REFS)
-    assert family.compute()["f1"].device == torch.device("cpu")
 
 
 def test_family_normalizer_none_equals_the_metric():
@@ -362,11 +318,3 @@ def test_family_updates_from_threads_are_complete(make):
     assert family.documents == 120 and family.label_sums[0].tolist() == [40, 40, 120]
     assert family.sums[:4].tolist() == [80, 160, 200, 120]
     copy.deepcopy(scores).reset()
-
-
-def test_state_dict_has_sums_by_label():
-    family, restored = (Family(Doc.metric, BOTH, by="label") for _ in range(2))
-    family.update(PREDS, REFS)
-    family.persistent(True)
-    restored.load_state_dict(family.state_dict())
-    assert floats(restored.compute()) == pytest.approx(floats(family.compute()), nan_ok=True)

@@ -92,6 +92,8 @@ def test_merged_families_equal_one(make):
     state = fed(make(), FIRST)
     state.merge_state(two.metric_state)
     assert_same(state.compute(), full.compute())
+    shapes = [[value.shape for value in metric.metric_state.values()] for metric in (one, fed(full, FIRST, SECOND))]
+    assert shapes[0] == shapes[1]
 
 
 @for_all_metrics
@@ -162,11 +164,11 @@ def test_errors_name_the_class_that_was_made():
 
 def test_failed_update_keeps_state_unchanged():
     def hook(*_):
-        raise ZeroDivisionError
+        raise ZeroDivisionError("by a hook")
 
     selected = {"items[*]": hook}
     for scores in family(hooks=selected, by="label"), Suite({"a": family(), "b": family(hooks=selected)}):
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(ZeroDivisionError, match="by a hook"):
             scores.update(*FIRST)
         assert scores.update_count == 0
         assert all(value.isnan() for value in scores.compute().values())

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from test_tags import spans_of
 
 from tensormetrics import structured
 from tensormetrics.structured.suites.entities.spans import SCHEMES
@@ -146,9 +147,7 @@ def test_multiset_overlap_large_golden_case_matches(case, device):
 def test_span_scores_golden_cases_match(case):
     pred, ref, expected = case["input"]["pred"], case["input"]["ref"], case["output"]
     for tags, spans in ((pred, expected["pred_spans"]), (ref, expected["ref_spans"])):
-        read = structured.read_tags(tags)
-        rows = zip(read.spans.tolist(), read.lengths.tolist(), strict=True)
-        assert [[[read.labels[label], a, b] for label, a, b in row[:n]] for row, n in rows] == spans
+        assert [[[*span] for span in row] for row in spans_of(tags)] == spans
     labels = tuple(expected["per_type"])
     per_type = {f"{name}[{label}]": value for label in labels for name, value in expected["per_type"][label].items()}
     for metric, mode, values in (

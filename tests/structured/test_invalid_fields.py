@@ -1,8 +1,9 @@
-"""Fields of predictions that are no values of their types cost these fields only, in `Family(on_invalid=...)`."""
+"""Values of JSON that are values of their types or not, which cost their fields only, in `Family(on_invalid=...)`."""
 
+import collections
 import random
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pytest
 import torch
@@ -76,7 +77,7 @@ def test_invalid_field_counts_as_one_unmatched_item(metric, pred, ref, precision
     for preds, refs, times in (([pred], [ref], 1), ([pred] * 3, [ref] * 3, 3)):
         expected["invalid_fields"] = invalid_fields * times
         assert scores(metric, preds, refs, **zero) == pytest.approx(expected, nan_ok=True)
-    with pytest.raises((TypeError, ValueError)):
+    with pytest.raises((TypeError, ValueError), match=r"^refs\[0\]"):
         scores(metric, [ref], [pred])
     if invalid_fields:
         with pytest.raises((TypeError, ValueError), match=r"^preds\[0\]"):
@@ -137,3 +138,70 @@ def test_number_of_invalid_fields_is_part_of_the_state():
     second.load_state_dict(first.state_dict())
     assert second.compute()["invalid_fields"] == 3
     assert [*first.interval()] == ["f1"]
+
+
+def family(tp):
+    return Family(derive(list[tp]), micro_average(["f1"]), on_invalid="empty")
+
+
+@pytest.mark.parametrize(
+    ("tp", "pred", "ref"),
+    [
+        (float, 12, 12.0),
+        (float | None, 12, 12.0),
+        (float | str, 12, 12.0),
+        (list[float | None], [1, None], [1.0, None]),
+        (dict[str, float | None], {"a": 1}, {"a": 1.0}),
+        (int | None, 12.0, 12),
+        (int | str, 12.0, 12),
+        (Literal[1, 2] | None, 1.0, 1),
+        (tuple[float, float], [1, 2], (1.0, 2.0)),
+        (tuple[float, float] | None, [1, 2], (1.0, 2.0)),
+        (list[int] | None, (1, 2), [1, 2]),
+    ],
+    ids=str,
+)
+def test_values_of_json_are_values_of_their_types(tp, pred, ref):
+    for first, second in ((pred, ref), (ref, pred)):
+        scores = family(tp)
+        scores.update([[first]], [[second]])
+        assert {key: float(value) for key, value in scores.compute().items()} == {
+            "f1": 1.0,
+            "invalid": 0.0,
+            "invalid_fields": 0.0,
+        }
+        metric = derive(list[tp])
+        assert metric.score([first], [second]) == metric.score([second], [second])
+        assert metric([[first]] * 2, [[second]] * 2).tolist() == [metric.score([second], [second])] * 2
+
+
+@pytest.mark.parametrize(
+    ("tp", "pred", "ref"),
+    [
+        (int | None, 12.5, 12),
+        (int | None, "12", 12),
+        (float | None, "12", 12.0),
+        (Literal[1, 2] | None, 1.5, 1),
+        (tuple[float, float], [1], (1.0, 2.0)),
+        (tuple[float, float] | None, "ab", (1.0, 2.0)),
+        (list[str], {"a": 0}, ["a"]),
+        (dict[str, int], [("a", 1)], {"a": 1}),
+        (collections.Counter[str], ["a"], collections.Counter("a")),
+    ],
+    ids=str,
+)
+def test_json_values_of_other_types_are_invalid(tp, pred, ref):
+    scores = family(tp)
+    scores.update([[pred], [ref]], [[ref], [ref]])
+    assert scores.compute()["invalid"] + scores.compute()["invalid_fields"] == 1
+    for error in (TypeError, ValueError):
+        with pytest.raises(error, match=r"^preds\[0\]"):
+            derive(list[tp]).score([pred], [ref])
+        with pytest.raises(error, match=r"^refs\[0\]"):
+            derive(list[tp]).score([ref], [pred])
+
+
+def test_the_case_of_a_number_is_that_of_its_class_if_there_is_one():
+    metric = derive(list[int | float])
+    assert metric.score([1, 2.0], [1, 2.0]) == 2.0
+    assert metric.score([1], [1.0]) == 0.0  # two cases

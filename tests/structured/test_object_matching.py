@@ -89,15 +89,13 @@ def test_equal_items_in_nested_lists(constraint):
     """A list of lists is matched by assignment, and takes the first largest where partners may be used again."""
     _, matching = derive(list[list[int]], constraint=constraint).compute([[1], [1, 2]], [[1, 2], [2], [1]])
     pairs = [(m.pred_path[0], m.ref_path[0]) for m in matching if len(m.pred_path) == 1]
-    assert (
-        pairs
-        == {
-            "<->": [(0, 2), (1, 0)],
-            "->": [(0, 0), (1, 0)],
-            "<-": [(0, 2), (1, 0), (1, 1)],
-            "~": [(0, 0), (0, 2), (1, 0), (1, 1), (1, 2)],
-        }[constraint]
-    )
+    expected = {
+        "<->": [(0, 2), (1, 0)],
+        "->": [(0, 0), (1, 0)],
+        "<-": [(0, 2), (1, 0), (1, 1)],
+        "~": [(0, 0), (0, 2), (1, 0), (1, 1), (1, 2)],
+    }
+    assert pairs == expected[constraint]
 
 
 def test_family_hooks_receive_selected_matches():

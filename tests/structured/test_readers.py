@@ -4,15 +4,13 @@ import random
 
 import pytest
 import torch
+from raising import raises
+from test_tags import spans_of
 
 from tensormetrics.structured import (
     CorefScores,
-    Family,
     SpanScores,
-    derive,
-    micro_average,
     read_conll_coref,
-    read_tags,
 )
 
 
@@ -38,11 +36,10 @@ def disjoint_spans(draw: random.Random, width: int) -> list[tuple[str, int, int]
 def test_read_tags_inverts_writing(mode, scheme):
     draw = random.Random(0)
     documents = [disjoint_spans(draw, 12) for _ in range(50)] + [[]]
-    read = read_tags([written_tags(spans, 12, scheme) for spans in documents], mode)
-    rows = zip(read.spans.tolist(), read.lengths.tolist(), strict=True)
-    assert [[(read.labels[label], a, b) for label, a, b in row[:n]] for row, n in rows] == documents
+    tags = [written_tags(spans, 12, scheme) for spans in documents]
+    assert spans_of(tags, mode) == documents
     metric = SpanScores()
-    metric.update_tags(*[[written_tags(spans, 12, scheme) for spans in documents]] * 2, mode)
+    metric.update_tags(tags, tags, mode)
     assert metric.compute()["f1"] == 1
 
 
@@ -87,31 +84,56 @@ def test_read_clusters_are_scored():
     assert torch.stack(list(metric.compute().values())).eq(1).all()
 
 
-def test_read_conll_malformed_files_raise():
+def test_read_conll_coref_parses_brackets():
+    text = """#begin document (a); part 000
+w1 (0
+w2 (1)|0)
+
+w3 -
+w4 (0|(2
+w5 2)|0)
+#end document
+""".splitlines()
+    assert list(read_conll_coref(text)) == [("(a); part 000", [[(1, 1)], [(0, 1), (3, 4)], [(3, 4)]])]
+    assert list(read_conll_coref(["#begin document x", "a _", "b *", "#end document"])) == [("x", [])]
+
+
+def lines_of(line):
+    return ["#begin document x", line, "#end document"]
+
+
+BRACKETS = "wanted '-' or brackets such as (3|4)"
+WORD = "\tAnn\tAnn\tPROPN\tNNP\t_\t2\tnsubj\t_\tEntity=(e1-person-1-)"
+CONLL_U = (
+    "got CoNLL-U, the format of CorefUD, wanted CoNLL-2012: brackets in one column, between #begin document and "
+    "#end document"
+)
+MALFORMED = [
+    (lines_of("w (7"), "line 2: bracket (7 is never closed"),
+    (lines_of("w 7)"), "line 2: bracket 7) was never opened"),
+    (lines_of("w (7)x("), f"line 2: got '(7)x(', {BRACKETS}"),
+    (lines_of("w (7)|"), f"line 2: got '(7)|', {BRACKETS}"),
+    (lines_of("w 7"), f"line 2: got '7', {BRACKETS}"),
+    (lines_of("#begin document y"), "line 1: the document 'x' has no end, wanted #end document"),
+    (lines_of("#end document"), "line 3: got '#end document' outside of a document, wanted #begin document"),
+    (["#begin document x", "w -"], "line 1: the document 'x' has no end, wanted #end document"),
+    (["# a comment", "", "w -"], "line 3: got 'w -' outside of a document, wanted #begin document"),
+    (["# newdoc id = a", "# global.Entity = eid-etype-head", "# sent_id = 1", f"1{WORD}", ""], f"line 2: {CONLL_U}"),
+    (["# newdoc id = a", f"1-2{WORD}", ""], f"line 2: {CONLL_U}"),
+    (["# newdoc id = a", f"1.1{WORD}", ""], f"line 2: {CONLL_U}"),
+]
+
+
+@pytest.mark.parametrize(("lines", "message"), MALFORMED)
+def test_read_conll_malformed_files_raise(lines, message):
+    with raises(ValueError, message):
+        list(read_conll_coref(lines))
+
+
+def test_read_conll_column_is_selected():
     lines = bracketed("a", [[(0, 1)]], 3)
-    for kind, inputs, message in (
-        (TypeError, "\n".join(lines), "lines: got one str, wanted lines; write text.splitlines()"),
-        (TypeError, b"", "lines: got one bytes, wanted lines; write text.splitlines()"),
-        (TypeError, [b"#begin"], "line 1: got b'#begin', wanted text; open files without 'b' in their mode"),
-        (ValueError, ["", "word -"], "line 2: got 'word -' outside of a document, wanted #begin document"),
-    ):
-        with pytest.raises(kind) as error:
-            list(read_conll_coref(inputs))
-        assert str(error.value) == message
     for column in (99, -6):
-        with pytest.raises(ValueError) as error:
+        with raises(ValueError, f"line 2: got 5 columns, wanted column={column} among them"):
             list(read_conll_coref(lines, column=column))
-        assert str(error.value) == f"line 2: got 5 columns, wanted column={column} among them"
     lines[0] = "\ufeff" + lines[0]
     assert list(read_conll_coref(iter(lines), column=4)) == [("a", [[(0, 1)]])]
-
-
-def test_generators_of_documents():
-    for update in (
-        lambda: CorefScores().update_clusters((x for x in []), []),
-        lambda: Family(derive(list[int]), micro_average(["f1"])).update((x for x in []), []),
-        lambda: derive(list[int])((x for x in []), []),
-    ):
-        with pytest.raises(TypeError) as error:
-            update()
-        assert str(error.value) == "preds: got a generator, wanted a list; write list(preds)"

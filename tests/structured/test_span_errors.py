@@ -5,6 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from test_tags import spans_of
 
 from tensormetrics.structured import SpanScores, read_tags, span_errors
 
@@ -82,16 +83,10 @@ def test_span_errors_indices_refer_to_read_tags():
         assert rows.tolist() == sorted(rows.tolist(), key=lambda row: (row[0], row[1], row[2]))
 
 
-def span_lists(tags: list[list[str]]) -> list[list[tuple[str, int, int]]]:
-    result = read_tags(tags)
-    rows = zip(result.spans.tolist(), result.lengths.tolist(), strict=True)
-    return [[(result.labels[label], first, last) for label, first, last in spans[:n]] for spans, n in rows]
-
-
 @pytest.mark.parametrize("scheme", ["strict", "exact", "partial", "type"])
 def test_span_lists_give_the_errors_of_their_tags(scheme):
     pred, ref = corpus()
-    errors, reference = span_errors(span_lists(pred), span_lists(ref), scheme), span_errors(pred, ref, scheme)
+    errors, reference = span_errors(spans_of(pred), spans_of(ref), scheme), span_errors(pred, ref, scheme)
     assert errors.labels == reference.labels == ("LOC", "PER")
     for rows, expected in zip((*errors[:5], errors.counts), (*reference[:5], reference.counts), strict=True):
         assert rows.equal(expected)
@@ -99,7 +94,7 @@ def test_span_lists_give_the_errors_of_their_tags(scheme):
 
 @pytest.mark.parametrize("scheme", ["strict", "exact", "partial", "type"])
 def test_tables_count_the_labels_of_the_rows(scheme):
-    pred, ref = (span_lists(part) for part in corpus())
+    pred, ref = (spans_of(part) for part in corpus())
     errors = span_errors(pred, ref, scheme)
     table, became = Counter(), Counter()
     for category, rows in zip(errors._fields, errors[:5], strict=False):
@@ -133,36 +128,3 @@ def test_span_errors_label_named_like_a_row_renames_the_row():
     errors = span_errors([[("all", 0, 0)]], [[("missed", 0, 0), ("spurious", 4, 4)]])
     assert errors.table().rows == ("all", "missed", "spurious", "(all)")
     assert list(errors.confusions().columns) == ["all", "missed", "spurious", "(missed)"]
-
-
-@pytest.mark.parametrize(
-    ("pred", "ref", "options", "message"),
-    [
-        ([["O"]], [[("A", 0, 0)]], {}, "pred: got tags and ref spans, wanted the same form in both"),
-        (
-            [[], [("A", 0, 0), ("A", 3, 2)]],
-            [[], []],
-            {},
-            "pred: document 1, span 1: got ('A', 3, 2), wanted (label, first, last) with first <= last, such as "
-            "('PER', 0, 1)",
-        ),
-        (
-            [[]],
-            [[(0, 0, 1)]],
-            {},
-            "ref: document 0, span 0: got (0, 0, 1), wanted (label, first, last) with first <= last, such as "
-            "('PER', 0, 1)",
-        ),
-        ([[]], [[("A", 0, 1)], []], {}, "lengths differ: pred has 1, ref has 2"),
-        (
-            [[]],
-            [[("A", 0, 1)]],
-            {"mode": "iob2"},
-            "got mode='iob2' and suffix=False with spans, wanted tags, or neither of the two",
-        ),
-    ],
-)
-def test_span_errors_invalid_spans_raise_with_position(pred, ref, options, message):
-    with pytest.raises(ValueError) as error:
-        span_errors(pred, ref, **options)
-    assert str(error.value) == message

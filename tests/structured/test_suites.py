@@ -1,21 +1,19 @@
-"""Bootstrap, readers and conventions of the suites, beyond golden values."""
+"""Bootstrap, conventions and properties of the suites, beyond golden values."""
+
+import itertools
 
 import pytest
 import torch
+from cases.structured import METRICS
+from raising import raises
+from torch import Tensor
 
 from tensormetrics.structured import (
     BoxMatch,
     CorefScores,
-    EventScores,
-    EventSet,
-    Mention,
     MultisetMatch,
     RankingScores,
-    Relation,
-    RelationScores,
-    SetMatch,
     SpanScores,
-    read_conll_coref,
     read_tags,
 )
 from tensormetrics.uncertainty import as_scalars
@@ -41,78 +39,24 @@ def test_bootstrap_brackets_and_shrinks():
 def test_macro_leaves_out_nan():
     metric = MultisetMatch(average="macro", zero_division=float("nan"))
     metric.update(torch.tensor([[1], [1]]), torch.tensor([[1], [1]]), n_pred=torch.tensor([1, 0]))
-    assert {name: float(value) for name, value in metric.compute().items()} == {
-        "precision": 1,
-        "recall": 0.5,
-        "f1": 0.5,
-    }
-
-
-def test_read_conll_coref_parses_brackets():
-    text = """#begin document (a); part 000
-w1 (0
-w2 (1)|0)
-
-w3 -
-w4 (0|(2
-w5 2)|0)
-#end document
-""".splitlines()
-    assert list(read_conll_coref(text)) == [("(a); part 000", [[(1, 1)], [(0, 1), (3, 4)], [(3, 4)]])]
-    for line, message in (
-        ("w (7", "line 2: bracket (7 is never closed"),
-        ("w 7)", "line 2: bracket 7) was never opened"),
-        ("w (7)x(", "line 2: got '(7)x(', wanted '-' or brackets such as (3|4)"),
-        ("w (7)|", "line 2: got '(7)|', wanted '-' or brackets such as (3|4)"),
-        ("w 7", "line 2: got '7', wanted '-' or brackets such as (3|4)"),
-        ("#begin document y", "line 1: the document 'x' has no end, wanted #end document"),
-        ("#end document", "line 3: got '#end document' outside of a document, wanted #begin document"),
-    ):
-        with pytest.raises(ValueError) as error:
-            list(read_conll_coref(["#begin document x", line, "#end document"]))
-        assert str(error.value) == message
-    for lines, message in (
-        (["#begin document x", "w -"], "line 1: the document 'x' has no end, wanted #end document"),
-        (["# a comment", "", "w -"], "line 3: got 'w -' outside of a document, wanted #begin document"),
-    ):
-        with pytest.raises(ValueError) as error:
-            list(read_conll_coref(lines))
-        assert str(error.value) == message
-    assert list(read_conll_coref(["#begin document x", "a _", "b *", "#end document"])) == [("x", [])]
-
-
-@pytest.mark.parametrize(
-    ("head", "lineno"),
-    [(["# newdoc id = a", "# global.Entity = eid-etype-head-other", "# sent_id = 1"], 2), (["# newdoc id = a"], 2)],
-)
-@pytest.mark.parametrize("token", ["1", "1-2", "1.1"])
-def test_read_conll_conll_u_raises_by_name(head, lineno, token):
-    line = f"{token}\tAnn\tAnn\tPROPN\tNNP\t_\t2\tnsubj\t_\tEntity=(e1-person-1-)"
-    with pytest.raises(ValueError) as error:
-        list(read_conll_coref([*head, line, ""]))
-    assert str(error.value) == (
-        f"line {lineno}: got CoNLL-U, the format of CorefUD, wanted CoNLL-2012: brackets in one column, between #begin "
-        "document and #end document"
-    )
+    scores = {name: float(value) for name, value in metric.compute().items()}
+    assert scores == {"precision": 1, "recall": 0.5, "f1": 0.5}
 
 
 def test_coref_scores_repeated_mention_raises():
     metric = CorefScores()
-    with pytest.raises(ValueError) as error:
-        metric.update_clusters([[["a", "b"]], [["a"], ["b", "a"]]], [[], []])
     advice = "; of predictions, repeated_mentions='first' or 'largest' chooses one of them"
-    assert str(error.value) == f"preds: document 1: mention 'a' is in two clusters{advice}"
-    with pytest.raises(ValueError) as error:
+    with raises(ValueError, f"preds: document 1: mention 'a' is in two clusters{advice}"):
+        metric.update_clusters([[["a", "b"]], [["a"], ["b", "a"]]], [[], []])
+    with raises(ValueError, f"preds: document 'wsj_0001': mention 'a' is in two clusters{advice}"):
         metric.update_clusters([[["a"], ["a"]]], [[]], names=["wsj_0001"])
-    assert str(error.value) == f"preds: document 'wsj_0001': mention 'a' is in two clusters{advice}"
     with pytest.raises(ValueError, match="^lengths differ: preds has 1, names has 2$"):
         metric.update_clusters([[]], [[]], names=["a", "b"])
     with pytest.raises(ValueError, match=r"^lengths differ: preds has 1, refs has 0$"):
         metric.update_clusters([[]], [])
     for clusters, got in ((["ab"], "'ab'"), ([3], "3")):
-        with pytest.raises(TypeError) as error:
+        with raises(TypeError, f"preds: document 0: got the cluster {got}, wanted a collection of mentions"):
             metric.update_clusters([clusters], [[]])
-        assert str(error.value) == f"preds: document 0: got the cluster {got}, wanted a collection of mentions"
 
 
 def test_coref_scores_repeated_mention_is_assigned_to_one_cluster():
@@ -129,36 +73,6 @@ def test_coref_scores_repeated_mention_is_assigned_to_one_cluster():
             metric.update_clusters([ref], [pred])
     with pytest.raises(ValueError, match="repeated_mentions: got 'last', wanted one of 'raise', 'first', 'largest'"):
         CorefScores(repeated_mentions="last")
-
-
-def test_objects_of_another_class():
-    relation = Relation("a", Mention(0, 0), Mention(1, 1))
-    for call, message in (
-        (
-            lambda: RelationScores().update_relations([[relation], [relation, 3]], [[], []]),
-            "preds[1].relations[1]: got 3 of type int, wanted Relation",
-        ),
-        (
-            lambda: CorefScores().update_clusters([[], None], [[], []]),
-            "preds: document 1: got None, wanted a collection of clusters",
-        ),
-        (
-            lambda: EventScores().update_events([[]], [3]),
-            "refs[0]: got 3, wanted a collection of Events",
-        ),
-        (
-            lambda: EventScores().update_events([[]], [EventSet([relation])]),
-            f"refs[0].events[0]: got {relation!r:.60} of type Relation, wanted Event",
-        ),
-        (
-            lambda: read_tags(["B-X", "O"]),
-            "document 0: got the text 'B-X', wanted a list of tags; write [tags]",
-        ),
-        (lambda: SetMatch(scores="f1"), "scores: got 'f1', wanted a list such as ['f1']"),
-    ):
-        with pytest.raises(TypeError) as error:
-            call()
-        assert str(error.value) == message
 
 
 def test_coref_scores_ignore_names_and_order(generator):
@@ -185,11 +99,6 @@ def test_tags_outside_the_scheme_are_ignored():
             with pytest.warns(UserWarning, match=f"^tags do not fit mode='{mode}': "):
                 read = read_tags(tags, mode)
         assert read.spans[0, : read.lengths[0], 1:].tolist() == spans
-    with pytest.raises(ValueError) as error:
-        read_tags([["O"], ["O", "Q-X"]])
-    assert str(error.value) == (
-        "document 1, position 1: got tag 'Q-X', wanted 'O', or a prefix of B, I, E, L, S, U, a dash and a label"
-    )
 
 
 @pytest.mark.filterwarnings("ignore:(pred|ref). tags do not fit")
@@ -209,56 +118,6 @@ def test_tags_as_numbers(mode, generator):
     from_text.update_tags(*inputs, mode)
     from_ids.update_tags(pred, ref.where(~ignored, -100), mode, vocabulary)
     assert from_ids.compute() == from_text.compute()
-
-
-def test_suites_invalid_arguments_raise():
-    fed = MultisetMatch(replicates=2)
-    for call, message in (
-        (lambda: SpanScores(average="types"), "labels: got None with average='types', wanted the names of the labels"),
-        (
-            lambda: SpanScores("exact", labels=["a"]),
-            "labels: got ['a'] with scheme='exact', which ignores labels; leave them out",
-        ),
-        (
-            lambda: SpanScores(labels=["a"]).update_tags([["B-b"]], [["O"]]),
-            "labels: got tags of ['b'], wanted some of ('a',)",
-        ),
-        (
-            lambda: SpanScores().update_tags([["O"]], [["O", "O"]]),
-            "document 0: lengths differ: pred has 1 tags, ref has 2",
-        ),
-        (lambda: SpanScores().update_tags([["O"]], []), "lengths differ: pred has 1, ref has 0"),
-        (
-            lambda: SpanScores().update_tags(torch.zeros(1, 3).long(), torch.zeros(1, 3).long()),
-            "vocabulary: got None for numbers of tags, wanted the tags that they stand for",
-        ),
-        (lambda: BoxMatch(50), "threshold: got 50, wanted a number in [0, 1], or several"),
-        (lambda: BoxMatch((0.5, "x")), "threshold: got 'x', wanted a number in [0, 1], or several"),
-        (
-            lambda: BoxMatch().update(torch.zeros(1, 4), torch.zeros(1, 4), pred_labels=torch.zeros(1).long()),
-            "pred_labels, ref_labels: got one of them, wanted both or neither",
-        ),
-        (
-            lambda: SpanScores().update_tags(torch.zeros(3).long(), torch.zeros(3).long(), vocabulary=["O", "Q-b"]),
-            "vocabulary[1]: got tag 'Q-b', wanted 'O', or a prefix of B, I, E, L, S, U, a dash and a label",
-        ),
-        (
-            lambda: SpanScores(labels=["a"]).update_tags(*[torch.zeros(3).long()] * 2, vocabulary=["O", "B-b"]),
-            "labels: got tags of ['b'], wanted some of ('a',)",
-        ),
-        (
-            lambda: RankingScores(scores=("map",)),
-            "scores: got 'map', wanted one of 'precision', 'recall', 'hit', 'ap', 'ndcg', 'r_precision', 'rr'",
-        ),
-        (
-            lambda: RankingScores(zero_division="one"),
-            "zero_division: got 'one', wanted a number, 'agree' or 'metametric'",
-        ),
-        (lambda: fed.interval(confidence=1.0), "confidence: got 1.0, wanted a number between 0 and 1"),
-    ):
-        with pytest.raises(ValueError) as error:
-            call()
-        assert str(error.value) == message
 
 
 def test_ranking_scores_conventions_match_hand_computation():
@@ -307,3 +166,76 @@ def test_several_thresholds_and_formats():
         scores = ours.compute()
         assert (scores["f1@0.5"], scores["f1@0.75"]) == (1, 0)
         assert float(scores["mean_iou@0.5"]) == pytest.approx(0.7, rel=1e-6)
+
+
+N = 24
+LENGTHS = ("MultisetMatch", "RankingScores", "BoxMatch", "SpanScores", "RelationScores", "EventScores")
+SYMMETRIC = ("MultisetMatch", "BoxMatch", "SpanScores", "RelationScores", "EventScores", "CorefScores")
+
+
+def scored(name: str, inputs: tuple[Tensor, ...]) -> dict[str, float]:
+    metric = METRICS[name].make()
+    metric.update(*inputs)
+    return {key: float(value) for key, value in metric.compute().items()}
+
+
+@pytest.fixture
+def inputs(name: str, generator: torch.Generator) -> tuple[Tensor, ...]:
+    return METRICS[name].inputs(generator, N)
+
+
+@pytest.mark.parametrize(
+    ("name", "garbage"), [*itertools.product(LENGTHS, (0, 1, 2**40, -3)), ("BoxMatch", float("nan"))]
+)
+def test_padding_never_matters(name, inputs, garbage):
+    """Arguments are tables, then the lengths of each."""
+    tables, lengths = inputs[: len(inputs) // 2], inputs[len(inputs) // 2 :]
+    padded = []
+    for table, length in zip(tables, lengths, strict=True):
+        wide = torch.cat([table, table[:, :2]], 1)
+        valid = torch.arange(wide.shape[1]) < length[:, None]
+        padded.append(wide.where(valid.view(*valid.shape, *[1] * (wide.ndim - 2)), garbage))
+    assert scored(name, (*padded, *lengths)) == scored(name, inputs)
+
+
+@pytest.mark.parametrize("name", ["SetMatch", "SequenceMatch"])
+@pytest.mark.parametrize("garbage", [1.0, float("nan"), float("inf"), -float("inf")])
+def test_padding_of_similarities_never_matters(name, inputs, garbage):
+    similarity, *lengths = inputs
+    wide = torch.nn.functional.pad(similarity, (0, 2, 0, 2))
+    rows, columns = (torch.arange(size) < n[:, None] for size, n in zip(wide.shape[1:], lengths, strict=True))
+    padded = wide.where(rows[:, :, None] & columns[:, None], garbage)
+    assert scored(name, (padded, *lengths)) == scored(name, inputs)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_documents_in_any_order_and_shape(name, inputs, generator):
+    expected = pytest.approx(scored(name, inputs), rel=1e-12)
+    order = torch.randperm(N, generator=generator)
+    assert scored(name, tuple(t[order] for t in inputs)) == expected
+    if name not in ("Family", "FieldScores", "Suite"):  # which take lists of documents
+        assert scored(name, tuple(t.unflatten(0, (2, 3, 4)) for t in inputs)) == expected
+
+
+@pytest.mark.parametrize("name", SYMMETRIC)
+def test_suites_swapped_inputs_swap_precision_and_recall(name, inputs):
+    indices = [index ^ 1 for index in range(len(inputs))]  # predictions and references take turns
+    result = scored(name, tuple(inputs[index] for index in indices))
+    other = {"precision": "recall", "recall": "precision"}
+    for key, value in scored(name, inputs).items():
+        head, dash, score = key.rpartition("-")
+        score, bracket, label = score.partition("[")
+        mirrored = head + dash + other.get(score, score) + bracket + label
+        if "blanc" not in key:  # it asks which links the reference has
+            assert result[mirrored] == pytest.approx(value), key
+
+
+@pytest.mark.parametrize("name", ["MultisetMatch", "BoxMatch", "SpanScores", "RelationScores"])
+def test_items_in_any_order(name, inputs, generator):
+    tables, lengths = inputs[: len(inputs) // 2], inputs[len(inputs) // 2 :]
+    shuffled = []
+    for table, length in zip(tables, lengths, strict=True):
+        index = torch.rand(table.shape[:2], generator=generator)
+        order = (index + 2 * (torch.arange(table.shape[1]) >= length[:, None])).argsort(1)
+        shuffled.append(table[torch.arange(N)[:, None], order])
+    assert scored(name, (*shuffled, *lengths)) == pytest.approx(scored(name, inputs), rel=1e-12)
