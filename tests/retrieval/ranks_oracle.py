@@ -27,6 +27,10 @@ def families(n, dim=6):
     }
 
 
+def nonzero_ranks(rank):
+    return [row[row > 0].tolist() for row in rank]
+
+
 def ranks(query, reference, relevant, ignored, distance="l2", ties="index", depth=None):
     # relevant: (Q, N) gains, 0 = irrelevant  ignored: (Q, N), includes the query itself
     """Return ranks and gains of the relevant references and the number of candidates of each query as lists."""

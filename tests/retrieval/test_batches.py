@@ -2,14 +2,10 @@
 
 import pytest
 import torch
-from ranks_oracle import families
+from ranks_oracle import families, nonzero_ranks
 
 from tensormetrics.retrieval import TorchKNN, positive_ranks
 from tensormetrics.retrieval.search.distance import DISTANCES
-
-
-def nonzero_ranks(rank):
-    return [row[row > 0].tolist() for row in rank]
 
 
 @pytest.fixture
@@ -115,55 +111,3 @@ def test_positive_ranks_batch_with_two_label_columns_equals_separate_items(devic
             query[i], labels[i], reference[i], reference_labels[i], self_index=self_index[i], **options
         )
         assert nonzero_ranks(ranks.rank[i]) == nonzero_ranks(expected.rank)
-
-
-def test_batch_invalid_arguments_raise(device):
-    x, labels, mask = torch.zeros(2, 3, 4), torch.zeros(2, 3).long(), torch.ones(2, 3, dtype=torch.bool)
-    x, labels, mask = (part.to(device) for part in (x, labels, mask))
-    for call, message in (
-        (
-            lambda: TorchKNN()(x, 1, x[0]),
-            "query and reference: got shapes (2, 3, 4) and (3, 4), wanted the same leading dimensions and columns",
-        ),
-        (
-            lambda: TorchKNN()(x, 1, x[..., :2]),
-            "query and reference: got shapes (2, 3, 4) and (2, 3, 2), wanted the same leading dimensions and columns",
-        ),
-        (lambda: TorchKNN()(x, 0, x), "k: got 0, wanted an integer >= 1"),
-        (lambda: TorchKNN()(x, 1, x, query_mask=mask[0]), "query_mask: got shape (3,), wanted (2, 3)"),
-        (
-            lambda: TorchKNN()(x, 1, x, reference_mask=labels),
-            "reference_mask: got torch.int64, wanted torch.bool; write reference_mask.bool()",
-        ),
-        (
-            lambda: TorchKNN()(x, 1, x[:, :2], True),
-            "ref_includes_query: got 3 queries and 2 references, wanted references that begin with the queries",
-        ),
-        (
-            lambda: TorchKNN()(x, 1, x, ignore=lambda rows: None),
-            "ignore: got a function with leading dimensions or masks, wanted a mask (..., Q, R)",
-        ),
-        (
-            lambda: positive_ranks(x, labels, ignore=lambda rows: None),
-            "ignore: got a function with leading dimensions or masks, wanted a mask (..., Q, N)",
-        ),
-        (
-            lambda: positive_ranks(x, labels, reference_mask=mask),
-            "reference_mask: got one without reference, wanted query_mask",
-        ),
-        (lambda: positive_ranks(x, labels[:, :2]), "query_labels: got shape (2, 2), wanted (2, 3)"),
-        (
-            lambda: positive_ranks(x, labels, x),
-            "reference_labels: got None, wanted both reference and reference_labels or neither",
-        ),
-        (lambda: positive_ranks(x[0, 0], labels[0], query_mask=mask), "query: got shape (4,), wanted (..., N, D)"),
-    ):
-        with pytest.raises(ValueError) as error:
-            call()
-        assert str(error.value) == message
-
-
-@pytest.mark.parametrize("option", ["distance", "ties"])
-def test_positive_ranks_unknown_option_raises_for_small_items(option):
-    with pytest.raises(ValueError, match=f"^{option}: got 'bogus', wanted one of '"):
-        positive_ranks(torch.randn(3, 10, 2), torch.arange(10).expand(3, -1) % 2, **{option: "bogus"})

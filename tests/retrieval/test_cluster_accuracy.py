@@ -78,17 +78,6 @@ def test_cluster_accuracy_connected_block_above_budget_raises(device):
     assert float(cluster_accuracy(labels, clusters, memory_budget=40_400)) == 0.5
 
 
-def test_cluster_accuracy_invalid_input_raises(device):
-    x = torch.zeros(4, dtype=torch.int64, device=device)
-    for inputs, message in (
-        ((x, x[:3]), "clusters: got shape (3,), wanted (4,)"),
-        ((x[0], x), "labels: got shape (), wanted (..., N)"),
-        ((x, x.to("meta")), f"devices differ: labels on {device}, clusters on meta; move them with .to(device)"),
-    ):
-        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-            cluster_accuracy(*inputs)
-
-
 def test_embedding_cluster_accuracy_clusters_all_updates(device):
     labels = torch.arange(60, device=device) % 3
     x = torch.eye(3, device=device)[labels] * 100 + torch.randn(60, 3, device=device)
@@ -102,21 +91,3 @@ def test_embedding_cluster_accuracy_clusters_all_updates(device):
     float_labels = EmbeddingClusterAccuracy(kmeans_func=lambda x, n: torch.arange(len(x)) % n)
     float_labels.update(x, labels / 2)
     assert float(float_labels.compute()) == 1
-
-
-def test_embedding_cluster_accuracy_invalid_options_raise(device):
-    with pytest.raises(ValueError, match=r"^n_clusters: got 0, wanted an integer >= 1$"):
-        EmbeddingClusterAccuracy(0)
-    with pytest.raises(ValueError, match=r"^memory_budget: got 0, wanted an integer >= 1$"):
-        EmbeddingClusterAccuracy(memory_budget=0)
-    x, labels = torch.zeros(3, 2, device=device), torch.zeros(3, device=device).long()
-    for metric, message in (
-        (EmbeddingClusterAccuracy(4), "n_clusters: got 4, wanted at most the number of rows of x, 3"),
-        (
-            EmbeddingClusterAccuracy(kmeans_func=lambda x, n: torch.zeros(2).long()),
-            "clusters: got shape (2,), wanted (3,)",
-        ),
-    ):
-        metric.update(x, labels)
-        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-            metric.compute()

@@ -1,11 +1,9 @@
 """Labels compared by a custom function."""
 
-import re
 
 import numpy as np
 import pytest
 import torch
-from retrieval_oracle import KNN, TINY, TINY_LABELS
 
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN
 
@@ -31,31 +29,3 @@ def test_label_comparison_fn_documented_examples_give_expected_scores(device):
     tolerant = AccuracyCalculator(exclude=("NMI", "AMI"), label_comparison_fn=lambda x, y: (x - y).abs() < 1)
     actual = tolerant.get_accuracy(x[:4], [10.0, 0.03, 0.04, 0.05])
     assert actual["precision_at_1"] == 1 and tolerant.last.lone.tolist() == [True, False, False, False]
-
-
-def test_label_comparison_fn_with_clustering_metrics_raises():
-    for options, names in (
-        ({}, ("AMI", "NMI")),
-        ({"include": ["ARI", "r_precision"]}, ("ARI",)),
-        ({"include": ["nearest_centroid_accuracy", "r_precision"]}, ("nearest_centroid_accuracy",)),
-    ):
-        message = f"label_comparison_fn: {', '.join(names)} cannot use it; write exclude={names!r}"
-        with pytest.raises(NotImplementedError, match=f"^{re.escape(message)}$"):
-            AccuracyCalculator(label_comparison_fn=lambda x, y: x == y, **options)
-    calculator = AccuracyCalculator(KNN, label_comparison_fn=lambda x, y: x == y)
-    with pytest.raises(NotImplementedError):
-        calculator.get_accuracy(TINY, TINY_LABELS, include=["FMI"])
-    assert AccuracyCalculator(label_comparison_fn=torch.eq).label_comparison_fn is torch.eq
-
-
-@pytest.mark.parametrize(
-    ("comparison", "actual"),
-    [
-        (lambda x, y: (x == y).float(), "shape (16,) and torch.float32"),
-        (lambda x, y: (x == y).all(), "shape () and torch.bool"),
-    ],
-)
-def test_label_comparison_fn_wrong_result_raises(comparison, actual):
-    message = f"label_comparison_fn: got {actual} for 16 pairs of labels, wanted a torch.bool for each pair"
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        AccuracyCalculator(KNN, label_comparison_fn=comparison).get_accuracy(TINY, TINY_LABELS)

@@ -1,10 +1,9 @@
-import re
 
 import numpy as np
 import pytest
 import torch
 
-from tensormetrics.retrieval import NormalizedMutualInfo, contingency, mutual_info
+from tensormetrics.retrieval import NormalizedMutualInfo, contingency
 
 
 def test_contingency_small_example_has_expected_counts(device):
@@ -49,29 +48,6 @@ def test_contingency_large_labels_stay_distinct(device):
 def test_contingency_without_items_is_empty(device):
     table = contingency(*torch.zeros(2, 0, device=device))
     assert table.total == 0 and [part.shape for part in table[:-1]] == [(0,)] * 5
-
-
-def test_contingency_invalid_input_raises(device):
-    x = torch.zeros(4, dtype=torch.int64, device=device)
-    nan = torch.tensor([0, torch.nan, 1, torch.nan], device=device)
-    for inputs, message in (
-        ((x, x[:3]), "clusters: got shape (3,), wanted (4,)"),
-        ((x[0], x), "labels: got shape (), wanted (..., N)"),
-        ((x, x.to("meta")), f"devices differ: labels on {device}, clusters on meta; move them with .to(device)"),
-        ((nan, x), "labels: 2 of 4 rows hold NaN or infinity, the first is row 1; wanted finite values"),
-        (
-            (x, (-1 - x).to(torch.uint64)),
-            "clusters: got torch.uint64 above 2**63 - 1, wanted integers that int64 can hold, or real numbers",
-        ),
-    ):
-        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-            contingency(*inputs)
-    table = contingency(x, x)
-    for arguments in ((x,), (table, x)):
-        with pytest.raises(
-            ValueError, match=r"^wanted either a Contingency alone or two tensors, labels and clusters$"
-        ):
-            mutual_info(*arguments)
 
 
 def test_metric_update_accepts_inputs_of_function(device):

@@ -6,23 +6,12 @@ import numpy as np
 import pytest
 import torch
 from fake_device import DEVICE, Device
-from ranks_oracle import families
+from ranks_oracle import families, nonzero_ranks
 from ranks_oracle import ranks as oracle
 
-from tensormetrics.core.native import native
 from tensormetrics.retrieval import positive_ranks
 
 N = 45
-
-
-@pytest.fixture(params=["native", "torch"])
-def implementation(request, monkeypatch):
-    if request.param == "torch":
-        monkeypatch.setattr(native, "can_use_kernel", lambda name, device: False)
-
-
-def nonzero_ranks(rank):
-    return [row[row > 0].tolist() for row in rank]
 
 
 @pytest.mark.parametrize("family", families(N))

@@ -1,7 +1,6 @@
 """Graded relevance, ignored references, and queries identified by `self_index`."""
 
 import math
-import re
 
 import numpy as np
 import pytest
@@ -108,59 +107,3 @@ def test_self_index_of_queries_at_any_position_equals_prefix(device):
         with_function = AccuracyCalculator(KNN, k=k, knn_func=lambda *a, **o: TorchKNN()(*a, **o))
         actual = with_function.get_accuracy(query, query_labels, x, labels, self_index=self_index)
         assert actual == pytest.approx({name: float(score.mean()) for name, score in scores.items()}, rel=1e-14)
-
-
-X, Y = torch.zeros(4, 2), torch.tensor([0, 0, 1, 1])
-MASK = torch.zeros(4, 4, dtype=torch.bool)
-
-
-@pytest.mark.parametrize(
-    ("options", "call", "message"),
-    [
-        (
-            {},
-            {"gains": -torch.ones(4, 4)},
-            "gains: got values that are negative or not finite, wanted finite numbers >= 0",
-        ),
-        (
-            {"gains": lambda a, b: a * math.nan},
-            {},
-            "gains: got values that are negative or not finite, wanted finite numbers >= 0",
-        ),
-        ({}, {"gains": torch.ones(4, 3)}, "gains: got shape (4, 3), wanted (4, 4)"),
-        (
-            {"gains": lambda a, b: a[:1]},
-            {},
-            "gains: got shape (1,) and torch.int64 for 4 pairs of labels, wanted a number for each pair",
-        ),
-        ({"ignore": MASK[1:]}, {}, "ignore: got shape (3, 4), wanted (4, 4)"),
-        ({"ignore": lambda rows: MASK[rows][:, 1:]}, {}, "ignore: got shape (4, 3), wanted (4, 4)"),
-        ({"ignore": MASK.int()}, {}, "ignore: got torch.int32, wanted torch.bool; write ignore.bool()"),
-        ({"ignore": (Y, Y[:3])}, {}, "ignore: reference groups: got shape (3,), wanted (4,)"),
-        ({"ignore": MASK}, {"query_cameras": Y}, "ignore: got some together with cameras, wanted one of them"),
-        ({}, {"self_index": [0, 1]}, "self_index: got shape (2,), wanted (4,)"),
-        ({}, {"self_index": [0, 1, 2, 4]}, "self_index: got 4, wanted -1 to 3"),
-        (
-            {},
-            {"self_index": [0.0] * 4},
-            "self_index: got torch.float64, wanted an integer dtype; write self_index.long()",
-        ),
-    ],
-)
-def test_get_accuracy_invalid_gains_or_ignore_raises(options, call, message):
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        AccuracyCalculator(KNN, **options).get_accuracy(X, Y, **call)
-
-
-def test_init_conflicting_relevance_options_raise():
-    message = "gains and label_comparison_fn: got both, wanted one; a gain above 0 means relevant"
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        AccuracyCalculator(KNN, gains=graded_gains, label_comparison_fn=lambda a, b: a == b)
-    message = "gains: AMI, NMI cannot use it; write exclude=('AMI', 'NMI')"
-    with pytest.raises(NotImplementedError, match=f"^{re.escape(message)}$"):
-        AccuracyCalculator(gains=graded_gains)
-    message = "ignore: nearest_centroid_accuracy cannot leave them out; write exclude=('nearest_centroid_accuracy',)"
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        AccuracyCalculator(["nearest_centroid_accuracy"], ignore=MASK).get_accuracy(X, Y)
-    with pytest.raises(ValueError, match=r"^keep: got 'ranks', wanted one of 'scores', 'all', 'neighbors'$"):
-        AccuracyCalculator(keep="ranks")

@@ -1,4 +1,3 @@
-import re
 
 import numpy as np
 import pytest
@@ -243,32 +242,6 @@ def test_kmeans_spherical_equals_cosine_loop(device):
     assert float(kmeans.inertia) == pytest.approx(float((2 - 2 * cosine).sum()) + 1, rel=1e-5)
 
 
-def test_kmeans_invalid_input_raises(device):
-    x = torch.zeros(3, 2, device=device)
-    for call, message in (
-        (lambda: TorchKMeans(0), "niter: got 0, wanted an integer >= 1"),
-        (lambda: TorchKMeans(init="best"), "init: got 'best', wanted one of 'random', 'k-means++'"),
-        (lambda: TorchKMeans(seed=-1), "seed: got -1, wanted an integer >= 0"),
-        (lambda: TorchKMeans(n_init=0), "n_init: got 0, wanted an integer >= 1"),
-        (lambda: TorchKMeans(tol=-0.1), "tol: got -0.1, wanted a number >= 0"),
-        (lambda: TorchKMeans(tol=float("nan")), "tol: got nan, wanted a number >= 0"),
-        (
-            lambda: TorchKMeans(max_points_per_centroid=0),
-            "max_points_per_centroid: got 0, wanted an integer >= 1",
-        ),
-        (lambda: TorchKMeans()(x, 0), "n_clusters: got 0, wanted an integer >= 1"),
-        (lambda: TorchKMeans()(x, 4), "n_clusters: got 4, wanted at most the number of rows of x, 3"),
-        (lambda: TorchKMeans()(x[0], 1), "x: got shape (2,), wanted (N, D)"),
-        (lambda: TorchKMeans(init=x)(x, 2), "init: got shape (3, 2), wanted (2, 2)"),
-        (
-            lambda: TorchKMeans(init=x.to("meta"))(x, 3),
-            f"devices differ: x on {device}, init on meta; move them with .to(device)",
-        ),
-    ):
-        with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
-            call()
-
-
 def make_overlapping(items=201):
     generator = torch.Generator().manual_seed(6)
     labels = torch.arange(items) % 7
@@ -329,13 +302,6 @@ def test_argsort_by_content_equal_keys_compare_columns(device, monkeypatch):
     )
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_kmeans_nonfinite_rows_raise(value, device):
-    message = "x: 1 of 3 rows hold NaN or infinity, the first is row 1; wanted finite values"
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        TorchKMeans()(torch.tensor([[0.0], [value], [1.0]], device=device), 2)
-
-
 CLUSTERED = ("AMI", "NMI", "ARI", "cluster_accuracy", "nearest_centroid_accuracy")
 
 
@@ -352,13 +318,11 @@ def results_of(rank, pair):
     return results
 
 
-def test_clusters_on_several_ranks_equal_single_process(rank_results):
+def test_clusters_on_several_ranks_equal_single_process(ranks):
     calculator = AccuracyCalculator(CLUSTERED)
     calculator.update(*make_overlapping())
     expected = calculator.compute()
-    for results in rank_results:
-        for values in results["test_kmeans"].values():
-            assert values == expected
+    assert all(values == expected for results in ranks for values in results.values())
 
 
 def test_first_centroids_may_be_an_array():

@@ -164,18 +164,6 @@ def test_more_references_than_int32_max_are_rejected():
             operators.update_topk(rows[:1], rows[:1], bias, 0, -labels - 1, None, keys, counts, limit, 1, -1)
 
 
-def test_self_index_out_of_range_is_rejected(device):
-    x, labels, y, others = two_sets(device)
-    self_index = torch.full((20,), 50, device=device)
-    for call in (
-        lambda: positive_ranks(x, labels, y, others, self_index=self_index),
-        lambda: TorchKNN()(x, 3, y, self_index=self_index),
-        lambda: positive_ranks(x[None], labels[None], y[None], others[None], self_index=self_index[None]),
-    ):
-        with raises_error("self_index: got 50, wanted -1 to 49"):
-            call()
-
-
 def test_unusual_numpy_dtypes_give_equal_scores_or_errors():
     x, labels = np.random.RandomState(0).standard_normal((20, 3)), np.arange(20) % 4
     expected = AccuracyCalculator().get_accuracy(x, labels)

@@ -1,31 +1,24 @@
 import numpy as np
 import pytest
 import torch
+from ranks_oracle import nonzero_ranks
 from ranks_oracle import ranks as oracle
 from retrieval_oracle import CASES, TINY, TINY_LABELS, case_rows, cases
 
 from tensormetrics.retrieval import (
-    PositiveRanks,
     TorchKNN,
-    average_precision_at_r,
     count_relevant,
     positive_ranks,
-    precision,
-    r_precision,
     ranks_of_neighbors,
 )
 from tensormetrics.retrieval.ranking.positive_ranks import RankingInputs, rank_tiles
 from tensormetrics.retrieval.ranking.ranking import Ranking
 
 
-def positive_lists(rank):
-    return [row[row > 0].tolist() for row in rank]
-
-
 def check(ranks, expected, relevant):
     """Compare ranks with the lists of the oracle; `relevant` also counts positives below the depth."""
     rank, gain, candidates = expected
-    assert positive_lists(ranks.rank) == rank and ranks.rank.dtype == torch.int32
+    assert nonzero_ranks(ranks.rank) == rank and ranks.rank.dtype == torch.int32
     assert ranks.relevant.tolist() == list(relevant) and ranks.candidates.tolist() == candidates
     assert ranks.rank.shape[1] == max(relevant, default=0)
     if ranks.gain is not None:
@@ -42,7 +35,7 @@ def self_ranks(embeddings, labels, device):
 def test_golden_ranks_of_tiny_case_match(device):
     case = CASES["ranks/tiny_self"]
     ranks = self_ranks(TINY, TINY_LABELS, device)
-    assert positive_lists(ranks.rank) == case["ranks"] and ranks.relevant.tolist() == case["relevant"]
+    assert nonzero_ranks(ranks.rank) == case["ranks"] and ranks.relevant.tolist() == case["relevant"]
     assert ranks.rank.dtype == ranks.relevant.dtype == torch.int64
 
 
@@ -57,7 +50,7 @@ def test_golden_ranks_of_accuracy_cases_match(name, device):
         reference_labels = torch.tensor(case["reference_labels"], device=device)
     indices = TorchKNN().indices(x, len(reference), reference, case["self"])
     relevant = count_relevant(labels, reference_labels, case["self"])
-    assert positive_lists(ranks_of_neighbors(indices, labels, reference_labels, relevant).rank) == case["ranks"]
+    assert nonzero_ranks(ranks_of_neighbors(indices, labels, reference_labels, relevant).rank) == case["ranks"]
     assert relevant.tolist() == [len(row) for row in case["ranks"]]
 
 
@@ -73,36 +66,6 @@ def test_ranks_of_neighbors_leading_dimensions_match_loop(device):
                 for rank, index in enumerate(indices[i, j, q].tolist(), 1):
                     match = index >= 0 and labels[i, j, index] == labels[i, j, q]
                     assert ranks.rank[i, j, q, rank - 1] == (rank if match else 0)
-
-
-def test_scores_of_ranks_match_hand_computed_values(device):
-    # Four relevant, three of them at ranks 1, 3 and 6; two relevant, none retrieved; none relevant.
-    rank = torch.tensor([[1, 0, 3, 0, 0, 6], [0] * 6, [0] * 6], device=device)
-    ranks = PositiveRanks(rank, torch.tensor([4, 2, 0], device=device))
-    nan = torch.nan
-    for score, expected in (
-        (precision(ranks, 1), [1, 0, nan]),
-        (precision(ranks, 5), [2 / 5, 0, nan]),
-        (precision(ranks, 10), [3 / 10, 0, nan]),
-        (r_precision(ranks), [2 / 4, 0, nan]),
-        (average_precision_at_r(ranks), [(1 / 1 + 2 / 3) / 4, 0, nan]),
-    ):
-        torch.testing.assert_close(
-            score, torch.tensor(expected, dtype=torch.float64, device=device), rtol=1e-15, atol=0, equal_nan=True
-        )
-
-
-def test_scores_ignore_position_of_padding(device):
-    dense = PositiveRanks(torch.tensor([[1, 2, 4]], device=device), torch.tensor([4], device=device))
-    padded = dense._replace(rank=torch.tensor([[0, 1, 0, 0, 2, 4, 0]], device=device))
-    for score in (r_precision, average_precision_at_r, lambda ranks: precision(ranks, 3)):
-        assert torch.equal(score(dense), score(padded))
-
-
-def test_precision_with_k_zero_is_rejected(device):
-    ranks = PositiveRanks(torch.ones(1, 1, device=device).long(), torch.ones(1, device=device).long())
-    with pytest.raises(ValueError, match=r"^k: got 0, wanted an integer >= 1$"):
-        precision(ranks, 0)
 
 
 def labeled_points(device, n=40, others=55):
@@ -190,7 +153,7 @@ def test_rank_tiles_concatenate_to_full_ranks(device):
     end = 0
     for rows, ranks in rank_tiles(RankingInputs(x, labels).checked(), Ranking(memory_budget=20_000)):
         assert rows.start == end and ranks.rank.shape == (rows.stop - rows.start, ranks.relevant.max())
-        assert positive_lists(ranks.rank) == positive_lists(full.rank[rows])
+        assert nonzero_ranks(ranks.rank) == nonzero_ranks(full.rank[rows])
         assert torch.equal(ranks.candidates, full.candidates[rows])
         end = rows.stop
     assert end == len(x)
@@ -214,44 +177,3 @@ def test_positive_ranks_of_empty_inputs_have_empty_shapes(device):
         (positive_ranks(x[:1], labels[:1]), (1, 0)),
     ):
         assert ranks.rank.shape == shape and ranks.relevant.tolist() == [0] * shape[0]
-
-
-def test_invalid_arguments_raise_value_error(device):
-    x, labels = torch.zeros(3, 2, device=device), torch.arange(3, device=device)
-
-    def message(*arguments, **options):
-        with pytest.raises(ValueError) as error:
-            positive_ranks(*arguments, **options)
-        return str(error.value)
-
-    assert message(x, labels[:2]) == "lengths differ: query has 3, query_labels has 2"
-    assert message(x, labels, x) == "reference_labels: got None, wanted both reference and reference_labels or neither"
-    assert message(x, labels, x[:, :1], labels) == "reference: got shape (3, 1), wanted (N, 2)"
-    assert message(x, labels, ties="random") == (
-        "ties: got 'random', wanted one of 'index', 'optimistic', 'pessimistic'"
-    )
-    assert message(x, labels, depth=0) == "depth: got 0, wanted an integer >= 1"
-    assert message(x, labels, distance="L2") == (
-        "distance: got 'L2', wanted one of 'l2', 'sqeuclidean', 'ip', 'cosine'"
-    )
-    assert message(x, labels[:, None].repeat(1, 2)) == (
-        "query_labels: got shape (3, 2), wanted (N,); for more columns give a label_comparison_fn"
-    )
-    assert message(x, labels[:, None].repeat(1, 2), x, labels) == (
-        "query_labels and reference_labels: got shapes (3, 2) and (3,), wanted the same number of columns"
-    )
-    assert message(x, labels, x, labels.float()) == (
-        "query_labels and reference_labels: got torch.int64 and torch.float32, wanted both as integers or both floating"
-    )
-    assert message(x, labels, ignore=labels) == "ignore: got shape (3,), wanted (3, 3)"
-    assert message(x, labels, ignore=(labels, labels[:2])) == "ignore: reference groups: got shape (2,), wanted (3,)"
-    assert message(x, labels, gains=torch.ones(3, 2, device=device)) == "gains: got shape (3, 2), wanted (3, 3)"
-    assert message(x, labels, gains=torch.mul, label_comparison_fn=torch.eq) == (
-        "gains and label_comparison_fn: got both, wanted one; a gain above 0 means relevant"
-    )
-    assert message(x, labels, label_comparison_fn=torch.sub) == (
-        "label_comparison_fn: got shape (9,) and torch.int64 for 9 pairs of labels, wanted a torch.bool for each pair"
-    )
-    assert message(x, labels, gains=lambda a, b: a[:1]) == (
-        "gains: got shape (1,) and torch.int64 for 9 pairs of labels, wanted a number for each pair"
-    )

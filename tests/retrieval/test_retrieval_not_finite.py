@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 import torch
+from ranks_oracle import nonzero_ranks
 from retrieval_oracle import delta
 
-from tensormetrics.core.native import native
 from tensormetrics.retrieval import (
     TorchKNN,
     average_precision,
@@ -33,10 +33,6 @@ def rows(bad, row_indices=(0, 57, 58), dtype=torch.float32):
     return x.to(dtype), torch.arange(N) % CLASSES
 
 
-def positive_lists(rank):
-    return [row[row > 0].tolist() for row in rank]
-
-
 def brute_force_ranks(x, labels, distance="l2", ties="index", depth=None):
     """Rank in float64: pairs without a finite distance are excluded from the ranking but still count as relevant."""
     wide = x.double().numpy()
@@ -53,13 +49,6 @@ def sorted_positive_ranks(distances, relevant, out, ties, depth):
     return [rank for rank, j in enumerate(order, 1) if relevant[j] and rank <= (depth or rank)]
 
 
-@pytest.fixture(params=["native", "plain"])
-def implementation(request, monkeypatch):
-    if request.param == "plain":
-        monkeypatch.setattr(native, "can_use_kernel", lambda name, device: False)
-    return request.param
-
-
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("distance", DISTANCES)
 def test_nonfinite_positives_are_never_retrieved(bad, distance, implementation, device):
@@ -67,13 +56,13 @@ def test_nonfinite_positives_are_never_retrieved(bad, distance, implementation, 
     expected = brute_force_ranks(x.cpu(), labels.cpu(), distance)
     for options in ({}, {"memory_budget": 20_000}, {"depth": N}, {"exact": False, "depth": N}, {"exact": False}):
         ranks = positive_ranks(x, labels, distance=distance, **options)
-        assert positive_lists(ranks.rank) == expected
+        assert nonzero_ranks(ranks.rank) == expected
         assert ranks.relevant.tolist() == [N // CLASSES - 1] * N and ranks.candidates.tolist() == [N - 1] * N
     shallow = positive_ranks(x, labels, distance=distance, depth=10)
-    assert positive_lists(shallow.rank) == brute_force_ranks(x.cpu(), labels.cpu(), distance, depth=10)
+    assert nonzero_ranks(shallow.rank) == brute_force_ranks(x.cpu(), labels.cpu(), distance, depth=10)
     for ties in ("optimistic", "pessimistic"):
         ranks = positive_ranks(x, labels, distance=distance, ties=ties)
-        assert positive_lists(ranks.rank) == brute_force_ranks(x.cpu(), labels.cpu(), distance, ties)
+        assert nonzero_ranks(ranks.rank) == brute_force_ranks(x.cpu(), labels.cpu(), distance, ties)
 
 
 def test_all_nan_embeddings_have_the_worst_score(implementation, device):
@@ -130,7 +119,7 @@ def test_batch_with_nonfinite_rows_matches_items(bad, implementation, device):
         ranks = positive_ranks(x, labels, **options)
         for item in range(5):
             expected = brute_force_ranks(x[item].cpu(), labels[item].cpu(), **options)
-            assert positive_lists(ranks.rank[item]) == expected
+            assert nonzero_ranks(ranks.rank[item]) == expected
     knn = TorchKNN()(x, 39, x, True)
     for item in range(5):
         single = TorchKNN()(x[item], 39, x[item], True)
@@ -178,12 +167,11 @@ def results_of(rank, pair):
     return gathered_ranks(joined(tiles_of(inputs, Ranking()), len(local_rows), False, None, x.device), layout)
 
 
-def test_ranks_of_sharded_rows_match_brute_force(rank_results):
+def test_ranks_of_sharded_rows_match_brute_force(ranks):
     x, labels = rows_of_all_ranks()
     expected = brute_force_ranks(x, labels)
-    for results in rank_results:
-        assert positive_lists(results["test_retrieval_not_finite"].rank) == expected
-        assert results["test_retrieval_not_finite"].relevant.tolist() == [N // CLASSES - 1] * N
+    for of_rank in ranks:
+        assert nonzero_ranks(of_rank.rank) == expected and of_rank.relevant.tolist() == [N // CLASSES - 1] * N
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # by the inductor backend

@@ -138,11 +138,6 @@ def extra_rows_held() -> list[int]:
     return counts
 
 
-@pytest.fixture
-def ranks(rank_results):
-    return [results["test_sharded"] for results in rank_results]
-
-
 @pytest.mark.parametrize(("members", "sizes"), SPLITS, ids=str)
 def test_sharded_knn_matches_single_process(ranks, members, sizes):
     for label, distance, _, query, k, reference, includes, options in searches():

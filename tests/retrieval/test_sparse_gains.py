@@ -1,6 +1,5 @@
 """Gains as (query, reference, gain) triples: results match a dense table, memory grows with the triples only."""
 
-import re
 
 import numpy as np
 import pytest
@@ -120,19 +119,6 @@ def test_ranks_without_gain_triples_have_no_positives(device):
 
 
 QUERY, REFERENCE, GAIN = torch.tensor([0, 1]), torch.tensor([1, 2]), torch.tensor([1.0, 2.0])
-BAD = {
-    "gains: got a tuple of 2, wanted (queries, references, gains), (n,) each": (QUERY, REFERENCE),
-    "gains: queries: got 0 to 3, wanted 0 to 2": (torch.tensor([0, 3]), REFERENCE, GAIN),
-    "gains: references: got -1 to 2, wanted 0 to 2": (QUERY, torch.tensor([-1, 2]), GAIN),
-    "gains: got values that are negative or not finite, wanted finite numbers >= 0": (QUERY, REFERENCE, -GAIN),
-    "gains: got reference 1 of query 0 more than once, wanted each pair once": (QUERY[[0, 0]], REFERENCE[[0, 0]], GAIN),
-}
-
-
-@pytest.mark.parametrize("message", BAD)
-def test_invalid_gain_triples_raise_value_error(message):
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        positive_ranks(torch.zeros(3, 2), torch.zeros(3), gains=BAD[message])
 
 
 def test_gain_triples_of_wrong_shape_or_dtype_are_rejected():
@@ -144,11 +130,6 @@ def test_gain_triples_of_wrong_shape_or_dtype_are_rejected():
     ):
         with pytest.raises(ValueError, match="^gains"):
             positive_ranks(x, labels, gains=triples)
-    message = re.escape("gains: got a tuple of 3, wanted (dimension 0, queries, references, gains), (n,) each")
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        positive_ranks(x[None], labels[None], gains=(QUERY, REFERENCE, GAIN))
-    with pytest.raises(ValueError, match="^gains: dimension 0: got 0 to 1, wanted 0 to 0$"):
-        positive_ranks(x[None], labels[None], gains=(QUERY, QUERY, REFERENCE, GAIN))
     with pytest.raises(ValueError, match="^gains"):
         AccuracyCalculator(("ndcg",), gains=(np.zeros(2, dtype=int), np.zeros(2, dtype=int), np.ones(2))).get_accuracy(
             x, labels

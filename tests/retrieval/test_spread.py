@@ -147,11 +147,6 @@ def errors(rank):
     return messages
 
 
-@pytest.fixture
-def ranks(rank_results):
-    return [results["test_spread"] for results in rank_results]
-
-
 def equal_results(a, b):
     if isinstance(a, dict):
         return a.keys() == b.keys() and all(equal_results(a[name], b[name]) for name in a)

@@ -9,7 +9,6 @@ from tensormetrics.retrieval import (
     EqualErrorRate,
     PairwiseAUROC,
     PairwiseROC,
-    TARAtFAR,
     equal_error_rate,
     pairwise_auroc,
     pairwise_roc,
@@ -199,26 +198,3 @@ def test_pairwise_scores_without_pairs_are_nan():
     for y in (torch.arange(4), torch.zeros(4, dtype=torch.int64)):
         assert pairwise_auroc(x, y).isnan() and equal_error_rate(x, y).isnan() and tar_at_far(x, y).isnan()
         assert all(part.isnan().all() for part in pairwise_roc(x, y))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"far": 1.5}, "far: got 1.5, wanted rates in [0, 1]"),
-        ({"distance": "manhattan"}, None),
-    ],
-)
-def test_invalid_options_raise_value_error(arguments, message):
-    x, y = rows("plain")
-    for call in (lambda: tar_at_far(x, y, **arguments), lambda: TARAtFAR(**arguments)):
-        with pytest.raises(ValueError) as caught:
-            call()
-        assert message is None or str(caught.value) == message
-    with pytest.raises(ValueError, match="^far: got none, wanted at least one rate$"):
-        PairwiseROC(())
-
-
-@pytest.mark.parametrize("make", [lambda far: pairwise_roc(*rows("plain"), far=far), lambda far: PairwiseROC(far=far)])
-def test_roc_single_rate_raises_type_error_that_names_sequence(make):
-    with pytest.raises(TypeError, match=r"^far: got 0.1, wanted a sequence of rates; write \[0.1\]$"):
-        make(0.1)
