@@ -8,7 +8,8 @@ import torch
 from retrieval_oracle import neighbors
 from torch import distributed as dist
 
-from tensormetrics.retrieval import FaissKNN, KeOpsKNN, ShardedKNN, TorchKNN
+from tensormetrics.retrieval import FaissKMeans, FaissKNN, KeOpsKNN, ShardedKNN, TorchKNN
+from tensormetrics.retrieval.search.backends.keops_knn import _rounded
 from tensormetrics.retrieval.search.distance import DISTANCES
 
 # Factory with an optional distance, and the package that it needs.
@@ -170,6 +171,7 @@ def test_backend_invalid_input_raises(backend, device):
             "FaissKNN needs faiss: pip install faiss-cpu, or the official faiss-gpu (CUDA 12); "
             "tensormetrics[faiss] installs faiss-cpu",
         ),
+        (FaissKMeans, ["faiss"], "FaissKMeans needs faiss: pip install 'tensormetrics[faiss]'"),
         (KeOpsKNN, ["pykeops", "pykeops.torch"], "KeOpsKNN needs pykeops: pip install tensormetrics[keops]"),
     ],
 )
@@ -179,3 +181,17 @@ def test_backend_missing_package_raises_with_install_command(make, modules, mess
     with pytest.raises(ImportError) as error:
         make()
     assert str(error.value) == message
+
+
+def test_rounded_k_takes_a_limited_set_of_values():
+    assert [_rounded(k) for k in range(1, 12)] == [1, 2, 5, 5, 5, 10, 10, 10, 10, 10, 20]
+    assert {_rounded(k) for k in range(1, 2049)} == {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000}
+    assert all(_rounded(k) >= k for k in range(1, 2049))
+
+
+@pytest.mark.slow  # KeOps compiles a kernel
+def test_keops_knn_float64_input_equals_torch(device):
+    pytest.importorskip("pykeops")
+    x = torch.tensor([0.0, 1.0, 1.0 + 1e-12, 3.0], dtype=torch.float64, device=device)[:, None].expand(4, 3)
+    for result, expected in zip(KeOpsKNN()(x, 3, x, True), TorchKNN()(x, 3, x, True), strict=True):
+        torch.testing.assert_close(result, expected)

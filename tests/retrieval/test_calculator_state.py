@@ -63,15 +63,12 @@ def after_get_accuracy(x, labels):
     return calculator
 
 
-every_change = pytest.mark.parametrize(
+@pytest.mark.parametrize(
     "change",
     [after_update, after_merge, after_load, after_forward, after_get_accuracy],
     ids=lambda change: change.__name__,
 )
-
-
-@every_change
-def test_interval_after_state_change_covers_all_rows(change, generator):
+def test_interval_and_compare_after_state_change_cover_all_rows(change, generator):
     rows = make_rows(generator)
     calculator, expected = change(*rows), make_updated(*rows)
     assert calculator.last is None and calculator.class_labels is None
@@ -80,11 +77,7 @@ def test_interval_after_state_change_covers_all_rows(change, generator):
     assert interval.low == expected_interval.low and interval.high == expected_interval.high
     assert interval.items == 60
     assert len(calculator.last.lone) == 60 and torch.equal(calculator.class_labels, expected.class_labels)
-
-
-@every_change
-def test_compare_after_state_change_covers_all_rows(change, generator):
-    x, labels = make_rows(generator)
+    x, labels = rows
     assert compare(change(x, labels), make_updated(x, labels), replicates=50)[NAME].difference == 0
     with pytest.raises(ValueError, match="^a, b: their items differ"):
         compare(change(x, labels), make_updated(x[:20], labels[:20]), replicates=50)

@@ -1,11 +1,12 @@
 """`certify_topk` with made-up values: which results are proven, and which candidates need canonical distances."""
 
+import numpy as np
 import pytest
 import torch
+from ranks_oracle import nonzero_ranks, ranks
 
 from tensormetrics.core.native import native
 from tensormetrics.retrieval import positive_ranks
-from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.stages import certify_topk
 
 COLUMNS = torch.tensor([[4, 7, 2, 9, 5]])
@@ -68,24 +69,8 @@ def test_native_ranks_sums_use_no_fused_multiply_add(dim, distance):
     x = torch.randint(-2, 3, (60, dim), generator=generator, dtype=torch.float64)
     x = x * (1 + 2.0**-30 * torch.randint(0, 2, (60, dim), generator=generator))
     labels = torch.arange(60) % 3
-    delta = DISTANCES[distance].canonical(x[:, None], x[None])
+    eye = np.eye(60, dtype=bool)
+    match = (labels[:, None] == labels).numpy() & ~eye
     for ties in ("index", "optimistic", "pessimistic"):
-        native = positive_ranks(x, labels, distance=distance, ties=ties).rank
-        first = {"index": 0, "optimistic": labels[:, None] != labels, "pessimistic": labels[:, None] == labels}[ties]
-        before = delta[:, None, :] < delta[:, :, None]
-        before |= (delta[:, None, :] == delta[:, :, None]) & is_earlier(first, len(x))
-        before &= ~torch.eye(60, dtype=torch.bool)[:, None]
-        match = (labels[:, None] == labels) & ~torch.eye(60, dtype=torch.bool)
-        rank = 1 + before.sum(2)
-        for row, row_ranks, is_positive in zip(native, rank, match, strict=True):
-            assert row[row > 0].tolist() == sorted(row_ranks[is_positive].tolist())
-
-
-def is_earlier(first, size):
-    """Return (Q, N, N) bool: whether the second reference precedes the first one at equal distance."""
-    index = torch.arange(size)
-    is_lower_index = (index[None, :] < index[:, None]).expand(size, size, size)
-    if isinstance(first, int):
-        return is_lower_index
-    later = first.int()
-    return (later[:, None, :] < later[:, :, None]) | ((later[:, None, :] == later[:, :, None]) & is_lower_index)
+        expected = ranks(x, x, match, eye, distance, ties)[0]
+        assert nonzero_ranks(positive_ranks(x, labels, distance=distance, ties=ties).rank) == expected

@@ -3,11 +3,21 @@
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from tensormetrics.retrieval import AccuracyCalculator, AveragePrecision, TorchKMeans, TorchKNN, positive_ranks
+from tensormetrics.retrieval import (
+    AccuracyCalculator,
+    AveragePrecision,
+    FaissKNN,
+    TorchKMeans,
+    TorchKNN,
+    positive_ranks,
+)
 from tensormetrics.retrieval import inputs as checks
 
 CHECKS = ("as_tensor", "as_embeddings", "check_finite", "check_squares", "labelled")
@@ -78,3 +88,44 @@ def test_metric_compute_checks_stored_embeddings_once(inputs):
     metric.update(*inputs[:2])
     counts = count_checks(metric.compute, metric.embeddings)
     assert counts == {("check_finite", 0): 1, ("check_squares", 0): 1}
+
+
+LARGEST = 64  # elements that one copy may have, such as tile sizes and class limits
+
+
+class HostCopies(TorchDispatchMode):
+    """Recorder of the number of elements of each copy from another device to the CPU."""
+
+    def __init__(self, origin: str) -> None:
+        super().__init__()
+        self.origin, self.sizes = origin, []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        inputs = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        outputs = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        if any(t.device.type == self.origin for t in inputs):
+            self.sizes += [t.numel() for t in outputs if t.device.type == "cpu"]
+        return result
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, y: AccuracyCalculator().get_accuracy(x, y),
+        lambda x, y: AccuracyCalculator(k=10, include=("precision_at_1",)).get_accuracy(x, y),
+        lambda x, y: TorchKNN()(x, 10, x, True),
+        lambda x, y: FaissKNN()(x, 10, x, True),
+        lambda x, y: positive_ranks(x, y),
+    ],
+    ids=["every default", "k", "TorchKNN", "FaissKNN", "positive_ranks"],
+)
+@pytest.mark.filterwarnings("ignore:FaissKNN")  # faiss without GPU support falls back to TorchKNN with a warning
+def test_metrics_on_gpu_copy_only_small_tensors_to_host(call, generator):
+    if not torch.cuda.is_available():
+        pytest.skip("needs a GPU")
+    labels = torch.randint(0, 20, (3000,), generator=generator).cuda()
+    embeddings = torch.randn(3000, 32, generator=generator).cuda()
+    with HostCopies("cuda") as copies:
+        call(embeddings, labels)
+    assert max(copies.sizes, default=0) <= LARGEST

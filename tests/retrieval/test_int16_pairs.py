@@ -2,8 +2,8 @@
 
 import pytest
 import torch
+from int16_rows import kinds, needs_int16, rows
 
-from tensormetrics.core.native import native
 from tensormetrics.retrieval import ShardedKNN, TorchKNN
 from tensormetrics.retrieval.search import operators
 from tensormetrics.retrieval.search.distance import DISTANCES
@@ -14,43 +14,6 @@ from tensormetrics.retrieval.search.ring.symmetric import Neighbors
 
 N = 450
 SPLITS = {"two": (250, 200), "ragged": (1, 0, 199, 205, 45), "one": (450,), "three": (100, 200, 150)}
-needs_int16 = pytest.mark.skipif(
-    not native.has_kernel("supports_int16", "cpu") or not operators.supports_int16(torch.zeros(1)),
-    reason="this processor has no int16 products",
-)
-
-
-def rows(kind: str, dim: int, generator: torch.Generator) -> torch.Tensor:
-    x = torch.randn(N, dim, generator=generator)
-    if kind == "far from 0":
-        x += 100
-    if kind == "sizes":
-        x *= 10.0 ** torch.randint(-15, 16, (N, 1), generator=generator)
-    if kind == "outliers":
-        x[::50] *= 30
-        x[:, 3] *= 20
-    if kind == "clusters":
-        x = 10 * x[torch.arange(N) % 3] + 0.01 * x
-    if kind == "sorted clusters":
-        x = 3 * x[torch.arange(N) * 10 // N] + x
-    if kind == "equal":
-        x = x[torch.randint(0, 40, (N,), generator=generator)]
-    if kind == "all equal":
-        x = x[:1].repeat(N, 1)
-    if kind == "one class on one rank":
-        x[: N // 3] = x[0] + 1e-3 * x[: N // 3]
-    if kind == "not finite":
-        x[5, 1], x[70, 0], x[N - 1] = torch.nan, torch.inf, -torch.inf
-    if kind == "tiny":
-        x *= 1e-30
-        x[9] = 0
-    if kind == "whole numbers":
-        x = (2 * x).round().clamp(-1, 1)
-    return x.half() if kind == "half" else x.bfloat16() if kind == "bfloat16" else x
-
-
-KINDS = ["Gaussian", "far from 0", "sizes", "outliers", "clusters", "sorted clusters", "equal", "all equal"]
-KINDS += ["one class on one rank", "not finite", "tiny", "whole numbers", "half", "bfloat16"]
 
 
 def neighbors_of_shards(x: torch.Tensor, sizes: tuple[int, ...], k: int, memory: int, skips: bool) -> Neighbors:
@@ -93,11 +56,13 @@ def neighbors_of_shards(x: torch.Tensor, sizes: tuple[int, ...], k: int, memory:
 
 
 @needs_int16
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", kinds("sizes", "one class on one rank", "sorted clusters", "all equal", "half", "bfloat16")
+)
 def test_neighbors_of_shards_match_single_search(kind, generator, monkeypatch):
     monkeypatch.setattr(Int16Search, "is_faster", staticmethod(lambda *arguments: False))
-    for dim, k in ((51, 10), [(130, 3), (48, 16)][KINDS.index(kind) % 2]):
-        x = rows(kind, dim, generator)
+    for dim, k in ((51, 10), [(130, 3), (48, 16)][len(kind) % 2]):
+        x = rows(kind, N, dim, generator)
         expected = TorchKNN("sqeuclidean")(x.double(), k, x.double(), True)
         for name, sizes in SPLITS.items():
             for memory, skips in ((2**28, False), (2**19, True)):
@@ -110,7 +75,7 @@ def test_neighbors_of_shards_match_single_search(kind, generator, monkeypatch):
 def test_int16_pairs_is_effective_matches_kind_of_rows(generator):
     distance = DISTANCES["l2"]
     for kind, is_effective in (("Gaussian", True), ("far from 0", True), ("clusters", False), ("all equal", False)):
-        x = rows(kind, 64, generator)
+        x = rows(kind, N, 64, generator)
         pairs = Int16Pairs(10, distance, merged_normalization([summarize_rows(x, distance)], x), 2**28)
         assert pairs.is_faster(x, 10, 2**28) and pairs.is_effective(x) == is_effective, kind
 
@@ -118,7 +83,7 @@ def test_int16_pairs_is_effective_matches_kind_of_rows(generator):
 @needs_int16
 def test_int16_pairs_exclude_nearly_all_candidates(generator, monkeypatch):
     """With too many candidates the results would be correct, but the search slow."""
-    x, candidates_per_row, rerank = rows("Gaussian", 128, generator), [], operators.merge_candidates
+    x, candidates_per_row, rerank = rows("Gaussian", N, 128, generator), [], operators.merge_candidates
 
     def count_candidates(*arguments):
         candidates_per_row.append(int(arguments[7].sum()) / len(arguments[7]))
@@ -132,7 +97,7 @@ def test_int16_pairs_exclude_nearly_all_candidates(generator, monkeypatch):
 @needs_int16
 @pytest.mark.parametrize("threads", [1, 3])
 def test_neighbors_of_shards_do_not_depend_on_threads(threads, generator):
-    x, before = rows("sorted clusters", 64, generator), torch.get_num_threads()
+    x, before = rows("sorted clusters", N, 64, generator), torch.get_num_threads()
     expected = TorchKNN("sqeuclidean")(x.double(), 5, x.double(), True)
     torch.set_num_threads(threads)
     try:
@@ -166,7 +131,7 @@ def sort_key(pair):
 
 
 def test_sharded_knn_in_group_of_one_matches_torch_knn(tmp_path, generator):
-    x = rows("equal", 64, generator)
+    x = rows("equal", N, 64, generator)
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/one", rank=0, world_size=1)
     try:
         actual = ShardedKNN()(x, 4, x, True)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from int16_rows import kinds, needs_int16, rows
 from torch import Tensor
 
-from tensormetrics.core.native import native
 from tensormetrics.retrieval import TorchKNN
 from tensormetrics.retrieval.search import operators
 from tensormetrics.retrieval.search.distance import DISTANCES
@@ -19,39 +19,6 @@ from tensormetrics.retrieval.search.references import References
 from tensormetrics.retrieval.search.stages import SearchProblem
 
 N = 2_100  # more than a few full panels of the kernel
-needs_int16 = pytest.mark.skipif(
-    not native.has_kernel("supports_int16", "cpu") or not operators.supports_int16(torch.zeros(1)),
-    reason="this processor has no int16 products",
-)
-
-
-def rows(kind: str, dim: int, generator: torch.Generator) -> Tensor:
-    x = torch.randn(N, dim, generator=generator)
-    if kind == "far from 0":
-        x += 100
-    if kind == "outliers":
-        x[::50] *= 30
-        x[:, 3] *= 20
-    if kind == "clusters":
-        x = 10 * x[torch.arange(N) % 21] + 0.01 * x
-    if kind == "tight clusters":
-        x = x[torch.arange(N) % 3] + 1e-7 * x
-    if kind == "equal":
-        x = x[torch.arange(N) % 300]
-    if kind == "some clusters":
-        x[: N // 10] = x[0] + 1e-3 * x[: N // 10]
-    if kind == "not finite":
-        x[5, 1], x[70, 0], x[N - 1] = torch.nan, torch.inf, -torch.inf
-    if kind == "tiny":
-        x *= 1e-30
-        x[9] = 0
-    if kind == "whole numbers":
-        x = (2 * x).round()
-    return x
-
-
-KINDS = ["Gaussian", "far from 0", "outliers", "clusters", "tight clusters", "equal", "some clusters", "not finite"]
-KINDS += ["tiny", "whole numbers"]
 
 
 @pytest.fixture
@@ -77,7 +44,7 @@ def without_int16(monkeypatch, call):
 
 
 @needs_int16
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", kinds("tight clusters"))
 def test_int16_search_matches_search_without_it(kind, generator, monkeypatch, search_counts):
     for dim, k, distance in [
         (51, 10, "l2"),
@@ -86,8 +53,8 @@ def test_int16_search_matches_search_without_it(kind, generator, monkeypatch, se
         (130, 10, "ip"),
         (64, 100, "l2"),
     ]:
-        x = rows(kind, dim, generator)
-        others = rows(kind, dim, generator)[: N // 3]
+        x = rows(kind, N, dim, generator)
+        others = rows(kind, N, dim, generator)[: N // 3]
         for query in (x, others):
             knn = TorchKNN(distance)
             actual = knn(query, k, x, query is x)
@@ -102,7 +69,7 @@ def test_int16_search_matches_search_without_it(kind, generator, monkeypatch, se
 
 @needs_int16
 def test_int16_search_ignores_threads_and_memory_budget(generator, monkeypatch, search_counts):
-    x = rows("some clusters", 64, generator)
+    x = rows("some clusters", N, 64, generator)
     expected = without_int16(monkeypatch, lambda: TorchKNN()(x, 12, x, True)[1])
     for threads, memory in ((1, None), (3, None), (2, 2**21)):
         before = torch.get_num_threads()
@@ -201,6 +168,7 @@ torch.save((bool(operators.supports_int16(x)), indices), sys.argv[1])
 
 
 @needs_int16
+@pytest.mark.full
 def test_int16_search_vector_widths_give_equal_neighbors(tmp_path):
     indices_by_width = []
     for width in ("64", "32", "16"):

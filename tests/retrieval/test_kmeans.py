@@ -1,4 +1,3 @@
-
 import numpy as np
 import pytest
 import torch
@@ -9,7 +8,6 @@ from tensormetrics.core.numbers.exact_sums import unit_of
 from tensormetrics.retrieval import AccuracyCalculator, TorchKMeans, TorchKNN, nearest_centroid
 from tensormetrics.retrieval.deterministic import argsort_by_content
 from tensormetrics.retrieval.inputs import largest_of_columns
-from tensormetrics.retrieval.search.product_filter import Filter
 from tensormetrics.retrieval.search.references import QueryCache
 
 
@@ -103,19 +101,6 @@ def test_kmeans_seed_makes_initial_draws_reproducible(init, device):
         assert len({tuple(pair) for pair in torch.stack([clusters.cpu(), labels], 1).tolist()}) == 3
 
 
-def test_kmeans_plus_plus_draws_follow_squared_distances(device):
-    # The second centroid is row 1 or 2 with odds 1 : 9 when the first is row 0, and never row 0 again.
-    x = torch.tensor([[0.0], [1.0], [3.0]], device=device)
-    generator, kmeans = torch.Generator().manual_seed(0), TorchKMeans(init="k-means++")
-    pairs = [
-        tuple(kmeans._first_centroids(x, torch.arange(3, device=device), 2, generator)[:, 0].tolist())
-        for _ in range(400)
-    ]
-    after_zero = [second for first, second in pairs if first == 0]
-    assert len(after_zero) > 100 and {first for first, _ in pairs} == {0, 1, 3}
-    assert 0.03 < np.mean([second == 1 for second in after_zero]) < 0.19 and 0 not in after_zero
-
-
 def test_kmeans_plus_plus_equals_explicit_loop(device):
     # Squares and sums of integers are exact in any order.
     x = np.random.RandomState(4).randint(-9, 10, (150, 5)).astype(np.float32)
@@ -145,20 +130,6 @@ def test_kmeans_plus_plus_draws_never_wait_for_device():
     (operators_of_2, waits), (operators_of_12, later_waits) = measured
     # 18 operators of a draw sum the masses of 300 rows in a fixed order; the only wait copies the draws from the CPU.
     assert operators_of_12 - operators_of_2 <= 10 * 42 and waits == later_waits == 1
-
-
-def test_kmeans_prepares_rows_once_for_all_updates(device, monkeypatch):
-    x, prepared, scaled = torch.randn(500, 6, device=device), [], Filter.scaled
-
-    def counted_scaled(filter_, rows, out):
-        prepared.append(len(rows))
-        return scaled(filter_, rows, out)
-
-    monkeypatch.setattr(Filter, "scaled", counted_scaled)
-    kmeans = TorchKMeans(8)
-    clusters = kmeans(x, 9)
-    assert kmeans.n_iter == 8 and sum(prepared) == 500
-    assert torch.equal(clusters, torch.cdist(x.double(), kmeans.centroids).argmin(1))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)

@@ -57,16 +57,6 @@ def test_knn_order_equals_brute_force(family, dtype, distance, device):
     assert np.array_equal(tiled.cpu(), all_indices[:, :10])
 
 
-@pytest.mark.parametrize("family", ["gaussian", "three distinct points"])
-def test_knn_smallest_memory_budget_gives_same_result(family, device):
-    x = torch.tensor(families(N)[family][:25], device=device)
-    for distance in DISTANCES:
-        for budget in (1, 20_000):
-            distances, indices = TorchKNN(distance, memory_budget=budget)(x, 4, x, True)
-            expected, values = neighbors(x.cpu(), x.cpu(), 4, distance, self_index=range(25))
-            assert np.array_equal(indices.cpu(), expected) and np.array_equal(distances.cpu(), values)
-
-
 @pytest.mark.parametrize("distance", DISTANCES)
 def test_knn_separate_references_equal_brute_force(distance, device):
     random = np.random.RandomState(0)
@@ -103,18 +93,6 @@ def test_knn_distance_dtype_follows_input_dtype(device):
         assert distances.dtype == expected_dtype and distances.tolist() == [[1]] * 6
         assert indices.dtype == torch.int64 and indices.tolist() == [[1], [0], [1], [2], [3], [4]]
     assert TorchKNN()(x.float(), 1, x.double(), True)[0].dtype == torch.float64
-
-
-def test_knn_missing_neighbors_have_index_minus_one(device):
-    x = torch.tensor([[1.0], [3.0]], device=device)
-    for distance, missing in (("l2", torch.inf), ("ip", -torch.inf)):
-        distances, indices = TorchKNN(distance)(x, 4, x, True)
-        assert indices.tolist() == [[1, -1, -1, -1], [0, -1, -1, -1]]
-        assert distances[:, 1:].unique().tolist() == [missing]
-        distances, indices = TorchKNN(distance)(x, 2, x[:0], False)
-        assert indices.tolist() == [[-1, -1]] * 2 and distances.unique().tolist() == [missing]
-        assert TorchKNN(distance)(x[:0], 2, x, False)[1].shape == (0, 2)
-    assert TorchKNN()(x[:1], 2, x[:1], True)[1].tolist() == [[-1, -1]]
 
 
 def test_knn_result_ignores_matmul_precision_and_autocast(device):

@@ -58,13 +58,6 @@ def test_mapped_references_neighbors_and_ranks_match_in_memory(rows, distance, d
         assert torch.equal(positive_ranks(*inputs, distance=distance, **options, **SMALL).rank, in_memory.rank)
 
 
-def test_mapped_references_scores_match_in_memory(rows):
-    labels = np.arange(N) % 60
-    names = ("mean_average_precision", "precision_at_1")
-    expected = AccuracyCalculator(names).get_accuracy(np.array(rows), labels)
-    assert AccuracyCalculator(names, **SMALL).get_accuracy(rows, labels) == expected
-
-
 @pytest.mark.parametrize("dtype", [np.int8, np.uint16, ">i4"])
 @pytest.mark.parametrize("k", [None, 5])
 def test_mapped_integers_scores_match_while_reading_blocks(dtype, k, tmp_path, monkeypatch):

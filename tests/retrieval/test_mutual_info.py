@@ -209,3 +209,16 @@ def test_compare_different_cluster_counts_matches_score_difference(generator):
     result = compare(fine, coarse)
     assert float(result.difference) == pytest.approx(float(fine.compute() - coarse.compute()))
     assert result.low <= result.difference <= result.high and result.discordant is None
+
+
+def test_pair_scores_do_not_overflow_int64_products(device):
+    # 200,000 items, half of them moved to the next of 8 clusters, so that all cells are known in closed form.
+    labels = torch.arange(200_000, device=device) % 8
+    clusters = torch.where(torch.arange(200_000, device=device) % 16 < 8, labels, (labels + 1) % 8)
+    n, size, cell = 200_000, 25_000, 12_500
+    tp, same = 16 * cell * (cell - 1), 8 * size * (size - 1)
+    fp = fn = same - tp
+    tn = n * (n - 1) - tp - fp - fn
+    rand = 2 * (tp * tn - fp * fn) / ((tp + fp) * (fp + tn) + (tp + fn) * (fn + tn))
+    assert float(adjusted_rand(labels, clusters)) == pytest.approx(rand, rel=1e-14)
+    assert float(fowlkes_mallows(labels, clusters)) == pytest.approx(tp / same, rel=1e-14)

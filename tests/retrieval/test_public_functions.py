@@ -14,8 +14,6 @@ from tensormetrics.retrieval import (
     AdjustedRand,
     AveragePrecision,
     ClusterAccuracy,
-    EmbeddingClusterAccuracy,
-    FaissKMeans,
     FaissKNN,
     HitRate,
     MetricLearningRecall,
@@ -175,17 +173,3 @@ def test_unusual_numpy_dtypes_give_equal_scores_or_errors():
         AccuracyCalculator().get_accuracy(x.astype(np.longdouble), labels)
     with raises_error("query: got layout torch.sparse_coo, wanted a dense tensor; write query.to_dense()"):
         AccuracyCalculator().get_accuracy(torch.tensor(x).to_sparse(), labels)
-
-
-def test_faiss_kmeans_default_matches_faiss_with_20_iterations():
-    faiss = pytest.importorskip("faiss")
-    x = torch.randn(3000, 8)
-    theirs = {}
-    for niter in (20, 25):
-        kmeans = faiss.Kmeans(8, 30, niter=niter, seed=1234)
-        kmeans.train(x.numpy())
-        theirs[niter] = torch.from_numpy(kmeans.index.search(x.numpy(), 1)[1][:, 0])
-    ours = FaissKMeans()(x, 30)
-    assert torch.equal(ours, theirs[20]) and not torch.equal(ours, theirs[25])
-    metric = EmbeddingClusterAccuracy(kmeans_func=FaissKMeans(niter=25))
-    assert metric.kmeans_func.options == {"niter": 25}

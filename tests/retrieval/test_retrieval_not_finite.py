@@ -112,33 +112,6 @@ def test_custom_distance_nonfinite_values_return_no_neighbors(largest, device):
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_batch_with_nonfinite_rows_matches_items(bad, implementation, device):
-    x, labels = rows(bad)
-    x, labels = x.view(5, 40, 8).to(device), labels.view(5, 40).to(device)
-    for options in ({}, {"depth": 7}):
-        ranks = positive_ranks(x, labels, **options)
-        for item in range(5):
-            expected = brute_force_ranks(x[item].cpu(), labels[item].cpu(), **options)
-            assert nonzero_ranks(ranks.rank[item]) == expected
-    knn = TorchKNN()(x, 39, x, True)
-    for item in range(5):
-        single = TorchKNN()(x[item], 39, x[item], True)
-        assert all(torch.equal(a[item], b) for a, b in zip(knn, single, strict=True))
-
-
-@pytest.mark.parametrize("garbage", BAD)
-def test_masked_nonfinite_rows_change_nothing(garbage, implementation, device):
-    x, labels = (embeddings.to(device) for embeddings in rows(0.0))
-    x, labels = x[:60].view(2, 30, 8), labels[:60].view(2, 30)
-    mask = torch.arange(30, device=device).expand(2, -1) < torch.tensor([[30], [21]], device=device)
-    dirty = x.masked_fill(~mask[..., None], garbage)
-    masks = {"query_mask": mask, "reference_mask": mask}
-    assert torch.equal(TorchKNN().indices(dirty, 9, dirty, True, **masks), TorchKNN().indices(x, 9, x, True, **masks))
-    dirty, clean = (positive_ranks(embeddings, labels, query_mask=mask) for embeddings in (dirty, x))
-    assert torch.equal(dirty.rank, clean.rank) and torch.equal(dirty.relevant, clean.relevant)
-
-
-@pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("distance", DISTANCES)
 def test_nearest_centroid_excludes_nonfinite_rows(bad, distance, device):
     x, labels = (
@@ -174,6 +147,7 @@ def test_ranks_of_sharded_rows_match_brute_force(ranks):
         assert nonzero_ranks(of_rank.rank) == expected and of_rank.relevant.tolist() == [N // CLASSES - 1] * N
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # by the inductor backend
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_finite_rows_eager_and_compiled_agree(dtype):

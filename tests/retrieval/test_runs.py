@@ -11,6 +11,7 @@ from tensormetrics.core.text.text_columns import split_fields
 from tensormetrics.retrieval import Qrels, Run, evaluate_run
 from tensormetrics.retrieval.runs import pairs
 
+OTHER = {"a": {"x": 1.0}}
 RUN = {"q1": {"a": 3.0, "b": 2.0, "c": 1.0, "d": 0.5}, "q2": {"x": 1.0, "y": 2.0}}
 QRELS = {"q1": {"b": 2, "d": 1, "e": 1, "a": 0}, "q2": {"z": 1}, "q3": {"a": 1}}
 BY_HAND = {  # for q1: ranking a, b, c, d with gains 0, 2, not judged, 1; three documents are relevant
@@ -124,16 +125,6 @@ def test_run_file_line_order_changes_nothing(write):
         ("q Q0 d 1 1_0 t\n", "run.txt, line 1: got the score '1_0', wanted a number"),
         ("q Q0 d 1 2.5 t\nq Q0 d 1 2.5 t\n", "run.txt: got the document 'd' twice for the query 'q'"),
         (f"q Q0 {'d' * 600} 1 2.5 t\n", "run.txt: got a field of 600 bytes, wanted at most 512"),
-    ],
-)
-def test_malformed_run_files_raise_value_error(write, text, message):
-    with pytest.raises(ValueError, match=message.replace("'", ".")):
-        Run.read(write("run.txt", text))
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
         ("q 0 d 1\nq 0 d\n", "qrels.txt, line 2: got 3 fields, wanted 4: query - document gain"),
         ("q 0 d 0.5\n", "qrels.txt: got the gain '0.5' for 'd', wanted an integer"),
         ("q 0 d 1e300\n", "qrels.txt: got the gain '1e300' for 'd', wanted an integer"),
@@ -141,40 +132,39 @@ def test_malformed_run_files_raise_value_error(write, text, message):
         ("q 0 d 1\nq 0 d 0\n", "qrels.txt: got the document 'd' twice for the query 'q'"),
     ],
 )
-def test_malformed_qrels_files_raise_value_error(write, text, message):
+def test_malformed_files_raise_value_error(write, text, message):
+    file = write(message.split(".")[0] + ".txt", text)
     with pytest.raises(ValueError, match=message.replace("'", ".")):
-        Qrels.read(write("qrels.txt", text))
+        (Run if file.name == "run.txt" else Qrels).read(file)
 
 
-@pytest.mark.parametrize(
-    ("name", "trec_name"),
-    [
-        ("nDCG@10", "ndcg_cut_10"),  # of ir_measures
-        ("ndcg@3", "ndcg_cut_3"),  # of ranx
-        ("nDCG", "ndcg"),
-        ("map@100", "map_cut_100"),
-        ("AP@3", "map_cut_3"),
-        ("AP", "map"),
-        ("MRR", "recip_rank"),
-        ("RR", "recip_rank"),
-        ("mrr@1", "recip_rank_cut_1"),
-        ("recall@100", "recall_100"),
-        ("R@2", "recall_2"),
-        ("precision@3", "P_3"),
-        ("P@3", "P_3"),
-        ("hit_rate@7", "success_7"),
-        ("Success@7", "success_7"),
-        ("r-precision", "Rprec"),
-        ("Bpref", "bpref"),
-        ("f1", "set_F"),
-        ("precision", "set_P"),
-        ("SetR", "set_recall"),
-    ],
-)
-def test_measure_aliases_of_other_packages_match_trec_names(name, trec_name):
-    scores = evaluate_run(RUN, QRELS, [name, trec_name])
-    assert [*scores.values] == [name, trec_name]
-    assert torch.equal(scores.values[name], scores.values[trec_name])
+ALIASES = {  # of ir_measures, ranx and trec_eval
+    "ndcg_cut_10": ["nDCG@10"],
+    "ndcg_cut_3": ["ndcg@3"],
+    "ndcg": ["nDCG"],
+    "map_cut_100": ["map@100"],
+    "map_cut_3": ["AP@3"],
+    "map": ["AP"],
+    "recip_rank": ["MRR", "RR"],
+    "recip_rank_cut_1": ["mrr@1"],
+    "recall_100": ["recall@100"],
+    "recall_2": ["R@2"],
+    "P_3": ["precision@3", "P@3"],
+    "success_7": ["hit_rate@7", "Success@7"],
+    "Rprec": ["r-precision"],
+    "bpref": ["Bpref"],
+    "set_F": ["f1"],
+    "set_P": ["precision"],
+    "set_recall": ["SetR"],
+}
+
+
+@pytest.mark.parametrize("trec_name", ALIASES)
+def test_measure_aliases_of_other_packages_match_trec_names(trec_name):
+    for name in ALIASES[trec_name]:
+        scores = evaluate_run(RUN, QRELS, [name, trec_name])
+        assert [*scores.values] == [name, trec_name]
+        assert torch.equal(scores.values[name], scores.values[trec_name])
 
 
 def test_measure_depths_after_dot_match_trec_eval():
@@ -216,7 +206,9 @@ def test_swapped_run_and_qrels_dicts_warn(run):
     evaluate_run(judgements, judgements)
 
 
-def test_swapped_run_and_qrels_types_raise_error():
+def test_wrong_types_of_runs_and_qrels_raise_error():
+    with pytest.raises(TypeError, match="run: got a list, wanted a dict of queries of dicts of documents"):
+        Run([("q", "d")])
     run, qrels = Run({"q": {"a": 0.5}}), Qrels({"q": {"a": 1}})
     with pytest.raises(TypeError, match=r"run, qrels: got a Qrels as the run and a Run as judgements; write eval"):
         evaluate_run(qrels, run)
@@ -224,35 +216,32 @@ def test_swapped_run_and_qrels_types_raise_error():
         evaluate_run({"q": {"a": 1}}, {"q": {"a": 0.5}})
 
 
-def test_invalid_runs_and_qrels_raise_errors():
-    with pytest.raises(ValueError, match=r"metrics: got 'ndgc', wanted some of map, .*; perhaps 'ndcg'"):
-        evaluate_run(RUN, QRELS, ["ndgc"])
-    with pytest.raises(ValueError, match="run, qrels: no query is in both; their names begin with 'a', 'q1', 'q2'"):
-        evaluate_run({"a": {"x": 1.0}}, QRELS)
-    with pytest.raises(TypeError, match="run: got a list, wanted a dict of queries of dicts of documents"):
-        Run([("q", "d")])
-    with pytest.raises(ValueError, match="run: got nan for 'q', 'd', wanted float"):
-        Run({"q": {"d": math.nan}})
-    with pytest.raises(ValueError, match="qrels: got 0.5 for 'q', 'd', wanted int"):
-        Qrels({"q": {"d": 0.5}})
-    with pytest.raises(ValueError, match="scores: got NaN, wanted numbers; -inf leaves a document out"):
-        Run.from_scores(torch.tensor([[math.nan]]))
-    with pytest.raises(ValueError, match="documents: got 1 names, wanted at least 2"):
-        Run.from_scores(torch.zeros(1, 2), documents=["a"])
-    with pytest.raises(ValueError, match="queries: got 1 names, wanted 2"):
-        Run.from_scores(torch.zeros(2, 2), queries=["a"])
-    for score in ("x", None):
-        with pytest.raises(ValueError, match=f"run: got {score!r} for 'q', 'd', wanted float"):
-            Run({"q": {"d": score}})
-    for gain in (math.nan, math.inf, 10**30):
-        with pytest.raises(ValueError, match=r"qrels: got .* for 'q', 'd', wanted int"):
-            Qrels({"q": {"d": gain}})
-    with pytest.raises(ValueError, match="indices: got torch.float32, wanted an integer dtype"):
-        Run.from_top_k(torch.ones(1, 1), torch.zeros(1, 1))
-    with pytest.raises(ValueError, match="metrics: got none, wanted at least one name"):
-        evaluate_run(RUN, QRELS, [])
-    with pytest.raises(ValueError, match="queries: got names that are not distinct"):
-        Run.from_scores(torch.zeros(2, 2), queries=["a", "a"])
+@pytest.mark.parametrize(
+    ("message", "call"),
+    [
+        (r"metrics: got 'ndgc', wanted some of map, .*; perhaps 'ndcg'", lambda: evaluate_run(RUN, QRELS, ["ndgc"])),
+        ("metrics: got none, wanted at least one name", lambda: evaluate_run(RUN, QRELS, [])),
+        ("run, qrels: no query is in both; their names begin with 'a', 'q1', 'q2'", lambda: evaluate_run(OTHER, QRELS)),
+        ("run: got nan for 'q', 'd', wanted float", lambda: Run({"q": {"d": math.nan}})),
+        ("run: got 'x' for 'q', 'd', wanted float", lambda: Run({"q": {"d": "x"}})),
+        ("run: got None for 'q', 'd', wanted float", lambda: Run({"q": {"d": None}})),
+        *(
+            (f"qrels: got {got} for 'q', 'd', wanted int", lambda gain=gain: Qrels({"q": {"d": gain}}))
+            for got, gain in (("0.5", 0.5), (".*", math.nan), (".*", math.inf), (".*", 10**30))
+        ),
+        (
+            "scores: got NaN, wanted numbers; -inf leaves a document out",
+            lambda: Run.from_scores(torch.full((1, 1), math.nan)),
+        ),
+        ("documents: got 1 names, wanted at least 2", lambda: Run.from_scores(torch.zeros(1, 2), documents=["a"])),
+        ("queries: got 1 names, wanted 2", lambda: Run.from_scores(torch.zeros(2, 2), queries=["a"])),
+        ("queries: got names that are not distinct", lambda: Run.from_scores(torch.zeros(2, 2), queries=["a", "a"])),
+        ("indices: got torch.float32, wanted an integer dtype", lambda: Run.from_top_k(*torch.ones(2, 1, 1))),
+    ],
+)
+def test_invalid_runs_and_qrels_raise_errors(message, call):
+    with pytest.raises(ValueError, match=message):
+        call()
 
 
 def test_run_from_tensors_matches_dict(device):

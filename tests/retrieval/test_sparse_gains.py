@@ -1,6 +1,5 @@
 """Gains as (query, reference, gain) triples: results match a dense table, memory grows with the triples only."""
 
-
 import numpy as np
 import pytest
 import torch
