@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 import torch
 from retrieval_oracle import TINY, TINY_LABELS, case_rows, cases, neighbors, scores
-from torchmetrics import MetricCollection
 
 from tensormetrics import retrieval
-from tensormetrics.retrieval import AccuracyCalculator, EmbeddingClusterAccuracy, TorchKNN
+from tensormetrics.retrieval import AccuracyCalculator, TorchKNN
 from tensormetrics.retrieval.calculator.metric_names import RANK_SCORES, SCORES_AT_K
 
 NAMES = (
@@ -229,20 +228,6 @@ def test_knn_func_replaces_built_in_search(device):
         invalid = AccuracyCalculator(NAMES, k=23, knn_func=lambda *_, indices=indices: (indices.float(), indices))
         with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
             invalid.get_accuracy(x, labels)
-
-
-def test_metric_collection_with_cluster_accuracy_forms_one_group(device):
-    x, labels = make_clusters(device=device)
-    collection = MetricCollection([AccuracyCalculator(), EmbeddingClusterAccuracy()]).to(device)
-    for batch in zip(x.split(50), labels.split(50), strict=True):
-        collection.update(*batch)
-    assert list(collection.compute_groups.values()) == [["AccuracyCalculator", "EmbeddingClusterAccuracy"]]
-    values = collection.compute()
-    assert values.keys() == {*DEFAULT, "EmbeddingClusterAccuracy"}
-    cluster_accuracy = EmbeddingClusterAccuracy()
-    cluster_accuracy.update(x, labels)
-    assert values["EmbeddingClusterAccuracy"] == cluster_accuracy.compute()
-    assert values["r_precision"] == AccuracyCalculator().get_accuracy(x, labels)["r_precision"]
 
 
 def test_get_accuracy_ragged_lists_raise():

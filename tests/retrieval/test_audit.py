@@ -120,15 +120,6 @@ def test_audit_of_label_levels_reports_one_recall():
     assert sorted(calculator.audit_report()) == ["precision_at_1_level0", "precision_at_1_level1", "recall"]
 
 
-def test_audit_after_update_covers_computed_value():
-    rows, labels = make_data()
-    calculator = AccuracyCalculator(("precision_at_1",), knn_func=TwoCellIndex(), audit=50)
-    calculator.update(rows, labels)
-    value = calculator.compute()["precision_at_1"]
-    interval = calculator.audit_report()["precision_at_1"]
-    assert interval.low < interval.value < interval.high and abs(interval.value - value) < 0.1
-
-
 def test_audit_with_unsupported_options_raises():
     with pytest.raises(
         ValueError, match="audit: got some queries with the exact search, wanted a knn_func that is not"

@@ -12,6 +12,7 @@ from tensormetrics.retrieval import (
     NDCG,
     AccuracyCalculator,
     AveragePrecision,
+    ClusterAccuracy,
     EmbeddingClusterAccuracy,
     FirstRank,
     HitRate,
@@ -272,7 +273,7 @@ VALUE_ERRORS = {
     f"memory_budget: got 0, {INTEGER}": [
         *(
             lambda make=make: make(memory_budget=0)
-            for make in (AccuracyCalculator, RPrecision, EmbeddingClusterAccuracy, TorchKNN)
+            for make in (AccuracyCalculator, RPrecision, ClusterAccuracy, EmbeddingClusterAccuracy, TorchKNN)
         )
     ],
     "average: got 'mean', wanted one of 'micro', 'macro', 'class', 'none'": [

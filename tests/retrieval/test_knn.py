@@ -7,6 +7,7 @@ import torch
 from ranks_oracle import families
 from retrieval_oracle import TINY, cases, neighbors
 
+from tensormetrics.core.native import native
 from tensormetrics.retrieval import TorchKNN, positive_ranks
 from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.product_filter import Filter, exact_float32_products
@@ -253,3 +254,38 @@ def test_knn_values_with_squares_out_of_float64_range_raise(distance, device):
             knn(extreme, 1, extreme, True)
         with pytest.raises(ValueError, match=f"^{re.escape(message.format('query', 50))}$"):
             positive_ranks(extreme, labels, distance=distance)
+
+
+@pytest.fixture(params=["spread", "lattice", "collapsed", "two points"])
+def points(request):
+    random = torch.Generator().manual_seed(0)
+    x = torch.randn(700, 12, generator=random)
+    two_points = x[torch.arange(700) % 2]
+    return {"spread": x, "lattice": x.round(), "collapsed": 1 + 1e-6 * x, "two points": two_points}[request.param]
+
+
+def native_and_fallback(function, monkeypatch):
+    compiled = function()
+    monkeypatch.setattr(native, "can_use_kernel", lambda name, device: False)
+    return compiled, function()
+
+
+@pytest.mark.parametrize("distance", ["l2", "ip", "cosine"])
+@pytest.mark.parametrize("k", [5, 150])
+def test_knn_native_and_torch_results_are_equal(points, k, distance, monkeypatch):
+    compiled, fallback = native_and_fallback(lambda: TorchKNN(distance)(points, k, points, True), monkeypatch)
+    assert torch.equal(compiled[1], fallback[1]) and torch.equal(compiled[0], fallback[0])
+
+
+def test_self_search_symmetric_and_full_tiles_agree(points):
+    other = points.clone()  # not the same tensor: every tile is computed
+    assert torch.equal(TorchKNN().indices(points, 9, points, True), TorchKNN().indices(other, 9, points, True))
+
+
+def test_inexact_ranks_are_distinct_and_in_range(points):
+    labels = torch.arange(700) % 35
+    exact = positive_ranks(points, labels, depth=9).rank
+    fast = positive_ranks(points, labels, depth=9, exact=False).rank
+    unlimited = positive_ranks(points, labels, exact=False).rank
+    assert fast.shape == exact.shape and unlimited.shape == (700, 19)
+    assert (unlimited[:, 1:] > unlimited[:, :-1]).all() and unlimited.max() < 700

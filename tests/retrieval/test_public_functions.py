@@ -5,15 +5,12 @@ import re
 import numpy as np
 import pytest
 import torch
-from torchmetrics import MetricCollection
 
 from tensormetrics.core.native import native
 from tensormetrics.retrieval import (
     NDCG,
     AccuracyCalculator,
-    AdjustedRand,
     AveragePrecision,
-    ClusterAccuracy,
     FaissKNN,
     HitRate,
     MetricLearningRecall,
@@ -123,17 +120,6 @@ def test_ndcg_gains_table_accepts_tensor_array_and_list(device):
         assert float(NDCG(7, gains=gains_input)(x, labels, y, others)) == pytest.approx(float(expected), rel=1e-12)
     with raises_error("gains: got shape (20, 50), wanted (19, 50)"):
         NDCG(7, gains=gains)(x[1:], labels[1:], y, others)
-
-
-def test_cluster_accuracy_in_collection_forms_one_compute_group(device):
-    labels = torch.tensor([0, 0, 0, 1, 1, 2], device=device)
-    clusters = torch.tensor([5, 5, 9, 9, 9, 5], device=device)
-    collection = MetricCollection([AdjustedRand(), ClusterAccuracy()]).to(device)
-    collection.update(labels, clusters)
-    assert collection.compute()["ClusterAccuracy"] == 4 / 6
-    assert len(collection.compute_groups) == 1
-    with raises_error("memory_budget: got 0, wanted an integer >= 1"):
-        ClusterAccuracy(memory_budget=0)
 
 
 def test_metric_learning_recall_is_hit_rate(device):

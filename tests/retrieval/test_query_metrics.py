@@ -16,6 +16,7 @@ from tensormetrics.retrieval import (
     AccuracyCalculator,
     AveragePrecision,
     AveragePrecisionAtR,
+    EmbeddingClusterAccuracy,
     FirstRank,
     HitRate,
     InverseNegativePenalty,
@@ -108,19 +109,6 @@ def test_precision_averages_match_hand_computed(average, expected, device):
     metric = updated(PrecisionAtK(1, average=average), device, X, LABELS)
     assert metric.compute().tolist() == pytest.approx(expected, nan_ok=True)
     assert metric.class_labels.tolist() == [3, 7]  # sorted, without the lone class
-
-
-def test_first_rank_mean_and_median_match_numpy(device):
-    x = [[0.0], [1], [2], [9], [12], [2.5]]
-    labels = [0, 0, 1, 1, 0, 1]
-    ranks = updated(FirstRank(average="none"), device, x, labels).compute()
-    for statistic, center in (("mean", np.mean), ("median", np.median)):
-        classes = [center(ranks.cpu().numpy()[np.equal(labels, c)]) for c in (0, 1)]
-        for average, expected in (("micro", center(ranks.cpu().numpy())), ("macro", np.mean(classes))):
-            got = updated(FirstRank(statistic, average=average), device, x, labels).compute()
-            assert float(got) == pytest.approx(expected, rel=1e-15)
-        got = updated(FirstRank(statistic, average="class"), device, x, labels).compute()
-        assert got.tolist() == pytest.approx(classes, rel=1e-15)
 
 
 @pytest.mark.parametrize("average", ["micro", "macro", "class"])
@@ -334,12 +322,15 @@ def test_several_k_in_collection_return_one_value_per_k(device):
 
 
 def test_collection_metrics_store_one_copy_of_rows(device):
-    collection = MetricCollection([AveragePrecision(), HitRate(1), FirstRank(), NearestCentroidAccuracy()]).to(device)
+    others = AveragePrecision(), HitRate(1), FirstRank(), NearestCentroidAccuracy()
+    collection = MetricCollection([AccuracyCalculator(), EmbeddingClusterAccuracy(), *others]).to(device)
     for rows in (slice(0, 3), slice(3, 7)):
         collection.update(X[rows].to(device), LABELS[rows].to(device))
     assert len(collection.compute_groups) == 1
     values = collection.compute()
     assert float(values["HitRate"]) == pytest.approx(1 / 3)
+    assert values["EmbeddingClusterAccuracy"] == updated(EmbeddingClusterAccuracy(), device, X, LABELS).compute()
+    assert values["r_precision"] == AccuracyCalculator().get_accuracy(X.to(device), LABELS)["r_precision"]
     stored = {metric.embeddings.data_ptr() for metric in collection.values(copy_state=False)}
     assert len(stored) == 1
 
