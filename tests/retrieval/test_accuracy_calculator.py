@@ -6,36 +6,18 @@ import re
 import numpy as np
 import pytest
 import torch
-from retrieval_oracle import TINY, TINY_LABELS, case_rows, cases, neighbors, scores
+from retrieval_oracle import KNN, TINY, TINY_LABELS, case_rows, cases, mean_scores
 
 from tensormetrics import retrieval
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN
 from tensormetrics.retrieval.calculator.metric_names import RANK_SCORES, SCORES_AT_K
 
-NAMES = (
-    "mean_average_precision",
-    "mean_average_precision_at_r",
-    "mean_reciprocal_rank",
-    "precision_at_1",
-    "r_precision",
-)
-DEFAULT = ("AMI", "NMI", *NAMES)
+DEFAULT = ("AMI", "NMI", *KNN)
 
 
 def make_clusters(items=120, classes=5, dtype=torch.float32, device="cpu"):
     labels = torch.arange(items) % classes
     return (torch.randn(classes, 6)[labels] + torch.randn(items, 6)).to(device, dtype), labels.to(device)
-
-
-def mean_scores_by_loops(query, query_labels, reference, reference_labels, ref_includes_query, distance="l2", k=None):
-    self_index = np.arange(len(query)) if ref_includes_query else None
-    k = k or len(reference)
-    indices, _ = neighbors(query, reference, k, distance, self_index)
-    query_scores = []
-    for row, label in zip(indices, query_labels, strict=True):
-        ranked = [reference_labels[j] for j in row if j >= 0]
-        query_scores.append(scores(ranked, label, sum(r == label for r in reference_labels) - ref_includes_query))
-    return dict(zip(NAMES, np.nanmean(query_scores, 0), strict=True))
 
 
 GOLDEN = {**cases("get_accuracy"), **cases("metrics")}
@@ -74,9 +56,9 @@ def test_get_accuracy_random_clusters_equals_loops(distance, k, device):
         ((x[:30], labels[:30], x, labels), True),
     ):
         actual = calculator.get_accuracy(*inputs, ref_includes_query)
-        start = 0 if ref_includes_query else 30
-        expected = mean_scores_by_loops(
-            embeddings[:30], label_list[:30], embeddings[start:], label_list[start:], ref_includes_query, distance, k
+        start, self_index = (0, range(30)) if ref_includes_query else (30, None)
+        expected = mean_scores(
+            embeddings[:30], label_list[:30], embeddings[start:], label_list[start:], self_index, distance, k
         )
         assert actual == pytest.approx(expected, abs=1e-12)
 
@@ -151,8 +133,8 @@ def test_search_depth_never_exceeds_depth_of_metrics(device, monkeypatch):
     for k in (None, "max_bin_count", 3, np.int64(50)):
         AccuracyCalculator(shallow_names, k=k).get_accuracy(x, labels)
     AccuracyCalculator(k=2, include=("precision_at_1",)).get_accuracy(x, labels)
-    AccuracyCalculator(NAMES, k=8).get_accuracy(x, labels)
-    AccuracyCalculator(NAMES, k=50).get_accuracy(x, labels)
+    AccuracyCalculator(KNN, k=8).get_accuracy(x, labels)
+    AccuracyCalculator(KNN, k=50).get_accuracy(x, labels)
     assert depths == [3, 3, 3, 3, 1, 8, 9]
 
 
@@ -176,7 +158,7 @@ def test_small_k_warns_of_lower_bounds(caplog):
 
 def test_get_accuracy_without_relevant_references_is_nan(caplog, device):
     x = torch.tensor(TINY, device=device)
-    calculator = AccuracyCalculator([*NAMES, "median_rank", "nearest_centroid_accuracy"])
+    calculator = AccuracyCalculator([*KNN, "median_rank", "nearest_centroid_accuracy"])
     for inputs in ((x, range(10)), (x, [0] * 10, x[:0], []), (x[:1], [0])):
         assert all(math.isnan(value) for value in calculator.get_accuracy(*inputs).values())
     assert set(caplog.messages) == {"no query has a relevant reference: every metric of neighbors is NaN"}
@@ -184,7 +166,7 @@ def test_get_accuracy_without_relevant_references_is_nan(caplog, device):
     actual = AccuracyCalculator().get_accuracy(x[:0], [], x, range(10))
     assert actual.keys() == set(DEFAULT) and all(math.isnan(value) for value in actual.values())
     assert caplog.messages == ["there is no query: every metric is NaN"]
-    assert list(AccuracyCalculator(NAMES, return_per_class=True).get_accuracy(x[:0], []).values()) == [[]] * 5
+    assert list(AccuracyCalculator(KNN, return_per_class=True).get_accuracy(x[:0], []).values()) == [[]] * 5
 
 
 def test_get_accuracy_labels_of_any_dtype_compare_exactly(device):
@@ -215,17 +197,17 @@ def test_knn_func_replaces_built_in_search(device):
         return distances.topk(k, largest=False)
 
     for k, num_columns in ((None, 119), ("max_bin_count", 23), (5, 5), (500, 119)):
-        actual = AccuracyCalculator(NAMES, k=k, knn_func=brute_force).get_accuracy(x, labels)
-        assert actual == pytest.approx(AccuracyCalculator(NAMES, k=k).get_accuracy(x, labels), rel=1e-14)
+        actual = AccuracyCalculator(KNN, k=k, knn_func=brute_force).get_accuracy(x, labels)
+        assert actual == pytest.approx(AccuracyCalculator(KNN, k=k).get_accuracy(x, labels), rel=1e-14)
         assert calls.pop() == (120, num_columns, True)
-    cosine = AccuracyCalculator(NAMES, knn_func=TorchKNN("cosine")).get_accuracy(x, labels)
-    assert cosine == AccuracyCalculator(NAMES, distance="cosine").get_accuracy(x, labels)
+    cosine = AccuracyCalculator(KNN, knn_func=TorchKNN("cosine")).get_accuracy(x, labels)
+    assert cosine == AccuracyCalculator(KNN, distance="cosine").get_accuracy(x, labels)
     for indices, message in (
         (torch.zeros(120, 23), "indices of knn_func: got torch.float32, wanted an integer dtype"),
         (torch.zeros(120, 22).long(), "indices of knn_func: got shape (120, 22), wanted (120, 23)"),
         (torch.full((120, 23), 120), "indices of knn_func: got 120, wanted -1 to 119"),
     ):
-        invalid = AccuracyCalculator(NAMES, k=23, knn_func=lambda *_, indices=indices: (indices.float(), indices))
+        invalid = AccuracyCalculator(KNN, k=23, knn_func=lambda *_, indices=indices: (indices.float(), indices))
         with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
             invalid.get_accuracy(x, labels)
 
@@ -271,25 +253,19 @@ def epochs() -> tuple[torch.Tensor, ...]:
     return noise[0], 4 * torch.nn.functional.one_hot(labels, 8) + 0.1 * noise[1], labels
 
 
-def make_numpy_buffer(rows):
-    buffer = torch.empty_like(rows)
-    view = buffer.numpy()
-    return buffer, lambda values: np.copyto(view, values.numpy())
-
-
-def make_data_buffer(rows):
-    buffer = torch.empty_like(rows)
-    return buffer, lambda values: buffer.data.copy_(values)
-
-
-@pytest.mark.parametrize("make_buffer", [make_numpy_buffer, make_data_buffer])
-def test_get_accuracy_after_buffer_changed_searches_again(epochs, make_buffer):
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda buffer, rows: np.copyto(buffer.numpy(), rows.numpy()),
+        lambda buffer, rows: buffer.data.copy_(rows),
+    ],
+)
+def test_get_accuracy_after_buffer_changed_searches_again(epochs, write):
     before, after, labels = epochs
-    buffer, write = make_buffer(before)
-    calculator = AccuracyCalculator(["precision_at_1"])
-    write(before)
+    buffer, calculator = torch.empty_like(before), AccuracyCalculator(["precision_at_1"])
+    write(buffer, before)
     assert calculator.get_accuracy(buffer, labels)["precision_at_1"] < 0.5
-    write(after)
+    write(buffer, after)
     assert calculator.get_accuracy(buffer, labels) == {"precision_at_1": 1.0}
 
 

@@ -341,6 +341,9 @@ VALUE_ERRORS = {
     "average: got 'mean', wanted one of 'arithmetic', 'geometric', 'min', 'max'": [
         *(lambda f=f: f(Y, Y, average="mean") for f in (normalized_mutual_info, adjusted_mutual_info))
     ],
+    "precision_at_1: got neither scores nor knn_labels, wanted one of them": [
+        lambda: AccuracyCalculator().calculate_precision_at_1(query_labels=Y)
+    ],
     "clusters: got shape (3,), wanted (10,)": [
         lambda: AccuracyCalculator(["NMI"], **clusters_of(0, 1, 2)).get_accuracy(TINY, TINY_LABELS)
     ],

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from kernels import INTERPRETED, interpreted
-from ranks_oracle import families
+from retrieval_oracle import families
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves

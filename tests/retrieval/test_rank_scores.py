@@ -7,9 +7,8 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from ranks_oracle import nonzero_ranks
-from ranks_oracle import ranks as oracle
-from retrieval_oracle import CASES, TINY, TINY_LABELS, case_rows, cases
+from retrieval_oracle import CASES, TINY, TINY_LABELS, case_rows, cases, nonzero_ranks
+from retrieval_oracle import ranks as oracle
 
 from tensormetrics.retrieval import (
     PositiveRanks,
@@ -185,18 +184,15 @@ def test_ndcg_of_graded_relevance_matches_hand_computed(k, gain, device):
     assert ndcg(ranks, k, gain).tolist() == pytest.approx([reached / best], rel=1e-15)
 
 
+WITH_K = [average_precision, hit_rate, ndcg, precision, recall, reciprocal_rank]
 BAD = {
     **{
-        f"k: got {k!r}, wanted an integer >= 1": [
-            partial(score, k=k) for score in (precision, recall, hit_rate, average_precision, reciprocal_rank, ndcg)
-        ]
-        for k in (0, -3, 1.0, True, "1")
-    },
-    **{
-        f"k: got {k!r}, wanted an integer >= 1, or one or more such integers that differ": [
-            partial(score, k=k) for score in (precision, recall, hit_rate, average_precision, reciprocal_rank, ndcg)
-        ]
-        for k in ((), [2, 2])
+        f"k: got {k!r}, wanted an integer >= 1{others}": [partial(score, k=k) for score in WITH_K]
+        for others, ks in (
+            ("", (0, -3, 1.0, True, "1")),
+            (", or one or more such integers that differ", ((), [2, 2])),
+        )
+        for k in ks
     },
     "denominator: got 'k', wanted one of 'relevant', 'min', 'found'": [
         partial(average_precision, k=3, denominator="k")
@@ -216,7 +212,6 @@ def test_invalid_arguments_raise_value_error(message):
             call(RANKS)
 
 
-WITH_K = [average_precision, hit_rate, ndcg, precision, recall, reciprocal_rank]
 WITHOUT_K = [average_precision_at_r, first_rank, inverse_negative_penalty, r_precision, ranking_auroc]
 
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from ranks_oracle import nonzero_ranks
-from retrieval_oracle import delta
+from retrieval_oracle import nonzero_ranks
+from retrieval_oracle import ranks as ranks_of
 
 from tensormetrics.retrieval import (
     TorchKNN,
@@ -34,19 +34,11 @@ def rows(bad, row_indices=(0, 57, 58), dtype=torch.float32):
 
 
 def brute_force_ranks(x, labels, distance="l2", ties="index", depth=None):
-    """Rank in float64: pairs without a finite distance are excluded from the ranking but still count as relevant."""
-    wide = x.double().numpy()
+    """Rank in float64: rows that are not finite are excluded from the ranking but still count as relevant."""
+    bad, eye = ~x.isfinite().all(1).numpy(), np.eye(len(x), dtype=bool)
+    same = (labels[:, None] == labels).numpy() & ~eye
     with np.errstate(invalid="ignore"):
-        distances = np.array([delta(row, wide, distance) for row in wide])
-    same = (labels[:, None] == labels).numpy() & ~np.eye(len(x), dtype=bool)
-    out = np.eye(len(x), dtype=bool) | ~np.isfinite(distances)
-    return [sorted_positive_ranks(distances[i], same[i], out[i], ties, depth) for i in range(len(x))]
-
-
-def sorted_positive_ranks(distances, relevant, out, ties, depth):
-    first = {"index": 0 * relevant, "optimistic": ~relevant, "pessimistic": relevant}[ties]
-    order = [j for j in np.lexsort((np.arange(len(distances)), first, distances)) if not out[j]]
-    return [rank for rank, j in enumerate(order, 1) if relevant[j] and rank <= (depth or rank)]
+        return ranks_of(x.double(), x.double(), same, eye | bad | bad[:, None], distance, ties, depth)[0]
 
 
 @pytest.mark.parametrize("bad", BAD)

@@ -36,34 +36,22 @@ def files(tmp_path):
     return str(tmp_path / "part-*.npy"), rows, labels
 
 
-WRITERS = {}
-
-
-def register_writer(function):
-    WRITERS[function.__name__] = function
-    return function
-
-
-@register_writer
 def npy(folder, rows):
     np.save(folder / "x.npy", rows)
     return folder / "x.npy"
 
 
-@register_writer
 def columns_first(folder, rows):
     np.save(folder / "x.npy", np.asfortranarray(rows))
     return folder / "x.npy"
 
 
-@register_writer
 def several_files(folder, rows):
     for i, part in enumerate(np.array_split(rows, [5, 5, 70])):
         np.save(folder / f"x-{i}.npy", part)
     return folder / "x-*.npy"
 
 
-@register_writer
 def safetensors(folder, rows):
     torch_file = pytest.importorskip("safetensors.torch")
     torch_file.save_file({"x": torch.from_numpy(rows), "y": torch.zeros(2)}, folder / "x.safetensors")
@@ -78,7 +66,6 @@ def table(rows, fixed):
     return pa.table({"x": lists, "label": row_numbers, "word": [f"w{n % 7}" for n in row_numbers]})
 
 
-@register_writer
 def parquet(folder, rows):
     columns, parquet = table(rows, fixed=True), pytest.importorskip("pyarrow.parquet")
     parquet.write_table(columns.slice(0, 60), folder / "x-1.parquet", row_group_size=13)
@@ -86,14 +73,12 @@ def parquet(folder, rows):
     return folder / "x-*.parquet"
 
 
-@register_writer
 def parquet_of_lists_at_an_address(folder, rows):
     columns, parquet = table(rows, fixed=False), pytest.importorskip("pyarrow.parquet")
     parquet.write_table(columns, folder / "x.parquet", row_group_size=50)
     return f"file://{folder}/x*.parquet:x"
 
 
-@register_writer
 def arrow(folder, rows):
     columns, feather = table(rows, fixed=True), pytest.importorskip("pyarrow.feather")
     feather.write_feather(columns, folder / "x.arrow", compression="uncompressed", chunksize=30)
@@ -101,11 +86,13 @@ def arrow(folder, rows):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "int8", "float64"])
-@pytest.mark.parametrize("kind", WRITERS)
-def test_row_source_reads_the_rows_of_the_file(kind, dtype, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "write", [npy, columns_first, several_files, safetensors, parquet, parquet_of_lists_at_an_address, arrow]
+)
+def test_row_source_reads_the_rows_of_the_file(write, dtype, tmp_path, monkeypatch):
     monkeypatch.setattr("tensormetrics.retrieval.sources.arrow.BYTES", 200)  # several batches per row group
     expected = data(dtype)[0][:200]
-    path = WRITERS[kind](tmp_path, expected)
+    path = write(tmp_path, expected)
     source, expected = open_embeddings(path), torch.from_numpy(expected)
     assert source.shape == (200, D) and source.dtype == expected.dtype and len(source) == 200
     for start, stop in ((0, 200), (3, 4), (199, 200), (2, 80), (59, 61), (61, 100), (120, 120), (119, 140)):
