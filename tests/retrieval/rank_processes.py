@@ -1,5 +1,6 @@
-"""Processes of one group of three ranks, started once for all tests that compare results of several ranks."""
+"""Processes of a group of three ranks, then of one of five, started once for all tests of results of several ranks."""
 
+import gc
 import importlib
 import warnings
 from pathlib import Path
@@ -9,18 +10,28 @@ from torch import distributed as dist
 
 from tensormetrics.retrieval.search.ring import ring_pass
 
-MODULES = ("test_kmeans", "test_retrieval_not_finite", "test_sharded", "test_spread", "test_streams_on_ranks")
+# By number of ranks: those of a smaller group, and the modules whose `results_of` every rank calls.
+GROUPS = {
+    3: ([1, 2], ("test_kmeans", "test_retrieval_not_finite", "test_sharded", "test_spread", "test_streams_on_ranks")),
+    5: ([0, 1, 2, 3], ("test_many_ranks",)),
+}
+
+
+def rows_besides(own, width):
+    """Count the rows of all tensors of this width in the process, besides a number of rows of its own."""
+    tensors = [o for o in gc.get_objects() if issubclass(type(o), torch.Tensor) and o.shape[1:] == (width,)]
+    return sum({t.untyped_storage().data_ptr(): len(t) for t in tensors}.values()) - own
 
 
 def run_rank(rank, folder):
     warnings.simplefilter("error")
     warnings.filterwarnings("ignore", "memory_budget: got")  # the tests need many blocks of few rows
     torch.set_num_threads(1)
-    ring_pass.FEWEST = 8
-    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=3)
-    try:
-        pair = dist.new_group([1, 2])
-        results = {name: importlib.import_module(name).results_of(rank, pair) for name in MODULES}
-        torch.save(results, Path(folder) / f"{rank}.pt")
-    finally:
-        dist.destroy_process_group()
+    ring_pass.FEWEST, results = 8, {}
+    for size, (members, modules) in GROUPS.items():
+        if rank < size:
+            dist.init_process_group("gloo", init_method=f"file://{folder}/{size}", rank=rank, world_size=size)
+            group = dist.new_group(members)
+            results |= {name: importlib.import_module(name).results_of(rank, group) for name in modules}
+            dist.destroy_process_group()
+    torch.save(results, Path(folder) / f"{rank}.pt")

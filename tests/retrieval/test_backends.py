@@ -1,5 +1,6 @@
 """Protocol of search backends: all backends return the same result for the same search."""
 
+import re
 import sys
 
 import numpy as np
@@ -8,7 +9,8 @@ import torch
 from retrieval_oracle import neighbors
 from torch import distributed as dist
 
-from tensormetrics.retrieval import FaissKNN, KeOpsKNN, ShardedKNN, TorchKNN
+from tensormetrics.retrieval import FaissKMeans, FaissKNN, KeOpsKNN, ShardedKNN, TorchKNN
+from tensormetrics.retrieval.search.backends.keops_knn import _rounded
 from tensormetrics.retrieval.search.distance import DISTANCES
 
 # Factory with an optional distance, and the package that it needs.
@@ -124,41 +126,44 @@ def test_backend_search_leaves_input_unchanged(backend, rows):
 
 
 def test_backend_invalid_input_raises(backend, device):
-    x = torch.zeros(3, 2, device=device)
-    knn = backend()
-
-    def message(*args, **kwargs):
-        with pytest.raises(ValueError) as error:
-            knn(*args, **kwargs)
-        return str(error.value)
-
-    with pytest.raises(ValueError) as error:
+    x, knn = torch.zeros(3, 2, device=device), backend()
+    for inputs, options, message in (
+        *(((x, k, x), {}, f"k: got {k!r}, wanted an integer >= 1") for k in (0, -1, True, 1.0, None, "max_bin_count")),
+        ((x[0], 1, x), {}, "query: got shape (2,), wanted (N, D)"),
+        ((x, 1, x[None]), {}, "reference: got shape (1, 3, 2), wanted (N, D)"),
+        (
+            (x, 1, x[:, :1]),
+            {},
+            "query and reference: got shapes (3, 2) and (3, 1), wanted the same number of columns",
+        ),
+        (
+            (x, 1, x.to(torch.complex64)),
+            {},
+            "reference: got torch.complex64, wanted real numbers; write torch.view_as_real(reference).flatten(1)",
+        ),
+        (
+            (x, 1, x[:2], True),
+            {},
+            "ref_includes_query: got 3 queries and 2 references, wanted references that begin with the queries",
+        ),
+        (
+            (x, 1, x.to("meta")),
+            {},
+            f"devices differ: query on {device}, reference on meta; move them with .to(device)",
+        ),
+        ((x, 1, x), {"self_index": torch.zeros(2, device=device).long()}, "self_index: got shape (2,), wanted (3,)"),
+        (
+            (x, 1, x),
+            {"self_index": torch.zeros(3, device=device)},
+            "self_index: got torch.float32, wanted an integer dtype; write self_index.long()",
+        ),
+    ):
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            knn(*(inputs if len(inputs) == 4 else (*inputs, False)), **options)
+    with pytest.raises(ValueError, match="^distance: got 'L2', wanted one of 'l2', 'sqeuclidean', 'ip', 'cosine'$"):
         backend("L2")
-    assert str(error.value) == "distance: got 'L2', wanted one of 'l2', 'sqeuclidean', 'ip', 'cosine'"
-    for k in (0, -1, True, 1.0, None, "max_bin_count"):
-        assert message(x, k, x, False) == f"k: got {k!r}, wanted an integer >= 1"
     with pytest.raises(TypeError, match=r"^query: got a list, wanted a tensor; write torch.as_tensor\(query\)$"):
         knn(x.tolist(), 1, x, False)
-    assert message(x[0], 1, x, False) == "query: got shape (2,), wanted (N, D)"
-    assert message(x, 1, x[None], False) == "reference: got shape (1, 3, 2), wanted (N, D)"
-    assert message(x, 1, x[:, :1], False) == (
-        "query and reference: got shapes (3, 2) and (3, 1), wanted the same number of columns"
-    )
-    assert message(x, 1, x.to(torch.complex64), False) == (
-        "reference: got torch.complex64, wanted real numbers; write torch.view_as_real(reference).flatten(1)"
-    )
-    assert message(x, 1, x[:2], True) == (
-        "ref_includes_query: got 3 queries and 2 references, wanted references that begin with the queries"
-    )
-    assert message(x, 1, x.to("meta"), False) == (
-        f"devices differ: query on {x.device}, reference on meta; move them with .to(device)"
-    )
-    assert message(x, 1, x, False, self_index=torch.zeros(2, dtype=torch.int64, device=device)) == (
-        "self_index: got shape (2,), wanted (3,)"
-    )
-    assert message(x, 1, x, False, self_index=torch.zeros(3, device=device)) == (
-        "self_index: got torch.float32, wanted an integer dtype; write self_index.long()"
-    )
 
 
 @pytest.mark.parametrize(
@@ -170,12 +175,26 @@ def test_backend_invalid_input_raises(backend, device):
             "FaissKNN needs faiss: pip install faiss-cpu, or the official faiss-gpu (CUDA 12); "
             "tensormetrics[faiss] installs faiss-cpu",
         ),
+        (FaissKMeans, ["faiss"], "FaissKMeans needs faiss: pip install 'tensormetrics[faiss]'"),
         (KeOpsKNN, ["pykeops", "pykeops.torch"], "KeOpsKNN needs pykeops: pip install tensormetrics[keops]"),
     ],
 )
 def test_backend_missing_package_raises_with_install_command(make, modules, message, monkeypatch):
     for module in modules:
         monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ImportError) as error:
+    with pytest.raises(ImportError, match=f"^{re.escape(message)}$"):
         make()
-    assert str(error.value) == message
+
+
+def test_rounded_k_takes_a_limited_set_of_values():
+    assert [_rounded(k) for k in range(1, 12)] == [1, 2, 5, 5, 5, 10, 10, 10, 10, 10, 20]
+    assert {_rounded(k) for k in range(1, 2049)} == {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000}
+    assert all(_rounded(k) >= k for k in range(1, 2049))
+
+
+@pytest.mark.slow  # KeOps compiles a kernel
+def test_keops_knn_float64_input_equals_torch(device):
+    pytest.importorskip("pykeops")
+    x = torch.tensor([0.0, 1.0, 1.0 + 1e-12, 3.0], dtype=torch.float64, device=device)[:, None].expand(4, 3)
+    for result, expected in zip(KeOpsKNN()(x, 3, x, True), TorchKNN()(x, 3, x, True), strict=True):
+        torch.testing.assert_close(result, expected)

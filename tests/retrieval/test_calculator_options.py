@@ -1,17 +1,21 @@
-"""Averages, ties, distances, and invalid options of AccuracyCalculator."""
+"""Averages, ties, distances, label levels, log messages and invariances of AccuracyCalculator."""
 
 import logging
+import math
 import re
 import subprocess
 import sys
+from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 from retrieval_oracle import KNN, TINY, TINY_LABELS, data
 
+from tensormetrics.core.arguments import progress
 from tensormetrics.core.metric.base import NoDataError
-from tensormetrics.retrieval import AccuracyCalculator, TorchKNN
+from tensormetrics.retrieval import AccuracyCalculator, PrecisionAtK, TorchKNN
+from tensormetrics.retrieval.search.distance import DISTANCES, DistanceName
 from tensormetrics.uncertainty import compare
 
 
@@ -35,15 +39,6 @@ def test_get_accuracy_averages_agree_with_scores_per_class(device):
         assert np.isnan(micro.last.scores[name].tolist()).nonzero()[0].tolist() == [46]
     per_class.update(x, labels)
     assert {name: value.tolist() for name, value in per_class.compute().items()} == class_scores
-    with pytest.raises(ValueError, match=r"^avg_of_avgs and return_per_class: got both, wanted one of them$"):
-        AccuracyCalculator(avg_of_avgs=True, return_per_class=True)
-
-
-def test_get_accuracy_k_above_reference_count_is_clipped(caplog):
-    caplog.set_level(logging.INFO, "tensormetrics.retrieval")
-    scores = AccuracyCalculator(KNN, k=50).get_accuracy(TINY, TINY_LABELS)
-    assert scores == AccuracyCalculator(KNN).get_accuracy(TINY, TINY_LABELS)
-    assert "k=50 is cut to the 9 references of a query" in caplog.messages
 
 
 def test_init_device_option_sets_metric_device():
@@ -115,49 +110,208 @@ assert len(got) == 7 and all(0 <= abs(value) <= 1 for value in got.values()), go
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-INVALID_CALLS = {
-    "query_labels and reference_labels: got shapes (10, 2) and (10, 3), wanted the same number of columns": (
-        {"label_comparison_fn": lambda x, y: (x == y).all(-1)},
-        (TINY, np.zeros((10, 2)), TINY, np.zeros((10, 3))),
-    ),
-    "distances of knn_func: got shape (10, 3), wanted (10, 9)": (
-        {"knn_func": lambda q, k, r, i: (torch.zeros(10, 3), torch.zeros(10, k, dtype=torch.int64))},
-        (TINY, TINY_LABELS),
-    ),
-}
+def test_distance_name_type_lists_all_table_entries():
+    assert get_args(DistanceName) == tuple(DISTANCES) == tuple(distance.name for distance in DISTANCES.values())
 
 
-INVALID_OPTIONS = {
-    "ties: got 'random', wanted one of 'index', 'optimistic', 'pessimistic'": {"ties": "random"},
-    "ties: got 'optimistic', wanted 'index' where the neighbors come from a function": {
-        "ties": "optimistic",
-        "knn_func": lambda *a: TorchKNN()(*a),
-    },
-    "on_lone: got 'skip', wanted one of 'exclude', 'zero', 'error'": {"on_lone": "skip"},
-    "on_lone: got 'zero', which is better than any median_rank; wanted 'exclude' or 'error'": {
-        "on_lone": "zero",
-        "include": ["median_rank"],
-    },
-    "exact: got False together with a knn_func; give exact=False to the knn_func": {
-        "exact": False,
-        "knn_func": TorchKNN(),
-    },
-}
+def test_nearest_centroid_accuracy_custom_distance_raises():
+    # Centroids use canonical distances, which a custom function does not define.
+    def cityblock(a, b):
+        return torch.cdist(a, b, p=1)
+
+    calculator = AccuracyCalculator(("nearest_centroid_accuracy",), knn_func=TorchKNN(cityblock))
+    with pytest.raises(
+        ValueError, match=r"(?s)^nearest_centroid_accuracy: got .*cityblock.*wanted one of 'l2', .*exclude="
+    ) as error:
+        calculator.get_accuracy(torch.randn(20, 3), torch.arange(20) % 2)
+    assert str(error.value).endswith("write exclude=('nearest_centroid_accuracy',)")
 
 
-def test_kmeans_func_wrong_length_raises():
-    with pytest.raises(ValueError, match=r"^clusters: got shape \(3,\), wanted \(10,\)$"):
-        AccuracyCalculator(["NMI"], kmeans_func=lambda x, n: [0, 1, 2]).get_accuracy(TINY, TINY_LABELS)
+@pytest.mark.parametrize(
+    "options", [{}, {"k": 9}, {"return_per_class": True}, {"keep": "all"}, {"k": "max_bin_count"}], ids=str
+)
+def test_label_levels_equal_separate_calculators(options, device):
+    x, labels = (tensor.to(device) for tensor in data())
+    levels = torch.stack([labels, labels % 2], 1)
+    calculator = AccuracyCalculator(label_levels=True, **options)
+    scores = calculator.get_accuracy(x, levels)
+    single_level = AccuracyCalculator(**options)
+    for i, level in enumerate(levels.unbind(1)):
+        for name, value in single_level.get_accuracy(x, level).items():
+            assert scores.pop(f"{name}_level{i}") == value
+        assert torch.equal(calculator.class_labels[i], single_level.class_labels)
+        assert torch.equal(calculator.last.lone[i], single_level.last.lone)
+        assert torch.equal(calculator.last.cluster_labels[i], single_level.last.cluster_labels)
+        assert (calculator.last.ranks[i] is None) == (single_level.last.ranks is None)
+        intervals, expected_intervals = calculator.interval(replicates=50), single_level.interval(replicates=50)
+        for name, estimate in expected_intervals.items():
+            for actual_part, expected_part in zip(intervals[f"{name}_level{i}"], estimate, strict=True):
+                torch.testing.assert_close(actual_part, expected_part, rtol=1e-12, atol=1e-12, equal_nan=True)
+    assert scores == {}
+    calculator.update(x[:30], levels[:30])
+    calculator.update(x[30:], levels[30:])
+    computed = {name: value.tolist() for name, value in calculator.compute().items()}
+    assert computed == calculator.get_accuracy(x, levels)
+    assert AccuracyCalculator(label_levels=True).get_accuracy(x, labels) == AccuracyCalculator(
+        label_levels=True
+    ).get_accuracy(x, levels[:, :1])
 
 
-@pytest.mark.parametrize("message", INVALID_CALLS)
-def test_get_accuracy_invalid_inputs_raise(message):
-    options, call = INVALID_CALLS[message]
+def test_label_levels_use_one_search_of_largest_depth(monkeypatch):
+    depths, search = [], TorchKNN.search
+    monkeypatch.setattr(TorchKNN, "search", lambda *a, **o: (depths.append(a[2]), search(*a, **o))[1])
+    x, labels = torch.randn(60, 4), torch.arange(60) % 12
+    levels = torch.stack([labels, labels % 4], 1)
+    for k in ("max_bin_count", 9):
+        calculator = AccuracyCalculator(KNN, k=k, label_levels=True)
+        scores = calculator.get_accuracy(x, levels)
+        calculator.update(x, levels)
+        calculator.compute()
+        assert list(scores) == [f"{name}_level{i}" for i in range(2) for name in KNN]
+    assert depths == [14, 14, 9, 9]  # 14: depth of the coarse level, which is the second level
+
+
+@pytest.mark.parametrize("make", [AccuracyCalculator, lambda **options: PrecisionAtK(1, **options)])
+def test_update_store_dtype_rounds_embeddings(make, device):
+    x, labels = (tensor.to(device) for tensor in data())
+    metric = make(store_dtype=torch.float16)
+    metric.update(x[:20].double(), labels[:20])
+    metric.update(x[20:], labels[20:])
+    assert metric.embeddings.dtype == torch.float16
+    rounded = make()
+    rounded.update(x.half(), labels)
+    assert str(metric.compute()) == str(rounded.compute())
+    message = "store_dtype: got torch.int64, wanted a floating dtype such as torch.float16"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        AccuracyCalculator(KNN, **options).get_accuracy(*call)
-
-
-@pytest.mark.parametrize("message", INVALID_OPTIONS)
-def test_init_invalid_option_values_raise(message):
+        make(store_dtype=torch.int64)
+    message = "embeddings: 1 of 1 rows hold NaN or infinity, the first is row 0; wanted finite values"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        AccuracyCalculator(**INVALID_OPTIONS[message])
+        metric.update(torch.full((1, 6), 1e9), [0])  # above the largest float16 value
+
+
+def test_get_accuracy_logs_its_search_method(caplog):
+    caplog.set_level(logging.INFO, "tensormetrics.retrieval")
+    AccuracyCalculator(KNN).get_accuracy(TINY, TINY_LABELS)
+    AccuracyCalculator(KNN, k="max_bin_count").get_accuracy(TINY, TINY_LABELS)
+    assert caplog.messages == [
+        "10 queries, 10 references, D=2, k=all: ranks",
+        "10 queries, 10 references, D=2, k=3: neighbors",
+    ]
+
+
+def test_progress_with_tqdm_is_written_to_stderr(capsys):
+    pytest.importorskip("tqdm")
+    AccuracyCalculator(KNN, progress=True).get_accuracy(TINY, TINY_LABELS)
+    assert "10/10" in capsys.readouterr().err
+    AccuracyCalculator(KNN).get_accuracy(TINY, TINY_LABELS)
+    assert capsys.readouterr().err == ""
+
+
+def test_progress_without_tqdm_prints_lines(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    x, labels = data()
+    scores = AccuracyCalculator(KNN, progress=True, memory_budget=60_000).get_accuracy(x, labels)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) > 1 and lines[-1] == "query: 60 of 60"
+    assert scores == AccuracyCalculator(KNN).get_accuracy(x, labels)
+
+
+def test_label_level_without_relevant_references_is_nan():
+    scores = AccuracyCalculator(KNN, label_levels=True).get_accuracy(TINY, np.stack([TINY_LABELS, np.arange(10)], 1))
+    assert not math.isnan(scores["r_precision_level0"]) and math.isnan(scores["r_precision_level1"])
+
+
+NAMES = [
+    *(*KNN, "hit_rate_at_5", "mean_auroc", "mean_average_precision_at_4", "mean_inp", "ndcg", "ndcg_at_3"),
+    *("nearest_centroid_accuracy", "precision_at_7", "recall_at_5"),
+]
+RANKS = [name for name in NAMES if name != "nearest_centroid_accuracy"]
+
+
+@pytest.fixture
+def rows(device):
+    return tuple(tensor.to(device) for tensor in data())
+
+
+@pytest.fixture
+def scores(rows):
+    return AccuracyCalculator(NAMES).get_accuracy(*rows)
+
+
+def test_scores_of_random_data_lie_between_0_and_1(scores):
+    assert scores.keys() == set(NAMES) and all(0 < score < 1 for score in scores.values())
+
+
+def test_scores_ignore_item_order(rows, scores):
+    order = torch.randperm(60)
+    got = AccuracyCalculator(NAMES).get_accuracy(rows[0][order], rows[1][order])
+    assert got == pytest.approx(scores, rel=1e-14)
+
+
+def test_scores_ignore_reference_order(rows):
+    x, labels = rows
+    order = torch.randperm(40) + 20
+    expected = AccuracyCalculator(NAMES).get_accuracy(x[:20], labels[:20], x[20:], labels[20:])
+    assert AccuracyCalculator(NAMES).get_accuracy(x[:20], labels[:20], x[order], labels[order]) == expected
+
+
+def test_scores_ignore_class_names_and_label_dtype(rows, scores):
+    x, labels = rows
+    for renamed in (-7 * labels, labels * 2**40, labels * 0.1 - 3, labels.short()):
+        assert AccuracyCalculator(NAMES).get_accuracy(x, renamed) == pytest.approx(scores, rel=1e-14)
+
+
+def test_scores_ignore_rotation_shift_and_scale(rows, scores):
+    x, labels = rows[0].double(), rows[1]
+    rotation = torch.linalg.qr(torch.randn(6, 6, dtype=torch.float64)).Q.to(x)
+    for moved in (x @ rotation, x + 3, 2.5 * x):
+        assert AccuracyCalculator(NAMES).get_accuracy(moved, labels) == pytest.approx(scores, rel=1e-14)
+
+
+def test_scores_ignore_memory_layout(rows, scores):
+    x, labels = rows[0].T.contiguous().T, torch.stack([rows[1], rows[1]], 1)[:, 0]
+    assert not x.is_contiguous() and not labels.is_contiguous()
+    assert AccuracyCalculator(NAMES).get_accuracy(x, labels) == scores
+
+
+def test_self_retrieval_spellings_give_equal_scores(rows, scores):
+    x, labels = rows
+    for arguments, options in (
+        ((x, labels, x, labels, True), {}),
+        ((x, labels, x.clone(), labels.clone(), True), {}),
+        ((x, labels, x, labels), {"self_index": range(60)}),
+        ((x, labels), {"self_index": range(60)}),
+    ):
+        assert AccuracyCalculator(NAMES).get_accuracy(*arguments, **options) == scores
+
+
+@pytest.mark.parametrize("k", [59, 60, 1_000])
+def test_scores_with_k_of_all_references_match_default(k, rows, caplog):
+    caplog.set_level(logging.INFO, "tensormetrics.retrieval")
+    expected = AccuracyCalculator(RANKS).get_accuracy(*rows)
+    assert AccuracyCalculator(RANKS, k=k).get_accuracy(*rows) == pytest.approx(expected, rel=1e-14)
+    assert (f"k={k} is cut to the 59 references of a query" in caplog.messages) == (k > 59)
+
+
+def test_per_class_scores_weighted_by_queries_give_the_mean(rows, scores):
+    calculator = AccuracyCalculator(NAMES, return_per_class=True)
+    per_class = calculator.get_accuracy(*rows)
+    sizes = (rows[1] == calculator.class_labels[:, None]).sum(1).double()
+    for name, values in per_class.items():
+        assert (torch.tensor(values).to(sizes) @ sizes / sizes.sum()).item() == pytest.approx(scores[name])
+
+
+@pytest.mark.parametrize("name", ["mean_reciprocal_rank", "AMI", "NMI", "r_precision"])
+def test_single_metric_matches_value_of_default_calculator(name, rows):
+    got = AccuracyCalculator().get_accuracy(*rows)
+    assert AccuracyCalculator([name], device="cpu").get_accuracy(*rows) == {name: pytest.approx(got[name], rel=1e-9)}
+
+
+@pytest.mark.parametrize("metric", [AccuracyCalculator, lambda **options: PrecisionAtK(3, **options)])
+def test_update_of_meta_tensors_reads_no_values(metric):
+    calculator = metric(device="meta", store_dtype=torch.float16)  # tensors without values
+    x, integers = torch.empty(5, 3, device="meta"), torch.empty(5, dtype=torch.int64, device="meta")
+    for role in ("both", "query", "reference", "both"):
+        calculator.update(x, integers, role=role, ids=integers, cameras=integers)
+    assert calculator.embeddings.shape == (10, 3) and calculator.query_ids.shape == (5,)

@@ -1,9 +1,11 @@
+import pickle
+
 import numpy as np
 import pytest
 import torch
 from retrieval_oracle import neighbors
 
-from tensormetrics.retrieval import FaissKNN, TorchKNN
+from tensormetrics.retrieval import EmbeddingClusterAccuracy, FaissKMeans, FaissKNN, TorchKNN
 from tensormetrics.retrieval.search.backends import faiss_knn
 
 faiss = pytest.importorskip("faiss")
@@ -231,3 +233,29 @@ def test_faiss_knn_stored_rows_raise_instead_of_torch_fallback(rows, gpus, monke
     assert error_message(RuntimeError, FaissKNN(gpus=[0]).train, rows) == (
         "the installed faiss does not support cuda; move the tensors with .cpu(), or use TorchKNN"
     )
+
+
+def test_faiss_kmeans_equals_faiss_clusters(device):
+    x = torch.randn(600, 8, device=device)
+    for options, of_faiss in (({"niter": 7, "seed": 5},) * 2, ({}, {"niter": 20, "seed": 1234})):
+        kmeans = FaissKMeans(**options)
+        clusters = kmeans(x.double(), 12)
+        expected = faiss.Kmeans(8, 12, **of_faiss)
+        expected.train(x.cpu().numpy())
+        assert clusters.dtype == torch.int64 and clusters.device.type == device.type
+        np.testing.assert_array_equal(clusters.cpu(), expected.index.search(x.cpu().numpy(), 1)[1][:, 0])
+        np.testing.assert_array_equal(kmeans.centroids.cpu(), expected.centroids)
+        assert torch.equal(clusters, pickle.loads(pickle.dumps(kmeans))(x, 12))
+
+
+def test_faiss_kmeans_in_metric_finds_separate_clusters(device):
+    labels = torch.arange(300, device=device) % 2
+    metric = EmbeddingClusterAccuracy(kmeans_func=FaissKMeans())
+    metric.update(torch.eye(2, device=device)[labels] * 50 + torch.randn(300, 2, device=device), labels)
+    assert float(metric.compute()) == 1
+
+
+@pytest.mark.parametrize(("n_clusters", "message"), [(0, "an integer >= 1"), (4, "at most the number of rows of x, 3")])
+def test_faiss_kmeans_invalid_n_clusters_raises(n_clusters, message):
+    with pytest.raises(ValueError, match=f"^n_clusters: got {n_clusters}, wanted {message}$"):
+        FaissKMeans()(torch.zeros(3, 2), n_clusters)

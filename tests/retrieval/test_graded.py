@@ -1,4 +1,4 @@
-"""Graded relevance, ignored references, and queries identified by `self_index`."""
+"""Graded relevance, compared labels, and candidates of a query: ignored references, roles, cameras and lone queries."""
 
 import math
 import re
@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from retrieval_oracle import KNN, data, neighbors
+from retrieval_oracle import KNN, data, mean_scores, neighbors
 
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN
 
@@ -110,57 +110,139 @@ def test_self_index_of_queries_at_any_position_equals_prefix(device):
         assert actual == pytest.approx({name: float(score.mean()) for name, score in scores.items()}, rel=1e-14)
 
 
-X, Y = torch.zeros(4, 2), torch.tensor([0, 0, 1, 1])
-MASK = torch.zeros(4, 4, dtype=torch.bool)
+def test_label_comparison_fn_documented_examples_give_expected_scores(device):
+    # Labels of two columns: the first has to match, the second must not.
+    x = torch.tensor([[0.0], [1.0], [1.5], [5.0], [6.0]], device=device)
+    labels = torch.tensor([(1, 3), (7, 4), (1, 4), (1, 5), (1, 6)], device=device)
+    for comparison in (
+        lambda x, y: (x[..., 0] == y[..., 0]) & (x[..., 1] != y[..., 1]),
+        lambda x, y: (x[:, 0] == y[:, 0]) & (x[:, 1] != y[:, 1]),
+    ):
+        for knn in (None, lambda *a: TorchKNN()(*a)):
+            calculator = AccuracyCalculator(exclude=("NMI", "AMI"), label_comparison_fn=comparison, knn_func=knn)
+            actual = calculator.get_accuracy(x, labels)
+            # Ranks of the other three items of class 1 for queries 0, 2, 3 and 4; query 1 has no relevant reference.
+            ranks = [[2, 3, 4], [2, 3, 4], [1, 2, 4], [1, 2, 4]]
+            assert actual["precision_at_1"] == 2 / 4 and actual["mean_reciprocal_rank"] == 3 / 4
+            ap = [sum(j / r for j, r in enumerate(row, 1)) / 3 for row in ranks]
+            assert actual["mean_average_precision"] == pytest.approx(np.mean(ap))
+            assert calculator.last.lone.tolist() == [False, True, False, False, False]
+            assert calculator.class_labels.tolist() == [[1, 3], [1, 4], [1, 5], [1, 6]]
+    tolerant = AccuracyCalculator(exclude=("NMI", "AMI"), label_comparison_fn=lambda x, y: (x - y).abs() < 1)
+    actual = tolerant.get_accuracy(x[:4], [10.0, 0.03, 0.04, 0.05])
+    assert actual["precision_at_1"] == 1 and tolerant.last.lone.tolist() == [True, False, False, False]
 
 
-@pytest.mark.parametrize(
-    ("options", "call", "message"),
-    [
-        (
-            {},
-            {"gains": -torch.ones(4, 4)},
-            "gains: got values that are negative or not finite, wanted finite numbers >= 0",
-        ),
-        (
-            {"gains": lambda a, b: a * math.nan},
-            {},
-            "gains: got values that are negative or not finite, wanted finite numbers >= 0",
-        ),
-        ({}, {"gains": torch.ones(4, 3)}, "gains: got shape (4, 3), wanted (4, 4)"),
-        (
-            {"gains": lambda a, b: a[:1]},
-            {},
-            "gains: got shape (1,) and torch.int64 for 4 pairs of labels, wanted a number for each pair",
-        ),
-        ({"ignore": MASK[1:]}, {}, "ignore: got shape (3, 4), wanted (4, 4)"),
-        ({"ignore": lambda rows: MASK[rows][:, 1:]}, {}, "ignore: got shape (4, 3), wanted (4, 4)"),
-        ({"ignore": MASK.int()}, {}, "ignore: got torch.int32, wanted torch.bool; write ignore.bool()"),
-        ({"ignore": (Y, Y[:3])}, {}, "ignore: reference groups: got shape (3,), wanted (4,)"),
-        ({"ignore": MASK}, {"query_cameras": Y}, "ignore: got some together with cameras, wanted one of them"),
-        ({}, {"self_index": [0, 1]}, "self_index: got shape (2,), wanted (4,)"),
-        ({}, {"self_index": [0, 1, 2, 4]}, "self_index: got 4, wanted -1 to 3"),
-        (
-            {},
-            {"self_index": [0.0] * 4},
-            "self_index: got torch.float64, wanted an integer dtype; write self_index.long()",
-        ),
-    ],
-)
-def test_get_accuracy_invalid_gains_or_ignore_raises(options, call, message):
+def test_update_roles_equal_get_accuracy(device):
+    x, labels = (tensor.to(device) for tensor in data())
+    options = {"include": [*KNN, "nearest_centroid_accuracy", "ARI"]}
+    for knn in (None, lambda *a: TorchKNN()(*a)):
+        calculator = AccuracyCalculator(**options, knn_func=knn)
+        for role, rows in (("reference", slice(20, 60)), ("query", slice(0, 12)), ("query", slice(12, 20))):
+            calculator.update(x[rows], labels[rows], role=role)
+        expected = AccuracyCalculator(**options).get_accuracy(x[:20], labels[:20], x[20:], labels[20:])
+        assert {name: float(value) for name, value in calculator.compute().items()} == pytest.approx(expected)
+        calculator.reset()
+        calculator.update(x[:20], labels[:20])
+        calculator.update(x[20:], labels[20:], role="reference")
+        expected = AccuracyCalculator(**options).get_accuracy(x[:20], labels[:20], x, labels, True)
+        assert {name: float(value) for name, value in calculator.compute().items()} == pytest.approx(expected)
+        calculator.update(x[:5] + 0.5, labels[:5], role="query")
+        assert all(math.isfinite(value) for value in calculator.compute().values())
+
+
+def test_on_lone_options_treat_lone_queries_as_documented(device):
+    x, labels = (tensor.to(device) for tensor in data())
+    names = [*KNN, "nearest_centroid_accuracy"]
+    excluded = AccuracyCalculator(names).get_accuracy(x, labels)
+    zero = AccuracyCalculator(names, on_lone="zero")
+    assert zero.get_accuracy(x, labels) == pytest.approx({name: score * 59 / 60 for name, score in excluded.items()})
+    assert zero.class_labels.tolist() == [0, 1, 2, 3, 4, 99]
+    message = (
+        "on_lone='error': 1 of 60 queries have no relevant reference, the first is query 59; write on_lone='exclude' "
+        "to leave them out"
+    )
+    strict = AccuracyCalculator(names, on_lone="error")
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        AccuracyCalculator(KNN, **options).get_accuracy(X, Y, **call)
+        strict.get_accuracy(x, labels)
+    assert strict.get_accuracy(x[:59], labels[:59]).keys() == set(names)
 
 
-def test_init_conflicting_relevance_options_raise():
-    message = "gains and label_comparison_fn: got both, wanted one; a gain above 0 means relevant"
+def test_update_repeated_ids_count_once(device):
+    x, labels = (tensor.to(device) for tensor in data())
+    expected = AccuracyCalculator().get_accuracy(x, labels)
+    order = torch.randperm(60).to(device)
+    order = torch.cat([order, order[:7]])
+    calculator, shards = AccuracyCalculator(), [AccuracyCalculator(), AccuracyCalculator()]
+    for i, batch in enumerate(order.split(11)):
+        calculator.update(x[batch], labels[batch], ids=batch)
+        shards[i % 2].update(x[batch], labels[batch], ids=batch.int())
+    shards[0].merge_state(shards[1])
+    for metric in (calculator, shards[0]):
+        assert {name: float(value) for name, value in metric.compute().items()} == expected
+    separate = AccuracyCalculator(KNN)
+    separate.update(x[[4, 3, 4]], labels[[4, 3, 4]], role="query", ids=[4, 3, 4])
+    separate.update(x[10:], labels[10:], role="reference")
+    expected_separate = AccuracyCalculator(KNN).get_accuracy(x[3:5], labels[3:5], x[10:], labels[10:])
+    assert {name: float(value) for name, value in separate.compute().items()} == pytest.approx(expected_separate)
+    for ids, message in (
+        (None, "ids, groups: got neither after updates with ids; give every update the same, or call reset()"),
+        ([1, 2], "ids: got shape (2,), wanted (3,)"),
+        ([1.0, 2.0, 3.0], "ids: got torch.float64, wanted an integer dtype; write ids.long()"),
+    ):
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            calculator.update(x[:3], labels[:3], ids=ids)
+    message = "ids, groups: got ids after updates with neither; give every update the same, or call reset()"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        AccuracyCalculator(KNN, gains=graded_gains, label_comparison_fn=lambda a, b: a == b)
-    message = "gains: AMI, NMI cannot use it; write exclude=('AMI', 'NMI')"
-    with pytest.raises(NotImplementedError, match=f"^{re.escape(message)}$"):
-        AccuracyCalculator(gains=graded_gains)
-    message = "ignore: nearest_centroid_accuracy cannot leave them out; write exclude=('nearest_centroid_accuracy',)"
+        separate.update(x[:3], labels[:3], role="reference", ids=[1, 2, 3])
+
+
+@pytest.mark.parametrize("k", [None, "max_bin_count", 4])
+def test_cameras_exclude_relevant_references_of_same_group(k, device):
+    x, labels = data()
+    cameras = torch.randint(0, 3, (60,))
+    label_list, camera_list = labels.tolist(), cameras.tolist()
+    tensors = [tensor.to(device) for tensor in (x, labels, cameras)]
+    calculator = AccuracyCalculator(KNN, k=k)
+    actual = calculator.get_accuracy(*tensors[:2], query_cameras=tensors[2])
+    options = {"self_index": range(60), "cameras": (camera_list, camera_list)}
+    expected = mean_scores(x.numpy(), label_list, x.numpy(), label_list, **options)
+    if k is None:
+        assert actual == pytest.approx(expected, rel=1e-12)
+    else:
+        for name in ("precision_at_1", *(["r_precision"] if k == "max_bin_count" else [])):
+            assert actual[name] == pytest.approx(expected[name], rel=1e-12)
+    for rows in (slice(0, 25), slice(25, 60)):
+        calculator.update(*(tensor[rows] for tensor in tensors[:2]), cameras=tensors[2][rows], ids=range(60)[rows])
+    assert {name: float(value) for name, value in calculator.compute().items()} == actual
+    separate = AccuracyCalculator(KNN)
+    separate.update(*(tensor[:20] for tensor in tensors[:2]), cameras=tensors[2][:20], role="query")
+    separate.update(*(tensor[20:] for tensor in tensors[:2]), cameras=tensors[2][20:], role="reference")
+    sides = [(x[rows].numpy(), label_list[rows]) for rows in (slice(20), slice(20, None))]
+    expected = mean_scores(*sides[0], *sides[1], cameras=(camera_list[:20], camera_list[20:]))
+    assert {name: float(value) for name, value in separate.compute().items()} == pytest.approx(expected, rel=1e-12)
+    groups = {"query_cameras": cameras[:20], "reference_cameras": cameras[20:].tolist()}
+    actual = AccuracyCalculator(KNN).get_accuracy(
+        *(f(s) for f in (lambda s: s[:20], lambda s: s[20:]) for s in tensors[:2]), **groups
+    )
+    assert actual == pytest.approx(expected, rel=1e-12)
+
+
+def test_cameras_of_a_part_of_the_updates_raise(device):
+    x, labels = (tensor.to(device) for tensor in data())
+    groups = torch.zeros(60, dtype=torch.int64)
+    message = "cameras: got some for a part of the rows, wanted them in every update or in none"
+    calculator = AccuracyCalculator(KNN)
+    calculator.update(x, labels, role="query", cameras=groups.to(device))
+    calculator.update(x, labels, role="reference")
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        AccuracyCalculator(["nearest_centroid_accuracy"], ignore=MASK).get_accuracy(X, Y)
-    with pytest.raises(ValueError, match=r"^keep: got 'ranks', wanted one of 'scores', 'all', 'neighbors'$"):
-        AccuracyCalculator(keep="ranks")
+        calculator.compute()
+
+
+def test_update_label_dtypes_may_differ_between_roles(device):
+    x, labels = (tensor.to(device) for tensor in data())
+    calculator = AccuracyCalculator()
+    calculator.update(x[:20], labels[:20], role="query")
+    calculator.update(x[20:], labels[20:].double(), role="reference")
+    expected = AccuracyCalculator().get_accuracy(x[:20], labels[:20], x[20:], labels[20:])
+    assert {name: float(value) for name, value in calculator.compute().items()} == expected

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from kernels import INTERPRETED, interpreted
-from ranks_oracle import families
+from retrieval_oracle import families
 
 from tensormetrics.core.native import native
 from tensormetrics.retrieval import TorchKMeans, TorchKNN, positive_ranks

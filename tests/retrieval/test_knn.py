@@ -4,8 +4,7 @@ import threading
 import numpy as np
 import pytest
 import torch
-from ranks_oracle import families
-from retrieval_oracle import TINY, cases, neighbors
+from retrieval_oracle import TINY, cases, families, neighbors, nonzero_ranks
 
 from tensormetrics.retrieval import TorchKNN, positive_ranks
 from tensormetrics.retrieval.search.distance import DISTANCES
@@ -57,16 +56,6 @@ def test_knn_order_equals_brute_force(family, dtype, distance, device):
     assert np.array_equal(tiled.cpu(), all_indices[:, :10])
 
 
-@pytest.mark.parametrize("family", ["gaussian", "three distinct points"])
-def test_knn_smallest_memory_budget_gives_same_result(family, device):
-    x = torch.tensor(families(N)[family][:25], device=device)
-    for distance in DISTANCES:
-        for budget in (1, 20_000):
-            distances, indices = TorchKNN(distance, memory_budget=budget)(x, 4, x, True)
-            expected, values = neighbors(x.cpu(), x.cpu(), 4, distance, self_index=range(25))
-            assert np.array_equal(indices.cpu(), expected) and np.array_equal(distances.cpu(), values)
-
-
 @pytest.mark.parametrize("distance", DISTANCES)
 def test_knn_separate_references_equal_brute_force(distance, device):
     random = np.random.RandomState(0)
@@ -103,26 +92,6 @@ def test_knn_distance_dtype_follows_input_dtype(device):
         assert distances.dtype == expected_dtype and distances.tolist() == [[1]] * 6
         assert indices.dtype == torch.int64 and indices.tolist() == [[1], [0], [1], [2], [3], [4]]
     assert TorchKNN()(x.float(), 1, x.double(), True)[0].dtype == torch.float64
-
-
-def test_knn_missing_neighbors_have_index_minus_one(device):
-    x = torch.tensor([[1.0], [3.0]], device=device)
-    for distance, missing in (("l2", torch.inf), ("ip", -torch.inf)):
-        distances, indices = TorchKNN(distance)(x, 4, x, True)
-        assert indices.tolist() == [[1, -1, -1, -1], [0, -1, -1, -1]]
-        assert distances[:, 1:].unique().tolist() == [missing]
-        distances, indices = TorchKNN(distance)(x, 2, x[:0], False)
-        assert indices.tolist() == [[-1, -1]] * 2 and distances.unique().tolist() == [missing]
-        assert TorchKNN(distance)(x[:0], 2, x, False)[1].shape == (0, 2)
-    assert TorchKNN()(x[:1], 2, x[:1], True)[1].tolist() == [[-1, -1]]
-
-
-def test_knn_self_index_excludes_only_that_row(device):
-    x = torch.tensor([[0.0], [0.0], [5.0], [0.0]], device=device)  # duplicates of a query stay
-    assert TorchKNN()(x, 3, x, True)[1].tolist() == [[1, 3, 2], [0, 3, 2], [0, 1, 3], [0, 1, 2]]
-    assert TorchKNN()(x[:2], 2, x, True)[1].tolist() == [[1, 3], [0, 3]]
-    self_index = torch.tensor([3, -1], device=device)
-    assert TorchKNN()(x[:2], 4, x, False, self_index=self_index)[1].tolist() == [[0, 1, 2, -1], [0, 1, 3, 2]]
 
 
 def test_knn_result_ignores_matmul_precision_and_autocast(device):
@@ -175,7 +144,7 @@ def test_filter_error_bound_holds_and_is_tight(dtype, family, distance, device):
 
 @pytest.mark.parametrize("distance", DISTANCES)
 @pytest.mark.parametrize("family", families(N))
-def test_knn_hundreds_of_references_equal_brute_force(family, distance, device):
+def test_knn_hundreds_of_references_equal_brute_force(family, distance, implementation, device):
     x = torch.tensor(families(700)[family], dtype=torch.float32, device=device)
     query, embeddings = x[:40], x.double().cpu().numpy()
     expected, _ = neighbors(embeddings[:40], embeddings, 699, distance, self_index=range(40))
@@ -285,36 +254,128 @@ def test_knn_values_with_squares_out_of_float64_range_raise(distance, device):
             positive_ranks(extreme, labels, distance=distance)
 
 
-def test_knn_invalid_input_raises(device):
-    x = torch.zeros(3, 2, device=device)
-    knn = TorchKNN()
+@pytest.fixture(params=["spread", "lattice", "collapsed", "two points"])
+def points(request):
+    random = torch.Generator().manual_seed(0)
+    x = torch.randn(700, 12, generator=random)
+    two_points = x[torch.arange(700) % 2]
+    return {"spread": x, "lattice": x.round(), "collapsed": 1 + 1e-6 * x, "two points": two_points}[request.param]
 
-    def message(call):
-        with pytest.raises(ValueError) as error:
-            call()
-        return str(error.value)
 
-    assert message(lambda: TorchKNN("L2")) == ("distance: got 'L2', wanted one of 'l2', 'sqeuclidean', 'ip', 'cosine'")
-    assert message(lambda: TorchKNN(memory_budget=0)) == "memory_budget: got 0, wanted an integer >= 1"
-    for k in (0, True, 1.0, None):
-        assert message(lambda k=k: knn(x, k, x, False)) == f"k: got {k!r}, wanted an integer >= 1"
-    assert message(lambda: knn(x[0], 1, x, False)) == "query: got shape (2,), wanted (N, D)"
-    assert message(lambda: knn(x, 1, x[None], False)) == "reference: got shape (1, 3, 2), wanted (N, D)"
-    assert message(lambda: knn(x, 1, x[:, :1], False)) == (
-        "query and reference: got shapes (3, 2) and (3, 1), wanted the same number of columns"
+def test_self_search_symmetric_and_full_tiles_agree(points):
+    other = points.clone()  # not the same tensor: every tile is computed
+    assert torch.equal(TorchKNN().indices(points, 9, points, True), TorchKNN().indices(other, 9, points, True))
+
+
+def test_inexact_ranks_are_distinct_and_in_range(points):
+    labels = torch.arange(700) % 35
+    exact = positive_ranks(points, labels, depth=9).rank
+    fast = positive_ranks(points, labels, depth=9, exact=False).rank
+    unlimited = positive_ranks(points, labels, exact=False).rank
+    assert fast.shape == exact.shape and unlimited.shape == (700, 19)
+    assert (unlimited[:, 1:] > unlimited[:, :-1]).all() and unlimited.max() < 700
+
+
+@pytest.fixture
+def batch(device):
+    """Return embeddings, labels and mask of 2 x 3 self-retrievals of up to nine rows; the padding is NaN."""
+    mask = torch.rand(2, 3, 9) < 0.7
+    mask[1, 2] = False
+    x = torch.randn(2, 3, 9, 4).masked_fill(~mask[..., None], torch.nan)
+    return [part.to(device) for part in (x, torch.randint(0, 3, (2, 3, 9)), mask)]
+
+
+@pytest.mark.parametrize("distance", ["l2", "cosine", lambda a, b: (a[:, None] - b).abs().sum(2)])
+def test_knn_batch_with_masks_equals_items_without_padding(distance, batch):
+    x, _, mask = batch
+    ignore = torch.rand(2, 3, 9, 9, device=x.device) < 0.2
+    knn = TorchKNN(distance)
+    distances, indices = knn(x, 4, x, True, ignore=ignore, query_mask=mask, reference_mask=mask)
+    assert torch.equal(indices, knn.indices(x, 4, x, True, ignore=ignore, query_mask=mask, reference_mask=mask))
+    assert (indices[~mask] == -1).all() and (distances[~mask] == torch.inf).all()
+    for i in range(2):
+        for j in range(3):
+            valid = mask[i, j].nonzero()[:, 0]
+            rows = x[i, j, valid]
+            expected_distances, expected_indices = knn(rows, 4, rows, True, ignore=ignore[i, j][valid][:, valid])
+            expected_indices = torch.where(
+                expected_indices < 0,
+                -1,
+                valid[expected_indices.clamp(min=0)] if len(valid) else expected_indices,
+            )
+            assert torch.equal(indices[i, j, valid], expected_indices) and torch.equal(
+                distances[i, j, valid], expected_distances
+            )
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("budget", [None, 200_000])
+def test_batch_of_difficult_families_equals_separate_items(distance, budget, device):
+    items = [torch.tensor(rows, dtype=torch.float32) for rows in families(30, 5).values() if rows.shape[1] == 5]
+    x, knn = torch.stack(items).to(device), TorchKNN(distance, memory_budget=budget)
+    labels = torch.randint(0, 4, x.shape[:2], device=device)
+    options = {"distance": distance, "memory_budget": budget}
+    ranks = positive_ranks(x, labels, **options).rank
+    for k in (1, 10, 40):
+        distances, indices = knn(x, k, x, True)
+        for i, rows in enumerate(x):
+            expected_distances, expected_indices = knn(rows, k, rows, True)
+            assert torch.equal(indices[i], expected_indices) and torch.equal(distances[i], expected_distances)
+    for i, rows in enumerate(x):
+        assert nonzero_ranks(ranks[i]) == nonzero_ranks(positive_ranks(rows, labels[i], **options).rank)
+
+
+def test_knn_trained_references_are_searched_for_batched_queries(device):
+    x = torch.randn(20, 3, device=device)
+    query, knn = x[:12].view(3, 4, 3), TorchKNN()
+    knn.train(x)
+    self_index = torch.arange(12, device=device).view(3, 4)
+    distances, indices = knn(query, 5, self_index=self_index)
+    expected = knn(x[:12], 5, ref_includes_query=True)
+    assert torch.equal(distances.flatten(0, 1), expected[0]) and torch.equal(indices.flatten(0, 1), expected[1])
+    assert knn(query[:0], 5)[1].shape == (0, 4, 5)
+
+
+@pytest.mark.parametrize("option", ["nothing", "ignore", "groups", "gains"])
+@pytest.mark.parametrize("depth", [None, 3])
+def test_positive_ranks_batch_with_masks_equals_items_without_padding(depth, option, batch):
+    x, labels, mask = batch
+    pairs, groups = torch.rand(2, 3, 9, 9, device=x.device), torch.randint(0, 2, (2, 3, 9), device=x.device)
+    options = (
+        {"ignore": pairs < 0.3} if option == "ignore" else {"ignore": (groups, groups)} if option == "groups" else {}
     )
-    assert message(lambda: knn(x, 1, x.to(torch.complex64), False)) == (
-        "reference: got torch.complex64, wanted real numbers; write torch.view_as_real(reference).flatten(1)"
-    )
-    assert message(lambda: knn(x, 1, x[:2], True)) == (
-        "ref_includes_query: got 3 queries and 2 references, wanted references that begin with the queries"
-    )
-    assert message(lambda: knn(x, 1, x.to("meta"), False)) == (
-        f"devices differ: query on {x.device}, reference on meta; move them with .to(device)"
-    )
-    assert message(lambda: knn(x, 1, x, False, self_index=torch.zeros(2, dtype=torch.int64, device=device))) == (
-        "self_index: got shape (2,), wanted (3,)"
-    )
-    assert message(lambda: knn(x, 1, x, False, self_index=torch.zeros(3, device=device))) == (
-        "self_index: got torch.float32, wanted an integer dtype; write self_index.long()"
-    )
+    options |= {"gains": (3 * pairs).floor()} if option == "gains" else {}
+    ranks = positive_ranks(x, labels, query_mask=mask, depth=depth, **options)
+    assert ranks.rank.shape[:-1] == (2, 3, 9) and ranks.rank.shape[-1] == ranks.relevant.max()
+    assert (ranks.relevant[~mask] == 0).all() and (ranks.candidates[~mask] == 0).all()
+    for i in range(2):
+        for j in range(3):
+            valid = mask[i, j].nonzero()[:, 0]
+
+            def select_item(value):
+                if isinstance(value, tuple):
+                    return tuple(tensor[i, j, valid] for tensor in value)  # noqa: B023
+                return value[i, j][valid][:, valid]  # noqa: B023
+
+            item_options = {name: select_item(value) for name, value in options.items()}
+            expected = positive_ranks(x[i, j, valid], labels[i, j, valid], depth=depth, **item_options)
+            assert nonzero_ranks(ranks.rank[i, j, valid]) == nonzero_ranks(expected.rank)
+            for field in ("relevant", "candidates"):
+                assert torch.equal(getattr(ranks, field)[i, j, valid], getattr(expected, field))
+            if option == "gains":
+                width = expected.gain.shape[1]
+                assert torch.equal(ranks.gain[i, j, valid, :width], expected.gain)
+                assert torch.equal(ranks.ideal[i, j, valid, :width], expected.ideal)
+
+
+def test_positive_ranks_batch_with_two_label_columns_equals_separate_items(device):
+    query, reference = torch.randn(3, 5, 2, device=device), torch.randn(3, 8, 2, device=device)
+    labels, reference_labels = (torch.randint(0, 2, (3, n, 2), device=device) for n in (5, 8))
+    self_index = torch.arange(5, device=device).expand(3, 5)
+    options = {"label_comparison_fn": lambda a, b: (a == b).all(1)}
+    ranks = positive_ranks(query, labels, reference, reference_labels, self_index=self_index, **options)
+    for i in range(3):
+        expected = positive_ranks(
+            query[i], labels[i], reference[i], reference_labels[i], self_index=self_index[i], **options
+        )
+        assert nonzero_ranks(ranks.rank[i]) == nonzero_ranks(expected.rank)

@@ -1,11 +1,9 @@
 """Results on four and five ranks, some without rows, equal those of one process and need few messages."""
 
 import warnings
-from pathlib import Path
 
 import pytest
 import torch
-from torch import distributed as dist
 
 from tensormetrics.retrieval import (
     AccuracyCalculator,
@@ -85,15 +83,10 @@ def make_sum_metrics(group=None):
     }
 
 
-def run_rank(rank: int, folder: str) -> None:
-    warnings.simplefilter("error")
-    warnings.filterwarnings("ignore", "memory_budget: got")  # the tests need many blocks of few rows
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=WORLD)
+def results_of(rank, group_of_4):
     ring_pass.FEWEST = 5  # so that a small budget sends rows in many blocks
     int16_pairs.FEWEST = int16_pairs.MIN_CAPACITY = 1  # so that few rows are multiplied as int16
-    groups = {4: dist.new_group(range(4)), 5: None}
-    results = {}
+    groups, results = {4: group_of_4, 5: None}, {}
     for sizes in SPLITS:
         if rank >= len(sizes):
             continue
@@ -121,8 +114,7 @@ def run_rank(rank: int, folder: str) -> None:
                     results[sizes, family, name] = metric.compute()
     ring_pass.FEWEST = 64
     results["floor"] = compute_with_small_budget(rank)
-    torch.save(results, Path(folder) / f"{rank}.pt")
-    dist.destroy_process_group()
+    return results
 
 
 def count_calls(function, calls: list[object]):
@@ -147,13 +139,6 @@ def compute_with_small_budget(rank: int):
             values = metric.compute()
         results[k] = values, len(exchanges), [str(warning.message) for warning in caught]
     return results
-
-
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("many")
-    torch.multiprocessing.spawn(run_rank, args=(str(folder),), nprocs=WORLD)
-    return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(WORLD)]
 
 
 @pytest.mark.parametrize(("sizes", "family"), SPLIT_FAMILIES, ids=str)

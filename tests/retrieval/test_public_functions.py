@@ -1,31 +1,34 @@
-"""Inputs that public functions accept: two dtypes, two sets in one call, gains as tensors, any numeric dtype."""
+"""Inputs that public functions accept: two dtypes, two sets in one call, any numeric dtype; each is checked once."""
 
 import re
+import sys
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torchmetrics import MetricCollection
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from tensormetrics.core.native import native
 from tensormetrics.retrieval import (
     NDCG,
     AccuracyCalculator,
-    AdjustedRand,
     AveragePrecision,
-    ClusterAccuracy,
-    EmbeddingClusterAccuracy,
-    FaissKMeans,
     FaissKNN,
     HitRate,
     MetricLearningRecall,
     NearestCentroidAccuracy,
     RecallAtK,
+    TorchKMeans,
     TorchKNN,
-    average_precision,
     ndcg,
     positive_ranks,
 )
+from tensormetrics.retrieval import inputs as checks
 from tensormetrics.retrieval.ranking.rank_counts import RankCounter
 from tensormetrics.retrieval.ranking.ranking import Ranking
 from tensormetrics.retrieval.search import operators
@@ -111,12 +114,6 @@ def test_forward_with_references_matches_updates_by_role(make, device):
     assert metric.update_count == 2 and len(metric.query_embeddings) == 40
 
 
-def test_forward_value_matches_functional_api(device):
-    inputs = two_sets(device)
-    expected = average_precision(positive_ranks(*inputs)).mean()
-    assert float(AveragePrecision()(*inputs)) == pytest.approx(float(expected), rel=1e-12)
-
-
 def test_ndcg_gains_table_accepts_tensor_array_and_list(device):
     x, labels, y, others = two_sets(device)
     gains = torch.randint(0, 4, (20, 50), device=device).double()
@@ -125,17 +122,6 @@ def test_ndcg_gains_table_accepts_tensor_array_and_list(device):
         assert float(NDCG(7, gains=gains_input)(x, labels, y, others)) == pytest.approx(float(expected), rel=1e-12)
     with raises_error("gains: got shape (20, 50), wanted (19, 50)"):
         NDCG(7, gains=gains)(x[1:], labels[1:], y, others)
-
-
-def test_cluster_accuracy_in_collection_forms_one_compute_group(device):
-    labels = torch.tensor([0, 0, 0, 1, 1, 2], device=device)
-    clusters = torch.tensor([5, 5, 9, 9, 9, 5], device=device)
-    collection = MetricCollection([AdjustedRand(), ClusterAccuracy()]).to(device)
-    collection.update(labels, clusters)
-    assert collection.compute()["ClusterAccuracy"] == 4 / 6
-    assert len(collection.compute_groups) == 1
-    with raises_error("memory_budget: got 0, wanted an integer >= 1"):
-        ClusterAccuracy(memory_budget=0)
 
 
 def test_metric_learning_recall_is_hit_rate(device):
@@ -164,18 +150,6 @@ def test_more_references_than_int32_max_are_rejected():
             operators.update_topk(rows[:1], rows[:1], bias, 0, -labels - 1, None, keys, counts, limit, 1, -1)
 
 
-def test_self_index_out_of_range_is_rejected(device):
-    x, labels, y, others = two_sets(device)
-    self_index = torch.full((20,), 50, device=device)
-    for call in (
-        lambda: positive_ranks(x, labels, y, others, self_index=self_index),
-        lambda: TorchKNN()(x, 3, y, self_index=self_index),
-        lambda: positive_ranks(x[None], labels[None], y[None], others[None], self_index=self_index[None]),
-    ):
-        with raises_error("self_index: got 50, wanted -1 to 49"):
-            call()
-
-
 def test_unusual_numpy_dtypes_give_equal_scores_or_errors():
     x, labels = np.random.RandomState(0).standard_normal((20, 3)), np.arange(20) % 4
     expected = AccuracyCalculator().get_accuracy(x, labels)
@@ -189,15 +163,109 @@ def test_unusual_numpy_dtypes_give_equal_scores_or_errors():
         AccuracyCalculator().get_accuracy(torch.tensor(x).to_sparse(), labels)
 
 
-def test_faiss_kmeans_default_matches_faiss_with_20_iterations():
-    faiss = pytest.importorskip("faiss")
-    x = torch.randn(3000, 8)
-    theirs = {}
-    for niter in (20, 25):
-        kmeans = faiss.Kmeans(8, 30, niter=niter, seed=1234)
-        kmeans.train(x.numpy())
-        theirs[niter] = torch.from_numpy(kmeans.index.search(x.numpy(), 1)[1][:, 0])
-    ours = FaissKMeans()(x, 30)
-    assert torch.equal(ours, theirs[20]) and not torch.equal(ours, theirs[25])
-    metric = EmbeddingClusterAccuracy(kmeans_func=FaissKMeans(niter=25))
-    assert metric.kmeans_func.options == {"niter": 25}
+CHECKS = ("as_tensor", "as_embeddings", "check_finite", "check_squares", "labelled")
+FILE = str(Path(checks.__file__))
+
+
+def count_checks(call, *tensors):
+    """Count calls of each check that receive the memory of a tensor, by (check, index of the tensor)."""
+    counts, pointers = Counter(), [tensor.data_ptr() for tensor in tensors]
+
+    def record_call(frame, event, _):
+        if event == "call" and frame.f_code.co_filename == FILE and frame.f_code.co_name in CHECKS:
+            arguments = [
+                argument
+                for value in frame.f_locals.values()
+                for argument in (value.values() if type(value) is dict else [value])
+            ]
+            for index, pointer in enumerate(pointers):
+                if any(
+                    isinstance(argument, torch.Tensor) and argument.numel() and argument.data_ptr() == pointer
+                    for argument in arguments
+                ):
+                    counts[frame.f_code.co_name, index] += 1
+
+    sys.setprofile(record_call)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return counts
+
+
+@pytest.fixture
+def inputs(device):
+    x, y = torch.randn(70, 4, device=device), torch.randn(90, 4, device=device)
+    return x, torch.arange(70, device=device) % 5, y, torch.arange(90, device=device) % 5
+
+
+NAMES = (
+    "mean_average_precision", "precision_at_1", "nearest_centroid_accuracy", "AMI", "NMI", "mean_auroc", "ndcg_at_5",
+)  # fmt: skip
+
+
+def test_public_functions_check_every_input_once(inputs):
+    x, labels, y, _ = inputs
+    calculators = [
+        AccuracyCalculator(NAMES, **options)
+        for options in ({}, {"k": 3, "exclude": ["mean_auroc"]}, {"k": "max_bin_count"})
+    ]
+    for call in (
+        *(partial(calculator.get_accuracy, *inputs[:n]) for calculator in calculators for n in (2, 4)),
+        lambda: positive_ranks(x, labels),
+        lambda: positive_ranks(x, labels, depth=3),
+        lambda: positive_ranks(*inputs),
+        lambda: TorchKNN()(x, 3, y, False),
+        lambda: TorchKMeans()(x, 5),
+    ):
+        counts = count_checks(call, x, y)
+        assert counts["as_embeddings", 0] == counts["check_squares", 0] == 1 == max(counts.values())
+        assert not isinstance(call, partial) or counts["check_finite", 0] == 1
+
+
+def test_metric_compute_checks_stored_embeddings_once(inputs):
+    metric = AveragePrecision()
+    metric.update(*inputs[:2])
+    counts = count_checks(metric.compute, metric.embeddings)
+    assert counts == {("check_finite", 0): 1, ("check_squares", 0): 1}
+
+
+LARGEST = 64  # elements that one copy may have, such as tile sizes and class limits
+
+
+class HostCopies(TorchDispatchMode):
+    """Recorder of the number of elements of each copy from another device to the CPU."""
+
+    def __init__(self, origin: str) -> None:
+        super().__init__()
+        self.origin, self.sizes = origin, []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        inputs = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        outputs = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        if any(t.device.type == self.origin for t in inputs):
+            self.sizes += [t.numel() for t in outputs if t.device.type == "cpu"]
+        return result
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, y: AccuracyCalculator().get_accuracy(x, y),
+        lambda x, y: AccuracyCalculator(k=10, include=("precision_at_1",)).get_accuracy(x, y),
+        lambda x, y: TorchKNN()(x, 10, x, True),
+        lambda x, y: FaissKNN()(x, 10, x, True),
+        lambda x, y: positive_ranks(x, y),
+    ],
+    ids=["every default", "k", "TorchKNN", "FaissKNN", "positive_ranks"],
+)
+@pytest.mark.filterwarnings("ignore:FaissKNN")  # faiss without GPU support falls back to TorchKNN with a warning
+def test_metrics_on_gpu_copy_only_small_tensors_to_host(call, generator):
+    if not torch.cuda.is_available():
+        pytest.skip("needs a GPU")
+    labels = torch.randint(0, 20, (3000,), generator=generator).cuda()
+    embeddings = torch.randn(3000, 32, generator=generator).cuda()
+    with HostCopies("cuda") as copies:
+        call(embeddings, labels)
+    assert max(copies.sizes, default=0) <= LARGEST

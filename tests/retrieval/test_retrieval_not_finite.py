@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 import torch
-from retrieval_oracle import delta
+from retrieval_oracle import nonzero_ranks
+from retrieval_oracle import ranks as ranks_of
 
-from tensormetrics.core.native import native
 from tensormetrics.retrieval import (
     TorchKNN,
     average_precision,
@@ -33,31 +33,12 @@ def rows(bad, row_indices=(0, 57, 58), dtype=torch.float32):
     return x.to(dtype), torch.arange(N) % CLASSES
 
 
-def positive_lists(rank):
-    return [row[row > 0].tolist() for row in rank]
-
-
 def brute_force_ranks(x, labels, distance="l2", ties="index", depth=None):
-    """Rank in float64: pairs without a finite distance are excluded from the ranking but still count as relevant."""
-    wide = x.double().numpy()
+    """Rank in float64: rows that are not finite are excluded from the ranking but still count as relevant."""
+    bad, eye = ~x.isfinite().all(1).numpy(), np.eye(len(x), dtype=bool)
+    same = (labels[:, None] == labels).numpy() & ~eye
     with np.errstate(invalid="ignore"):
-        distances = np.array([delta(row, wide, distance) for row in wide])
-    same = (labels[:, None] == labels).numpy() & ~np.eye(len(x), dtype=bool)
-    out = np.eye(len(x), dtype=bool) | ~np.isfinite(distances)
-    return [sorted_positive_ranks(distances[i], same[i], out[i], ties, depth) for i in range(len(x))]
-
-
-def sorted_positive_ranks(distances, relevant, out, ties, depth):
-    first = {"index": 0 * relevant, "optimistic": ~relevant, "pessimistic": relevant}[ties]
-    order = [j for j in np.lexsort((np.arange(len(distances)), first, distances)) if not out[j]]
-    return [rank for rank, j in enumerate(order, 1) if relevant[j] and rank <= (depth or rank)]
-
-
-@pytest.fixture(params=["native", "plain"])
-def implementation(request, monkeypatch):
-    if request.param == "plain":
-        monkeypatch.setattr(native, "can_use_kernel", lambda name, device: False)
-    return request.param
+        return ranks_of(x.double(), x.double(), same, eye | bad | bad[:, None], distance, ties, depth)[0]
 
 
 @pytest.mark.parametrize("bad", BAD)
@@ -67,13 +48,13 @@ def test_nonfinite_positives_are_never_retrieved(bad, distance, implementation, 
     expected = brute_force_ranks(x.cpu(), labels.cpu(), distance)
     for options in ({}, {"memory_budget": 20_000}, {"depth": N}, {"exact": False, "depth": N}, {"exact": False}):
         ranks = positive_ranks(x, labels, distance=distance, **options)
-        assert positive_lists(ranks.rank) == expected
+        assert nonzero_ranks(ranks.rank) == expected
         assert ranks.relevant.tolist() == [N // CLASSES - 1] * N and ranks.candidates.tolist() == [N - 1] * N
     shallow = positive_ranks(x, labels, distance=distance, depth=10)
-    assert positive_lists(shallow.rank) == brute_force_ranks(x.cpu(), labels.cpu(), distance, depth=10)
+    assert nonzero_ranks(shallow.rank) == brute_force_ranks(x.cpu(), labels.cpu(), distance, depth=10)
     for ties in ("optimistic", "pessimistic"):
         ranks = positive_ranks(x, labels, distance=distance, ties=ties)
-        assert positive_lists(ranks.rank) == brute_force_ranks(x.cpu(), labels.cpu(), distance, ties)
+        assert nonzero_ranks(ranks.rank) == brute_force_ranks(x.cpu(), labels.cpu(), distance, ties)
 
 
 def test_all_nan_embeddings_have_the_worst_score(implementation, device):
@@ -123,33 +104,6 @@ def test_custom_distance_nonfinite_values_return_no_neighbors(largest, device):
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_batch_with_nonfinite_rows_matches_items(bad, implementation, device):
-    x, labels = rows(bad)
-    x, labels = x.view(5, 40, 8).to(device), labels.view(5, 40).to(device)
-    for options in ({}, {"depth": 7}):
-        ranks = positive_ranks(x, labels, **options)
-        for item in range(5):
-            expected = brute_force_ranks(x[item].cpu(), labels[item].cpu(), **options)
-            assert positive_lists(ranks.rank[item]) == expected
-    knn = TorchKNN()(x, 39, x, True)
-    for item in range(5):
-        single = TorchKNN()(x[item], 39, x[item], True)
-        assert all(torch.equal(a[item], b) for a, b in zip(knn, single, strict=True))
-
-
-@pytest.mark.parametrize("garbage", BAD)
-def test_masked_nonfinite_rows_change_nothing(garbage, implementation, device):
-    x, labels = (embeddings.to(device) for embeddings in rows(0.0))
-    x, labels = x[:60].view(2, 30, 8), labels[:60].view(2, 30)
-    mask = torch.arange(30, device=device).expand(2, -1) < torch.tensor([[30], [21]], device=device)
-    dirty = x.masked_fill(~mask[..., None], garbage)
-    masks = {"query_mask": mask, "reference_mask": mask}
-    assert torch.equal(TorchKNN().indices(dirty, 9, dirty, True, **masks), TorchKNN().indices(x, 9, x, True, **masks))
-    dirty, clean = (positive_ranks(embeddings, labels, query_mask=mask) for embeddings in (dirty, x))
-    assert torch.equal(dirty.rank, clean.rank) and torch.equal(dirty.relevant, clean.relevant)
-
-
-@pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("distance", DISTANCES)
 def test_nearest_centroid_excludes_nonfinite_rows(bad, distance, device):
     x, labels = (
@@ -178,14 +132,14 @@ def results_of(rank, pair):
     return gathered_ranks(joined(tiles_of(inputs, Ranking()), len(local_rows), False, None, x.device), layout)
 
 
-def test_ranks_of_sharded_rows_match_brute_force(rank_results):
+def test_ranks_of_sharded_rows_match_brute_force(ranks):
     x, labels = rows_of_all_ranks()
     expected = brute_force_ranks(x, labels)
-    for results in rank_results:
-        assert positive_lists(results["test_retrieval_not_finite"].rank) == expected
-        assert results["test_retrieval_not_finite"].relevant.tolist() == [N // CLASSES - 1] * N
+    for of_rank in ranks:
+        assert nonzero_ranks(of_rank.rank) == expected and of_rank.relevant.tolist() == [N // CLASSES - 1] * N
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # by the inductor backend
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_finite_rows_eager_and_compiled_agree(dtype):

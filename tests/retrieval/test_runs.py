@@ -1,16 +1,19 @@
-"""Runs and relevance judgments: hand-computed measures, TREC and BEIR files, ties, and similar names."""
+"""Runs and relevance judgments: hand-computed measures, TREC and BEIR files, similar names; RunMetric on tensors."""
 
 import math
 
 import numpy as np
 import pytest
 import torch
+from torchmetrics import retrieval as peers
 
+from tensormetrics import compare
 from tensormetrics.core.text.files import read_bytes
 from tensormetrics.core.text.text_columns import split_fields
-from tensormetrics.retrieval import Qrels, Run, evaluate_run
+from tensormetrics.retrieval import Qrels, Run, RunMetric, evaluate_run
 from tensormetrics.retrieval.runs import pairs
 
+OTHER = {"a": {"x": 1.0}}
 RUN = {"q1": {"a": 3.0, "b": 2.0, "c": 1.0, "d": 0.5}, "q2": {"x": 1.0, "y": 2.0}}
 QRELS = {"q1": {"b": 2, "d": 1, "e": 1, "a": 0}, "q2": {"z": 1}, "q3": {"a": 1}}
 BY_HAND = {  # for q1: ranking a, b, c, d with gains 0, 2, not judged, 1; three documents are relevant
@@ -124,16 +127,6 @@ def test_run_file_line_order_changes_nothing(write):
         ("q Q0 d 1 1_0 t\n", "run.txt, line 1: got the score '1_0', wanted a number"),
         ("q Q0 d 1 2.5 t\nq Q0 d 1 2.5 t\n", "run.txt: got the document 'd' twice for the query 'q'"),
         (f"q Q0 {'d' * 600} 1 2.5 t\n", "run.txt: got a field of 600 bytes, wanted at most 512"),
-    ],
-)
-def test_malformed_run_files_raise_value_error(write, text, message):
-    with pytest.raises(ValueError, match=message.replace("'", ".")):
-        Run.read(write("run.txt", text))
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
         ("q 0 d 1\nq 0 d\n", "qrels.txt, line 2: got 3 fields, wanted 4: query - document gain"),
         ("q 0 d 0.5\n", "qrels.txt: got the gain '0.5' for 'd', wanted an integer"),
         ("q 0 d 1e300\n", "qrels.txt: got the gain '1e300' for 'd', wanted an integer"),
@@ -141,40 +134,39 @@ def test_malformed_run_files_raise_value_error(write, text, message):
         ("q 0 d 1\nq 0 d 0\n", "qrels.txt: got the document 'd' twice for the query 'q'"),
     ],
 )
-def test_malformed_qrels_files_raise_value_error(write, text, message):
+def test_malformed_files_raise_value_error(write, text, message):
+    file = write(message.split(".")[0] + ".txt", text)
     with pytest.raises(ValueError, match=message.replace("'", ".")):
-        Qrels.read(write("qrels.txt", text))
+        (Run if file.name == "run.txt" else Qrels).read(file)
 
 
-@pytest.mark.parametrize(
-    ("name", "trec_name"),
-    [
-        ("nDCG@10", "ndcg_cut_10"),  # of ir_measures
-        ("ndcg@3", "ndcg_cut_3"),  # of ranx
-        ("nDCG", "ndcg"),
-        ("map@100", "map_cut_100"),
-        ("AP@3", "map_cut_3"),
-        ("AP", "map"),
-        ("MRR", "recip_rank"),
-        ("RR", "recip_rank"),
-        ("mrr@1", "recip_rank_cut_1"),
-        ("recall@100", "recall_100"),
-        ("R@2", "recall_2"),
-        ("precision@3", "P_3"),
-        ("P@3", "P_3"),
-        ("hit_rate@7", "success_7"),
-        ("Success@7", "success_7"),
-        ("r-precision", "Rprec"),
-        ("Bpref", "bpref"),
-        ("f1", "set_F"),
-        ("precision", "set_P"),
-        ("SetR", "set_recall"),
-    ],
-)
-def test_measure_aliases_of_other_packages_match_trec_names(name, trec_name):
-    scores = evaluate_run(RUN, QRELS, [name, trec_name])
-    assert [*scores.values] == [name, trec_name]
-    assert torch.equal(scores.values[name], scores.values[trec_name])
+ALIASES = {  # of ir_measures, ranx and trec_eval
+    "ndcg_cut_10": ["nDCG@10"],
+    "ndcg_cut_3": ["ndcg@3"],
+    "ndcg": ["nDCG"],
+    "map_cut_100": ["map@100"],
+    "map_cut_3": ["AP@3"],
+    "map": ["AP"],
+    "recip_rank": ["MRR", "RR"],
+    "recip_rank_cut_1": ["mrr@1"],
+    "recall_100": ["recall@100"],
+    "recall_2": ["R@2"],
+    "P_3": ["precision@3", "P@3"],
+    "success_7": ["hit_rate@7", "Success@7"],
+    "Rprec": ["r-precision"],
+    "bpref": ["Bpref"],
+    "set_F": ["f1"],
+    "set_P": ["precision"],
+    "set_recall": ["SetR"],
+}
+
+
+@pytest.mark.parametrize("trec_name", ALIASES)
+def test_measure_aliases_of_other_packages_match_trec_names(trec_name):
+    for name in ALIASES[trec_name]:
+        scores = evaluate_run(RUN, QRELS, [name, trec_name])
+        assert [*scores.values] == [name, trec_name]
+        assert torch.equal(scores.values[name], scores.values[trec_name])
 
 
 def test_measure_depths_after_dot_match_trec_eval():
@@ -216,7 +208,9 @@ def test_swapped_run_and_qrels_dicts_warn(run):
     evaluate_run(judgements, judgements)
 
 
-def test_swapped_run_and_qrels_types_raise_error():
+def test_wrong_types_of_runs_and_qrels_raise_error():
+    with pytest.raises(TypeError, match="run: got a list, wanted a dict of queries of dicts of documents"):
+        Run([("q", "d")])
     run, qrels = Run({"q": {"a": 0.5}}), Qrels({"q": {"a": 1}})
     with pytest.raises(TypeError, match=r"run, qrels: got a Qrels as the run and a Run as judgements; write eval"):
         evaluate_run(qrels, run)
@@ -224,35 +218,32 @@ def test_swapped_run_and_qrels_types_raise_error():
         evaluate_run({"q": {"a": 1}}, {"q": {"a": 0.5}})
 
 
-def test_invalid_runs_and_qrels_raise_errors():
-    with pytest.raises(ValueError, match=r"metrics: got 'ndgc', wanted some of map, .*; perhaps 'ndcg'"):
-        evaluate_run(RUN, QRELS, ["ndgc"])
-    with pytest.raises(ValueError, match="run, qrels: no query is in both; their names begin with 'a', 'q1', 'q2'"):
-        evaluate_run({"a": {"x": 1.0}}, QRELS)
-    with pytest.raises(TypeError, match="run: got a list, wanted a dict of queries of dicts of documents"):
-        Run([("q", "d")])
-    with pytest.raises(ValueError, match="run: got nan for 'q', 'd', wanted float"):
-        Run({"q": {"d": math.nan}})
-    with pytest.raises(ValueError, match="qrels: got 0.5 for 'q', 'd', wanted int"):
-        Qrels({"q": {"d": 0.5}})
-    with pytest.raises(ValueError, match="scores: got NaN, wanted numbers; -inf leaves a document out"):
-        Run.from_scores(torch.tensor([[math.nan]]))
-    with pytest.raises(ValueError, match="documents: got 1 names, wanted at least 2"):
-        Run.from_scores(torch.zeros(1, 2), documents=["a"])
-    with pytest.raises(ValueError, match="queries: got 1 names, wanted 2"):
-        Run.from_scores(torch.zeros(2, 2), queries=["a"])
-    for score in ("x", None):
-        with pytest.raises(ValueError, match=f"run: got {score!r} for 'q', 'd', wanted float"):
-            Run({"q": {"d": score}})
-    for gain in (math.nan, math.inf, 10**30):
-        with pytest.raises(ValueError, match=r"qrels: got .* for 'q', 'd', wanted int"):
-            Qrels({"q": {"d": gain}})
-    with pytest.raises(ValueError, match="indices: got torch.float32, wanted an integer dtype"):
-        Run.from_top_k(torch.ones(1, 1), torch.zeros(1, 1))
-    with pytest.raises(ValueError, match="metrics: got none, wanted at least one name"):
-        evaluate_run(RUN, QRELS, [])
-    with pytest.raises(ValueError, match="queries: got names that are not distinct"):
-        Run.from_scores(torch.zeros(2, 2), queries=["a", "a"])
+@pytest.mark.parametrize(
+    ("message", "call"),
+    [
+        (r"metrics: got 'ndgc', wanted some of map, .*; perhaps 'ndcg'", lambda: evaluate_run(RUN, QRELS, ["ndgc"])),
+        ("metrics: got none, wanted at least one name", lambda: evaluate_run(RUN, QRELS, [])),
+        ("run, qrels: no query is in both; their names begin with 'a', 'q1', 'q2'", lambda: evaluate_run(OTHER, QRELS)),
+        ("run: got nan for 'q', 'd', wanted float", lambda: Run({"q": {"d": math.nan}})),
+        ("run: got 'x' for 'q', 'd', wanted float", lambda: Run({"q": {"d": "x"}})),
+        ("run: got None for 'q', 'd', wanted float", lambda: Run({"q": {"d": None}})),
+        *(
+            (f"qrels: got {got} for 'q', 'd', wanted int", lambda gain=gain: Qrels({"q": {"d": gain}}))
+            for got, gain in (("0.5", 0.5), (".*", math.nan), (".*", math.inf), (".*", 10**30))
+        ),
+        (
+            "scores: got NaN, wanted numbers; -inf leaves a document out",
+            lambda: Run.from_scores(torch.full((1, 1), math.nan)),
+        ),
+        ("documents: got 1 names, wanted at least 2", lambda: Run.from_scores(torch.zeros(1, 2), documents=["a"])),
+        ("queries: got 1 names, wanted 2", lambda: Run.from_scores(torch.zeros(2, 2), queries=["a"])),
+        ("queries: got names that are not distinct", lambda: Run.from_scores(torch.zeros(2, 2), queries=["a", "a"])),
+        ("indices: got torch.float32, wanted an integer dtype", lambda: Run.from_top_k(*torch.ones(2, 1, 1))),
+    ],
+)
+def test_invalid_runs_and_qrels_raise_errors(message, call):
+    with pytest.raises(ValueError, match=message):
+        call()
 
 
 def test_run_from_tensors_matches_dict(device):
@@ -319,3 +310,204 @@ def test_run_without_documents_scores_zero():
     }
     nothing_relevant = evaluate_run({"q": {"a": 1.0}}, {"q": {"a": 0}}, tuple(BY_HAND)).summary()
     assert nothing_relevant.pop("num_ret") == 1 and not any(nothing_relevant.values())
+
+
+NAMES = (
+    "map",
+    "map_cut_5",
+    "ndcg",
+    "ndcg_cut_5",
+    "recip_rank",
+    "P_5",
+    "recall_5",
+    "success_5",
+    "Rprec",
+    "bpref",
+    "num_rel",
+)
+
+
+def rows(generator, queries=12, documents=15, ties=True):
+    """Return scores with ties, graded targets, indexes, documents; rows are shuffled, one query has no relevant one."""
+    n = queries * documents
+    scores = torch.randn(n, generator=generator)
+    scores = (2 * scores).round() / 2 if ties else scores
+    target = torch.randint(0, 3, (n,), generator=generator) * (torch.rand(n, generator=generator) < 0.4)
+    indexes = torch.arange(queries).repeat_interleave(documents) * 3 + 7
+    target[indexes == 7] = 0
+    documents = torch.arange(documents).repeat(queries) + 100  # equal lengths, so that names sort like the numbers
+    order = torch.randperm(n, generator=generator)
+    return scores[order], target[order], indexes[order], documents[order]
+
+
+def run_and_qrels(scores, target, indexes, documents):
+    run, qrels = {}, {}
+    for score, gain, query, document in zip(*(x.tolist() for x in (scores, target, indexes, documents)), strict=True):
+        run.setdefault(str(query), {})[str(document)] = score
+        qrels.setdefault(str(query), {})[str(document)] = gain
+    return run, qrels
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_run_metric_scores_match_evaluate_run(level, generator, device):
+    data = rows(generator)
+    expected = evaluate_run(*run_and_qrels(*data), NAMES, relevance_level=level)
+    metric = RunMetric(NAMES, relevance_level=level).to(device)
+    for batch in torch.arange(len(data[0])).split(37):
+        metric.update(*(column[batch].to(device) for column in data))
+    by_query = metric.per_query()
+    positions = [by_query.queries.index(int(query)) for query in expected.queries]
+    for name in NAMES:
+        assert torch.equal(by_query.values[name][positions], expected.values[name]), name
+        assert float(metric.compute()[name]) == pytest.approx(expected.summary()[name]), name
+    assert metric.compute()["map"].device.type == device.type
+
+
+@pytest.mark.parametrize("action", ["neg", "pos", "skip"])
+def test_run_metric_scores_match_torchmetrics(action, generator):
+    scores, target, indexes, _ = rows(generator, ties=False)
+    scores = scores.sigmoid()  # RetrievalMAP treats documents with scores <= 0 as irrelevant
+    options = {"empty_target_action": action}
+    metrics = {
+        "map": peers.RetrievalMAP(**options),
+        "recip_rank": peers.RetrievalMRR(**options),
+        "P_5": peers.RetrievalPrecision(top_k=5, **options),
+        "recall_5": peers.RetrievalRecall(top_k=5, **options),
+        "success_5": peers.RetrievalHitRate(top_k=5, **options),
+        "Rprec": peers.RetrievalRPrecision(**options),
+    }
+    metric = RunMetric((*metrics, "ndcg_cut_5"), **options)
+    metric.update(scores, target, indexes)
+    values = metric.compute()
+    for name, peer in metrics.items():
+        peer.update(scores, target.bool().long(), indexes)
+        assert float(values[name]) == pytest.approx(float(peer.compute())), name
+    graded = peers.RetrievalNormalizedDCG(top_k=5, **options)
+    graded.update(scores, target, indexes)
+    assert float(values["ndcg_cut_5"]) == pytest.approx(float(graded.compute()))
+
+
+def test_run_metric_depths_and_ties_match_hand_computed():
+    """Query 5 has documents 1, 2, 3, 4 with scores 3, 2, 2, 1; documents 2 and 4 are relevant."""
+    data = torch.tensor([3.0, 2.0, 2.0, 1.0]), torch.tensor([0, 1, 0, 1]), torch.full((4,), 5)
+    in_order, by_name, top_2 = RunMetric("map"), RunMetric("map"), RunMetric(("map", "num_ret"), top_k=2)
+    in_order.update(*data)  # ranks 2 and 4
+    by_name.update(*data, torch.tensor([1, 2, 3, 4]))  # document 3 before 2: ranks 3 and 4
+    top_2.update(*data)  # only rank 2 of two relevant documents
+    assert float(in_order.compute()["map"]) == pytest.approx((1 / 2 + 2 / 4) / 2)
+    assert float(by_name.compute()["map"]) == pytest.approx((1 / 3 + 2 / 4) / 2)
+    assert float(top_2.compute()["map"]) == pytest.approx((1 / 2) / 2) and float(top_2.compute()["num_ret"]) == 2
+
+
+def test_ignore_index_rows_are_excluded(generator):
+    scores, target, indexes, documents = rows(generator)
+    ignored = torch.rand(len(scores), generator=generator) < 0.3
+    metric, expected = RunMetric(NAMES, ignore_index=-100), RunMetric(NAMES)
+    metric.update(scores, target.masked_fill(ignored, -100), indexes, documents)
+    expected.update(*(column[~ignored] for column in (scores, target, indexes, documents)))
+    assert {k: float(v) for k, v in metric.compute().items()} == {k: float(v) for k, v in expected.compute().items()}
+
+
+def test_interval_matches_per_query_scores_in_any_row_order(generator):
+    data = rows(generator)
+    metric, shuffled = RunMetric(NAMES), RunMetric(NAMES)
+    metric.update(*data)
+    order = torch.randperm(len(data[0]), generator=generator)
+    for batch in order.split(50):
+        shuffled(*(column[batch] for column in data))
+    intervals, expected = metric.interval(), metric.per_query().interval()
+    assert "num_rel" not in intervals and intervals["map"].items == 12
+    for name, estimate in intervals.items():
+        for other in (expected[name], shuffled.interval()[name]):
+            assert all(map(torch.equal, estimate, other)), name
+    groups = data[2] // 6
+    grouped = RunMetric(NAMES)
+    grouped.update(*data, groups=groups)
+    assert grouped.interval()["map"].groups == len(groups.unique()) < 12
+
+
+def test_compare_run_metrics_pairs_queries(generator):
+    scores, target, indexes, documents = rows(generator)
+    better = scores + 2 * target
+    metrics = {name: RunMetric(("map", "P_5")) for name in ("base", "better")}
+    for metric, preds in zip(metrics.values(), (scores, better), strict=True):
+        metric.update(preds, target, indexes, documents)
+    result = compare(metrics["better"], metrics["base"])["map"]
+    one, other = (metric.per_query() for metric in metrics.values())
+    expected = compare(other, one)["map"]
+    assert [*map(float, result)] == [*map(float, expected)] and result.verdict == "better"
+    assert compare(metrics, baseline="base")["better", "map"] == float(other.summary()["map"])
+    others = RunMetric(("map", "P_5"))
+    others.update(scores, 1 - target.clamp(max=1), indexes, documents)
+    with pytest.raises(ValueError, match="^a, b: their items differ"):
+        compare(metrics["base"], others)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"preds": torch.arange(4)}, ValueError, "preds: "),
+        ({"target": torch.rand(4)}, ValueError, "target: "),
+        ({"indexes": torch.zeros(3).long()}, ValueError, "indexes: "),
+        ({"doc_ids": torch.tensor([1, 1, 2, 3])}, ValueError, "doc_ids: query 0 has document 1 twice"),
+        ({"preds": torch.full((4,), torch.nan)}, ValueError, "preds: got NaN for query 0, wanted numbers"),
+        ({"groups": [0, 1, 0, 0]}, ValueError, "groups: got several for query 0, wanted one"),
+    ],
+)
+def test_invalid_rows_raise_value_error(change, error, message):
+    metric = RunMetric()
+    data = {"preds": torch.rand(4), "target": torch.ones(4).long(), "indexes": torch.zeros(4).long()}
+    with pytest.raises(error, match=f"^{message}"):
+        metric.update(**(data | change))
+        metric.compute()
+
+
+def test_invalid_options_and_mixed_rows_raise_value_error():
+    for options, message in (
+        ({"metrics": ()}, "metrics: got none"),
+        ({"metrics": "mapp"}, "mapp"),
+        ({"empty_target_action": "zero"}, "empty_target_action: got 'zero'"),
+        ({"top_k": 0}, "top_k: got 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            RunMetric(**options)
+    metric, data = RunMetric(empty_target_action="error"), (torch.rand(4), torch.zeros(4).long(), torch.zeros(4).long())
+    metric.update(*data)
+    with pytest.raises(ValueError, match="doc_ids: got some after rows that have none"):
+        metric.update(*data, torch.arange(4))
+    with pytest.raises(ValueError, match="target: query 0 has no relevant document"):
+        metric.compute()
+    with pytest.raises(ValueError, match="metrics: got num_rel, wanted at least one mean for an interval"):
+        counts = RunMetric("num_rel")
+        counts.update(*data)
+        counts.interval()
+
+
+@pytest.mark.parametrize("name", ["doc_ids", "groups"])
+def test_rows_with_and_without_names_cannot_be_mixed(name):
+    data = torch.rand(4), torch.tensor([0, 1, 0, 1]), torch.tensor([0, 0, 1, 1])
+    named = {name: torch.tensor([3, 3, 5, 5]) if name == "groups" else torch.arange(4)}
+    metric, other = RunMetric(), RunMetric()
+    metric.update(*data)
+    other.update(*data, **named)
+    before = metric.compute()
+    for mix in (
+        lambda: metric.update(*data, **named),
+        lambda: metric(*data, **named),
+        lambda: metric.merge_state(other),
+    ):
+        with pytest.raises(
+            ValueError, match=f"^{name}: got some after rows that have none; give them always or never$"
+        ):
+            mix()
+    assert all(map(torch.equal, metric.compute().values(), before.values())) and len(metric.preds) == 4
+    metric.doc_ids = torch.arange(3)  # as if one rank had passed fewer
+    metric._computed = None
+    with pytest.raises(ValueError, match="^doc_ids: got 3 for 4 rows; give them always or never$"):
+        metric.compute()
+
+
+def test_run_metric_without_rows_returns_nan():
+    metric = RunMetric()
+    metric.update(torch.empty(0), torch.empty(0).long(), torch.empty(0).long())
+    assert metric.compute()["map"].isnan() and metric.per_query().queries == []

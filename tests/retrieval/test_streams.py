@@ -1,5 +1,7 @@
 """References in files that are read in blocks: scores match those in memory, also after an interruption."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -34,34 +36,22 @@ def files(tmp_path):
     return str(tmp_path / "part-*.npy"), rows, labels
 
 
-WRITERS = {}
-
-
-def register_writer(function):
-    WRITERS[function.__name__] = function
-    return function
-
-
-@register_writer
 def npy(folder, rows):
     np.save(folder / "x.npy", rows)
     return folder / "x.npy"
 
 
-@register_writer
 def columns_first(folder, rows):
     np.save(folder / "x.npy", np.asfortranarray(rows))
     return folder / "x.npy"
 
 
-@register_writer
 def several_files(folder, rows):
     for i, part in enumerate(np.array_split(rows, [5, 5, 70])):
         np.save(folder / f"x-{i}.npy", part)
     return folder / "x-*.npy"
 
 
-@register_writer
 def safetensors(folder, rows):
     torch_file = pytest.importorskip("safetensors.torch")
     torch_file.save_file({"x": torch.from_numpy(rows), "y": torch.zeros(2)}, folder / "x.safetensors")
@@ -76,7 +66,6 @@ def table(rows, fixed):
     return pa.table({"x": lists, "label": row_numbers, "word": [f"w{n % 7}" for n in row_numbers]})
 
 
-@register_writer
 def parquet(folder, rows):
     columns, parquet = table(rows, fixed=True), pytest.importorskip("pyarrow.parquet")
     parquet.write_table(columns.slice(0, 60), folder / "x-1.parquet", row_group_size=13)
@@ -84,14 +73,12 @@ def parquet(folder, rows):
     return folder / "x-*.parquet"
 
 
-@register_writer
 def parquet_of_lists_at_an_address(folder, rows):
     columns, parquet = table(rows, fixed=False), pytest.importorskip("pyarrow.parquet")
     parquet.write_table(columns, folder / "x.parquet", row_group_size=50)
     return f"file://{folder}/x*.parquet:x"
 
 
-@register_writer
 def arrow(folder, rows):
     columns, feather = table(rows, fixed=True), pytest.importorskip("pyarrow.feather")
     feather.write_feather(columns, folder / "x.arrow", compression="uncompressed", chunksize=30)
@@ -99,11 +86,13 @@ def arrow(folder, rows):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "int8", "float64"])
-@pytest.mark.parametrize("kind", WRITERS)
-def test_row_source_reads_the_rows_of_the_file(kind, dtype, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "write", [npy, columns_first, several_files, safetensors, parquet, parquet_of_lists_at_an_address, arrow]
+)
+def test_row_source_reads_the_rows_of_the_file(write, dtype, tmp_path, monkeypatch):
     monkeypatch.setattr("tensormetrics.retrieval.sources.arrow.BYTES", 200)  # several batches per row group
     expected = data(dtype)[0][:200]
-    path = WRITERS[kind](tmp_path, expected)
+    path = write(tmp_path, expected)
     source, expected = open_embeddings(path), torch.from_numpy(expected)
     assert source.shape == (200, D) and source.dtype == expected.dtype and len(source) == 200
     for start, stop in ((0, 200), (3, 4), (199, 200), (2, 80), (59, 61), (61, 100), (120, 120), (119, 140)):
@@ -114,29 +103,77 @@ def test_row_source_reads_the_rows_of_the_file(kind, dtype, tmp_path, monkeypatc
     assert source.fingerprint() == open_embeddings(path).fingerprint()
 
 
-def test_open_rows_errors_name_the_file(tmp_path):
-    np.save(tmp_path / "x.npy", np.zeros(3))
-    np.save(tmp_path / "y.npy", np.zeros((3, 2)))
-    np.save(tmp_path / "z.npy", np.zeros((3, 4)))
-    for addresses, message in (
-        (["x.npy"], "x.npy: got an array of shape (3,), wanted one row per item: (N, D)"),
-        (["none-*.npy"], "none-*.npy: no file has such a name"),
-        (["none.npy"], "none.npy: there is no such file"),
-        (["y.npy:x"], "y.npy:x: a .npy file holds one array; leave out ':x'"),
-        (["y.txt"], "y.txt: got a file of type '.txt', wanted one of .npy, .safetensors, .parquet, .arrow, .feather"),
+def write_malformed(folder):
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    save_file = pytest.importorskip("safetensors.torch").save_file
+    for name, shape in {"line": (3,), "two": (3, 2), "four": (3, 4), "short": (3, 2)}.items():
+        np.save(folder / f"{name}.npy", np.zeros(shape))
+    with open(folder / "short.npy", "r+b") as file:
+        file.truncate(file.seek(0, 2) - 8)
+    np.save(folder / "objects.npy", np.array([["a", 1]], dtype=object))
+    for name, content in {"damaged": b"hello", "empty": b""}.items():
+        for kind in (".npy", ".safetensors", ".parquet", ".arrow"):
+            (folder / f"{name}{kind}").write_bytes(content)
+    save_file({}, folder / "none.safetensors")
+    save_file({"x": torch.tensor(1.0)}, folder / "number.safetensors")
+    lists = {"ragged": [[1.0, 2.0], [3.0]], "gaps": [[1.0, None], [2.0, 3.0]], "none": [None, [1.0, 2.0]]}
+    parquet.write_table(pa.table({**lists, "word": ["a", "b"], "number": [1.5, 2.0]}), folder / "x.parquet")
+    parquet.write_table(pa.table({"label": pa.array([1, 2**63 + 1], pa.uint64())}), folder / "large.parquet")
+    coded = pa.table({"x": [[1.0]], "word": pa.array(["a"]).dictionary_encode()})
+    parquet.write_table(coded, folder / "coded.parquet")
+
+
+MALFORMED = {  # addresses in a folder, and what follows them in the message
+    "line.npy": "got an array of shape (3,), wanted one row per item: (N, D)",
+    "no-*.npy": "no file has such a name",
+    "no.npy": "there is no such file",
+    "two.npy:x": "a .npy file holds one array; leave out ':x'",
+    "y.txt": "got a file of type '.txt', wanted one of .npy, .safetensors, .parquet, .arrow, .feather",
+    "two.npy four.npy": "got rows of 4 torch.float64 after rows of 2 torch.float64",
+    "short.npy": "wanted a .npy file; ",
+    **{
+        f"{name}{kind}": "wanted a "
+        for name in ("damaged", "empty")
+        for kind in (".npy", ".safetensors", ".parquet", ".arrow")
+    },
+    "objects.npy": "wanted a .npy file; ",
+    "none.safetensors": "it holds nothing",
+    "number.safetensors": "got an array of shape (), wanted one row per item",
+    "x.parquet": "got no name for a file of ragged, gaps, none, word, number; write",
+    "x.parquet:ragged": "got lists of other lengths in the rows from 0 on, wanted 2 numbers in each",
+    "x.parquet:gaps": "got nothing in some of the rows from 0 on",
+    "x.parquet:none": "got nothing in some of the rows from 0 on",
+    "x.parquet:word": "got a column of string, wanted a list of D numbers in each row",
+    "coded.parquet:word": "got a column of dictionary",
+}
+MALFORMED_COLUMNS = {
+    "damaged.parquet": "wanted a Parquet or Arrow file; ",
+    "empty.arrow": "wanted a Parquet or Arrow file; ",
+    "no.parquet": ".*No such file",
+    "x.parquet:number": "got a column of double, wanted integers or words",
+    "large.parquet:label": ".*9223372036854775809",
+}
+
+
+def test_malformed_files_raise_errors_with_their_name(tmp_path):
+    write_malformed(tmp_path)
+    for addresses, message in MALFORMED.items():
+        paths = [f"{tmp_path}/{address}" for address in addresses.split()]
+        with pytest.raises(ValueError, match=f"^{re.escape(f'{paths[-1]}: {message}')}"):
+            open_embeddings(*paths).read(0, 2)
+    for address, message in MALFORMED_COLUMNS.items():
+        path, _, name = address.partition(":")
+        with pytest.raises(ValueError, match=f"{address}: {message}"):
+            read_column(f"{tmp_path}/{path}", name or None)
+    for address, message in (
+        ("file:///no/such/folder/x*.parquet", ""),
+        ("none://x/y.parquet", "wanted a Parquet or Arrow file; "),
+        (f"file://{tmp_path}/x.npy", "got an address, wanted a file of this machine, or one of .parquet, .arrow, .f"),
     ):
-        with pytest.raises(ValueError) as error:
-            open_embeddings(*(tmp_path / address for address in addresses))
-        assert str(error.value) == f"{tmp_path}/{message}"
-    with pytest.raises(ValueError, match=r"z.npy: got rows of 4 torch.float64 after rows of 2 torch.float64"):
-        open_embeddings(tmp_path / "y.npy", tmp_path / "z.npy")
+        with pytest.raises(ValueError, match=f"^{re.escape(f'{address}: {message}')}"):
+            open_embeddings(address)
     with pytest.raises(ValueError, match="addresses: got none"):
         open_embeddings()
-    shorter = open_embeddings(tmp_path / "y.npy")
-    with open(tmp_path / "y.npy", "r+b") as file:
-        file.truncate(file.seek(0, 2) - 8)
-    with pytest.raises(ValueError, match=r"y.npy: it ends within row 2"):
-        shorter.read(0, 3)
 
 
 def test_state_of_other_default_budget_is_rejected(tmp_path, monkeypatch):
@@ -152,66 +189,6 @@ def test_state_of_other_default_budget_is_rejected(tmp_path, monkeypatch):
         AccuracyCalculator(DEEP).get_accuracy(*inputs, **state)
 
 
-def test_unsupported_parquet_columns_are_named(tmp_path):
-    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    lists = {"ragged": [[1.0, 2.0], [3.0]], "gaps": [[1.0, None], [2.0, 3.0]], "none": [None, [1.0, 2.0]]}
-    columns = pa.table({**lists, "word": ["a", "b"], "number": [1.5, 2.0]})
-    parquet.write_table(columns, tmp_path / "x.parquet")
-    file = f"{tmp_path}/x.parquet"
-    for column, message in (
-        ("ragged", ": got lists of other lengths in the rows from 0 on, wanted 2 numbers in each"),
-        ("gaps", ": got nothing in some of the rows from 0 on"),
-        ("none", ": got nothing in some of the rows from 0 on"),
-        ("word", ": got a column of string, wanted a list of D numbers in each row"),
-    ):
-        with pytest.raises(ValueError) as error:
-            open_embeddings(f"{file}:{column}").read(0, 2)
-        assert str(error.value) == f"{file}:{column}{message}"
-    with pytest.raises(ValueError, match="got no name for a file of ragged, gaps, none, word, number; write"):
-        open_embeddings(file)
-    assert read_column(file, "word")[1] == ["a", "b"]
-    with pytest.raises(ValueError, match="number: got a column of double, wanted integers or words"):
-        read_column(file, "number")
-
-
-def test_damaged_files_raise_errors_with_their_name(tmp_path):
-    pytest.importorskip("pyarrow")
-    pytest.importorskip("safetensors")
-    np.save(tmp_path / "objects.npy", np.array([["a", 1]], dtype=object))
-    for name, content in {"x": b"hello", "empty": b""}.items():
-        for kind in (".npy", ".safetensors", ".parquet", ".arrow"):
-            (tmp_path / f"{name}{kind}").write_bytes(content)
-    for file in sorted(tmp_path.iterdir()):
-        with pytest.raises(ValueError, match=rf"^{file}: wanted a .* file; "):
-            open_embeddings(file)
-        if file.suffix in (".parquet", ".arrow"):
-            with pytest.raises(ValueError, match=rf"^{file}: wanted a Parquet or Arrow file; "):
-                read_column(str(file), None)
-    with pytest.raises(ValueError, match=r"none.parquet: .*No such file"):
-        read_column(f"{tmp_path}/none.parquet", None)
-    for address, message in (
-        ("file:///no/such/folder/x*.parquet", ""),
-        ("none://x/y.parquet", "wanted a Parquet or Arrow file; "),
-        (f"file://{tmp_path}/x.npy", "got an address, wanted a file of this machine, or one of .parquet, .arrow, .f"),
-    ):
-        with pytest.raises(ValueError) as error:
-            open_embeddings(address)
-        assert str(error.value).startswith(f"{address}: {message}")
-
-
-def test_safetensors_without_rows_raise_errors_with_their_name(tmp_path):
-    save_file = pytest.importorskip("safetensors.torch").save_file
-    save_file({}, tmp_path / "none.safetensors")
-    save_file({"x": torch.tensor(1.0)}, tmp_path / "number.safetensors")
-    for name, message in (
-        ("none", "it holds nothing"),
-        ("number", "got an array of shape (), wanted one row per item"),
-    ):
-        with pytest.raises(ValueError) as error:
-            open_embeddings(tmp_path / f"{name}.safetensors")
-        assert str(error.value).startswith(f"{tmp_path}/{name}.safetensors: {message}")
-
-
 def test_dictionary_columns_are_labels_not_rows(tmp_path):
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     text_labels, integer_labels = (pa.array(values).dictionary_encode() for values in (["b", "a", "b"], [7, 7, 5]))
@@ -224,11 +201,6 @@ def test_dictionary_columns_are_labels_not_rows(tmp_path):
         codes, names = read_column(file, name)
         assert [names[n] for n in codes] == ["b", "a", "b"]
     assert read_column(f"{tmp_path}/number.parquet", None)[0].tolist() == [7, 7, 5]
-    with pytest.raises(ValueError, match="x.parquet:word: got a column of dictionary.*, wanted a list of D numbers"):
-        open_embeddings(f"{file}:word")
-    parquet.write_table(pa.table({"label": pa.array([1, 2**63 + 1], pa.uint64())}), tmp_path / "large.parquet")
-    with pytest.raises(ValueError, match="large.parquet:label: .*9223372036854775809"):
-        read_column(f"{tmp_path}/large.parquet", None)
 
 
 def test_parquet_files_without_rows_change_nothing(tmp_path):

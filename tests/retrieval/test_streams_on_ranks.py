@@ -89,11 +89,6 @@ def results_of(rank, pair):
     return results
 
 
-@pytest.fixture
-def ranks(rank_results):
-    return [results["test_streams_on_ranks"] for results in rank_results]
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_interrupted_ranks_resume_from_state(ranks, name):
     expected = calculator(name).get_accuracy(*arguments_of())

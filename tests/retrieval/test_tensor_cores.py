@@ -1,18 +1,52 @@
-"""Bounds of the float16 filter hold for sums on tensor cores; on Hopper they are twice as large as needed."""
+"""Bounds of the float16 filter hold for sums on tensor cores; on Hopper they are twice as large as needed.
+
+Model of how tensor cores accumulate float16 products; it differs from any float32 sum on a CPU.
+
+Products are exact. At each step the products of `terms` columns and the running sum are truncated toward 0 to `bits`
+bits below the leading bit of the largest; their sum is exact and truncated to float32. Bits and terms were measured by:
+Fasi et al., Numerical behavior of NVIDIA tensor cores, PeerJ Computer Science 2021, DOI 10.7717/peerj-cs.330 (Volta,
+Turing, Ampere); MMA-Sim, arXiv 2511.10909 (Hopper).
+"""
 
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from tensor_cores import CARDS, products
+from retrieval_oracle import families as hard_families
 from torch import Tensor
 
+from tensormetrics.retrieval import TorchKNN
 from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.fp16_filter import Float16Filter
 from tensormetrics.retrieval.search.product_filter import Filter
 
-LAYOUT = SimpleNamespace(TILE=128, DEPTH=64, BLOCK=32, STRIDE=4)
+CARDS = {"Hopper": (25, 16), "Ampere": (24, 8)}  # bits, terms
+_MIN_EXPONENT = -126  # smallest exponent of float32, also used for 0
+
+
+def exponent(x: np.ndarray, min_exponent: int) -> np.ndarray:
+    return np.where(x == 0, _MIN_EXPONENT, np.maximum(np.frexp(x)[1] - 1, min_exponent))
+
+
+def products(a: np.ndarray, b: np.ndarray, bits: int, terms: int) -> np.ndarray:
+    # a: (Q, D) float16  b: (R, D) float16  ->  (Q, R) float64, values of float32
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    a_exponent, b_exponent, total = exponent(a, -14), exponent(b, -14), np.zeros((len(a), len(b)))
+    for start in range(0, a.shape[1], terms):
+        columns = slice(start, start + terms)
+        column_products, max_exponent = (
+            a[:, None, columns] * b[:, columns],
+            (a_exponent[:, None, columns] + b_exponent[:, columns]).max(2),
+        )
+        unit = 2.0 ** (np.maximum(max_exponent, exponent(total, _MIN_EXPONENT)) - bits)
+        total = (np.trunc(column_products / unit[..., None]).sum(2) + np.trunc(total / unit)) * unit
+        unit = 2.0 ** (exponent(total, _MIN_EXPONENT) - 23.0)
+        total = np.trunc(total / unit) * unit
+    return total
+
+
+LAYOUT = SimpleNamespace(TILE=128, DEPTH=64, BLOCK=32, STRIDE=4)  # constants of the kernels, which need Triton
 ROWS, QUERIES = 48, 12
 
 
@@ -102,3 +136,65 @@ def test_tensor_core_model_truncates_small_terms():
     assert exact == 1 + 15 * 2.0**-25
     assert products(x, y, 25, 16).item() == 1 + 3 * 2.0**-23  # 15 units of 2^-25, then truncated to float32
     assert products(x, y, 24, 16).item() == 1  # each of them is below the last bit
+
+
+N, STEP = 3200, 400  # 10,240,000 pairs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("distance", ["l2", "ip", "cosine"])
+@pytest.mark.parametrize("family", hard_families(9))
+def test_filter_values_stay_within_error_bound(family, distance, device):
+    x = torch.tensor(hard_families(N, 48)[family], device=device)
+    filters = [Filter(x, DISTANCES[distance], dtype) for dtype in (torch.float32, torch.float64)]
+    pair = torch.arange(STEP * N, device=device)
+    for query in x.split(STEP):
+        delta = DISTANCES[distance].of_pairs(query, x, pair // N, pair % N, 2**28).view(STEP, N)
+        for filter_ in filters:
+            rows, error = filter_.query(query)
+            factor, shift = (part[:, None] for part in filter_.affine_map(query))
+            deviation = (filter_.values(rows)[:, :N].double() - (factor * delta + shift)).abs()
+            assert (deviation <= error[:, None]).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("distance", ["l2", "ip", "cosine"])
+@pytest.mark.parametrize("family", hard_families(9))
+def test_fp16_filter_values_stay_within_error_bound(family, distance, device):
+    x = torch.tensor(hard_families(N, 48)[family], device=device)
+    filters = [Float16Filter(Filter(x, DISTANCES[distance], torch.float32), LAYOUT, parts) for parts in (1, 2)]
+    order = filters[0].order[:-1].long()
+    is_row = order >= 0
+    row = torch.arange(STEP, device=device).repeat_interleave(N)
+    for query in x.split(STEP):
+        delta = DISTANCES[distance].of_pairs(query, x, row, order[is_row].repeat(STEP), 2**28).view(STEP, N)
+        for filter_ in filters:
+            queries = filter_.query(query)
+            factor, shift = (part[:, None] for part in filter_.affine_map(query, queries))
+            products = queries.rows.float() @ filter_.rows.float().T  # summed in float32, as on a tensor core
+            values = (filter_.bias - filter_.factor * products)[:STEP, is_row].double()
+            query_loss, length, rounding = queries.left.double()[:, :STEP, None]
+            norm, ref_loss, ref_error = filter_.row_bounds.double()[:, is_row]
+            error = (values - (factor * delta + shift)).abs()
+            assert (
+                queries.is_bounded.all()
+                and (error <= query_loss * norm + length * ref_loss + ref_error + rounding / 2).all()
+            )
+            assert (error <= filter_.error(queries)[:, None]).all()
+            if family != "closer than the bound":  # where a query may be all zeros while references are not
+                size = queries.rows.double().norm(dim=1).amax() * filter_.rows.double().norm(dim=1).amax()
+                assert filter_.error(queries).amax() <= 2.0 ** (-4 - 4 * filter_.parts) * size + 1e-30
+
+
+@pytest.mark.parametrize("distance", ["l2", "sqeuclidean", "ip", "cosine"])
+def test_knn_inexact_neighbors_stay_within_error_bound(distance, device):
+    x = torch.randn(1000, 20, device=device)
+    exact, fast = (TorchKNN(distance, exact=is_exact).indices(x, 300, x, True) for is_exact in (True, False))
+    assert 0 < (exact != fast).sum() < 0.01 * exact.numel()
+    row = torch.arange(1000, device=device).repeat_interleave(300)
+    exact_delta, fast_delta = (
+        DISTANCES[distance].of_pairs(x, x, row, indices.flatten(), 2**28).view(1000, 300) for indices in (exact, fast)
+    )
+    filter_ = Filter(x, DISTANCES[distance], torch.float32)
+    allowed = 2 * filter_.query(x)[1] / filter_.affine_map(x)[0]
+    assert ((fast_delta - exact_delta).abs() <= allowed[:, None]).all()
