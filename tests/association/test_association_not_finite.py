@@ -4,7 +4,6 @@ The tests run over all rows of the case tables, so new rows are covered.
 """
 
 import functools
-from abc import ABCMeta
 
 import numpy as np
 import pytest
@@ -63,18 +62,6 @@ def test_function_nonfinite_value_makes_only_dependent_outputs_nan(name, value, 
 
 
 @every_value
-@every_function
-def test_function_nonfinite_padding_changes_nothing(name, value, generator, device):
-    case = FUNCTIONS[name]
-    if case.pad is None:
-        return
-    arguments = [t.to(device) for t in case.inputs(generator, (2,))]
-    wide = case.call(*case.pad(value, *arguments))
-    for got, expected in zip(case.unpad(wide, *arguments), case.call(*arguments), strict=True):
-        torch.testing.assert_close(got, expected, rtol=case.rtol, atol=case.rtol, equal_nan=True)
-
-
-@every_value
 @every_metric
 def test_metric_nonfinite_item_is_counted_and_excluded_from_mean(name, value, generator, device):
     case = METRICS[name]
@@ -107,17 +94,11 @@ def test_random_effects_infinite_variance_has_zero_weight():
 
 SET_NAMES = {"x": 0, "y": 0, "a": 1, "b": 1}
 SETS = {name: [f"{name}{i}" for i in range(4)] for name in SET_NAMES}
-QUERY_METRICS = (
-    association.WEAT, association.RND, association.RIPA, association.ECT, association.MAC, association.RNSB,
-    association.SCWEAT, association.GWEAT, association.SAME, association.DirectBias,
-    association.CEAT, association.MLEAT,
-)  # fmt: skip
-
-
-def test_query_metrics_table_lists_all_metrics():
-    kinds = {kind for kind in vars(association).values() if isinstance(kind, ABCMeta)}
-    metrics = {kind for kind in kinds if issubclass(kind, association.BaseMetric)} - {association.BaseMetric}
-    assert metrics == set(QUERY_METRICS), "add it to QUERY_METRICS above"
+QUERY_METRICS = [
+    kind
+    for kind in vars(association).values()
+    if isinstance(kind, type) and issubclass(kind, association.BaseMetric) and kind is not association.BaseMetric
+]
 
 
 @every_value

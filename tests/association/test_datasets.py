@@ -230,12 +230,8 @@ def test_read_file_busy_host_is_retried(network, clock, caplog, errors, slept):
     with caplog.at_level(logging.WARNING):
         assert datasets.read_file("a/b/", "words.txt", None, 3, 30) == b"words"
     assert clock == slept and len(caplog.messages) == len(slept)
-
-
-def test_read_file_retry_is_logged(network, clock, caplog):
-    network += [http(429), b"words"]
-    datasets.read_file("a/b/", "words.txt", None, 3, 30)
-    assert caplog.messages == ["HTTP Error 429: busy; trying again in 1 s (1 of 3)"]
+    if slept[:2] == [1, 2]:
+        assert caplog.messages[0] == "HTTP Error 429: busy; trying again in 1 s (1 of 3)"
 
 
 @pytest.mark.parametrize(

@@ -262,8 +262,8 @@ def test_fit_pairs_of_three_words_raise(model, method):
     "method", [HardDebias, MulticlassHardDebias, DoubleHardDebias, RepulsionAttractionNeutralization]
 )
 def test_pca_args_invalid_values_raise(method):
-    method(pca_args={"n_components": 3})
+    method({"n_components": 3}, verbose=True)
     with raises(ValueError, "pca_args: got {'k': 3}, wanted {'n_components': 10} or another number"):
-        method(pca_args={"k": 3})
+        method({"k": 3})
     with raises(ValueError, "pca_args['n_components']: got 0, wanted an integer >= 1"):
         method(pca_args={"n_components": 0})

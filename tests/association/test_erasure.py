@@ -220,9 +220,5 @@ def test_erasure_invalid_options_raise():
         LEACE().fit_batches([(x[:0], labels[:0])])
     with raises(ValueError, "vectors: got shape (20, 5), wanted (N, 6) as in the first batch"):
         LEACE().fit_batches([(x, labels), (x[:, :5], labels)])
-    with raises(ValueError, "n_iterations: got 0, wanted an integer >= 1"):
-        INLP(n_iterations=0)
-    with raises(ValueError, "C: got 0, wanted a number > 0"):
-        INLP(C=0)
     with raises(ValueError, "labels: got one word of each class, wanted at least two of a class, one to hold out"):
         INLP().fit_tensors(x, torch.arange(20))

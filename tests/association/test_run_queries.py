@@ -263,95 +263,66 @@ TWO = Query([["w0"], ["w1"]], [["w2"]], ["T", "U"], ["A"])
 OTHER = Query([["w3"], ["w1"]], [["w2"]], ["T", "U"], ["A"])
 
 
-@pytest.mark.parametrize(
-    ("change", "kind", "message"),
-    [
-        (
-            {"metric": "WEAT"},
-            TypeError,
-            "metric: got 'WEAT', wanted a metric of this package or a subclass of BaseMetric",
-        ),
-        ({"queries": TWO}, TypeError, "queries: got a Query, wanted a list"),
-        ({"queries": []}, ValueError, "queries: got an empty list, wanted at least one"),
-        ({"queries": [TWO, 3]}, TypeError, "queries[1]: query: got a int, wanted a Query"),
-        ({"models": []}, ValueError, "models: got an empty list, wanted at least one"),
-        ({"models": None}, TypeError, "models: got a NoneType, wanted a list"),
-        (
-            {"models": [{}]},
-            TypeError,
-            "models[0]: model: got a dict, wanted a WordEmbeddingModel; write WordEmbeddingModel(model)",
-        ),
-        (
-            {"models": [random_model("same"), random_model("same")]},
-            ValueError,
-            "models: got ['same'] more than once, wanted distinct names",
-        ),
-        (
-            {"queries": [TWO, OTHER]},
-            ValueError,
-            "queries: got different queries named ['T and U wrt A'], wanted distinct names",
-        ),
-        (
-            {"metric": WEAT},
-            ValueError,
-            "queries: ['T and U wrt A'] do not have the sets that the template (2, 2) of the metric WEAT takes; write "
-            "generate_subqueries=True to split larger ones",
-        ),
-        ({"generate_subqueries": 1}, TypeError, "generate_subqueries: got 1, wanted True or False"),
-        ({"queries_set_name": None}, TypeError, "queries_set_name: got a NoneType, wanted a name"),
-        ({"queries_set_name": ""}, TypeError, "queries_set_name: got an empty str, wanted a name"),
-        ({"metric_params": None}, TypeError, "metric_params: got a NoneType, wanted a dict of options of run_query"),
-        (
-            {"metric_params": {"preprocessors": None}},
-            TypeError,
-            "preprocessors: got a NoneType, wanted a list of dicts of options",
-        ),
-        ({"queries": np.array([])}, ValueError, "queries: got an empty list, wanted at least one"),
-        (
-            {"aggregation_function": "mean"},
-            ValueError,
-            "aggregation_function: got 'mean', wanted one of 'sum', 'avg', 'abs_sum', 'abs_avg'",
-        ),
-        (
-            {"aggregate_results": True, "as_dataframe": False},
-            ValueError,
-            "aggregate_results: got True with as_dataframe=False, wanted a table to append a column to",
-        ),
-        (
-            {"return_only_aggregation": True, "as_dataframe": False},
-            ValueError,
-            "return_only_aggregation: got True with as_dataframe=False, wanted as_dataframe=True",
-        ),
-        (
-            {"metric_params": ["normalize"]},
-            TypeError,
-            "metric_params: got a list, wanted a dict of options of run_query",
-        ),
-        (
-            {"metric_params": {"warn_not_found_words": True}},
-            TypeError,
-            "metric_params: got ['warn_not_found_words'], which are arguments of run_queries",
-        ),
-        (
-            {"metric_params": {"distnce": "cos"}},
-            TypeError,
-            "RND.run_query: got the unknown keyword 'distnce'; did you mean 'distance'?",
-        ),
-        (
-            {"value": "distance_by_word"},
-            TypeError,
-            "value: got 'distance_by_word', wanted one of the numbers ['result', 'rnd'] of RND",
-        ),
-        (
-            {"metric": Gap, "value": "gaps"},
-            TypeError,
-            "GAP.measure: got ['gap', 'result', 'widest'], wanted also 'gaps'",
-        ),
-    ],
-)
-def test_run_queries_invalid_arguments_raise(change, kind, message):
-    with raises(kind, message):
+def test_run_queries_invalid_arguments_raise():
+    def run(**change):
         run_queries(**{"metric": RND, "queries": [TWO], "models": [random_model("m")]} | change)
+
+    with raises(TypeError, "metric: got 'WEAT', wanted a metric of this package or a subclass of BaseMetric"):
+        run(metric="WEAT")
+    with raises(TypeError, "queries: got a Query, wanted a list"):
+        run(queries=TWO)
+    with raises(ValueError, "queries: got an empty list, wanted at least one"):
+        run(queries=[])
+    with raises(TypeError, "queries[1]: query: got a int, wanted a Query"):
+        run(queries=[TWO, 3])
+    with raises(ValueError, "models: got an empty list, wanted at least one"):
+        run(models=[])
+    with raises(TypeError, "models: got a NoneType, wanted a list"):
+        run(models=None)
+    with raises(
+        TypeError, "models[0]: model: got a dict, wanted a WordEmbeddingModel; write WordEmbeddingModel(model)"
+    ):
+        run(models=[{}])
+    with raises(ValueError, "models: got ['same'] more than once, wanted distinct names"):
+        run(models=[random_model("same"), random_model("same")])
+    with raises(ValueError, "queries: got different queries named ['T and U wrt A'], wanted distinct names"):
+        run(queries=[TWO, OTHER])
+    with raises(
+        ValueError,
+        "queries: ['T and U wrt A'] do not have the sets that the template (2, 2) of the metric WEAT takes; write "
+        "generate_subqueries=True to split larger ones",
+    ):
+        run(metric=WEAT)
+    with raises(TypeError, "generate_subqueries: got 1, wanted True or False"):
+        run(generate_subqueries=1)
+    with raises(TypeError, "queries_set_name: got a NoneType, wanted a name"):
+        run(queries_set_name=None)
+    with raises(TypeError, "queries_set_name: got an empty str, wanted a name"):
+        run(queries_set_name="")
+    with raises(TypeError, "metric_params: got a NoneType, wanted a dict of options of run_query"):
+        run(metric_params=None)
+    with raises(TypeError, "preprocessors: got a NoneType, wanted a list of dicts of options"):
+        run(metric_params={"preprocessors": None})
+    with raises(ValueError, "queries: got an empty list, wanted at least one"):
+        run(queries=np.array([]))
+    with raises(ValueError, "aggregation_function: got 'mean', wanted one of 'sum', 'avg', 'abs_sum', 'abs_avg'"):
+        run(aggregation_function="mean")
+    with raises(
+        ValueError, "aggregate_results: got True with as_dataframe=False, wanted a table to append a column to"
+    ):
+        run(aggregate_results=True, as_dataframe=False)
+    with raises(ValueError, "return_only_aggregation: got True with as_dataframe=False, wanted as_dataframe=True"):
+        run(return_only_aggregation=True, as_dataframe=False)
+    with raises(TypeError, "metric_params: got a list, wanted a dict of options of run_query"):
+        run(metric_params=["normalize"])
+    with raises(TypeError, "metric_params: got ['warn_not_found_words'], which are arguments of run_queries"):
+        run(metric_params={"warn_not_found_words": True})
+    with raises(TypeError, "RND.run_query: got the unknown keyword 'distnce'; did you mean 'distance'?"):
+        run(metric_params={"distnce": "cos"})
+    with raises(TypeError, "value: got 'distance_by_word', wanted one of the numbers ['result', 'rnd'] of RND"):
+        run(value="distance_by_word")
+    with raises(TypeError, "GAP.measure: got ['gap', 'result', 'widest'], wanted also 'gaps'"):
+        run(metric=Gap, value="gaps")
 
 
 def test_run_queries_without_pandas_needs_as_dataframe_false(monkeypatch):
@@ -402,9 +373,8 @@ def test_run_queries_unavailable_intervals_raise(query, models):
         ({"aggregate_results": True}, "intervals: got True with another value or an aggregate, wanted value='result' "
          "alone"),
     ):  # fmt: skip
-        with pytest.raises(ValueError) as error:
+        with raises(ValueError, message):
             run_queries(WEAT, queries, models, intervals=True, **options)
-        assert str(error.value) == message
 
 
 def test_run_queries_table_equals_dataframe():

@@ -6,6 +6,7 @@ import pytest
 import torch
 from known_statistics import KNOWN
 from posterior_oracle import log_gamma, normalized
+from raising import raises
 
 from tensormetrics.core.numbers.philox import philox4x32, philox_key
 from tensormetrics.posterior import (
@@ -241,9 +242,9 @@ ERRORS = [
 def test_study_invalid_items_raise(arguments, error, message):
     study = make_study()
     before = study.to_dict()
-    with pytest.raises(error) as caught:
+    with raises(error, message):
         study.add_experiment("x", **{"prevalence_prior": 0, "confusion_prior": 0, **arguments})
-    assert str(caught.value) == message and study.to_dict() == before
+    assert study.to_dict() == before
     with pytest.raises(ValueError, match=r"^items.cells: got shape \(2, 2, 2\), wanted \(E, N\)"):
         sample_paired_matrices(PairedItems("test", torch.zeros(2, 2, 2, dtype=torch.int64)), 2, 5)
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from raising import raises
 
 from tensormetrics.posterior import (
     ConfigError,
@@ -97,11 +98,11 @@ def test_study_aggregates_have_heterogeneity():
     aggregate = single.get_metric_samples("acc", "h/aggregated")
     assert torch.equal(aggregate.values, single.get_metric_samples("acc", "h").values)
     assert aggregate.heterogeneity_results.i2_interpretation == ["not applicable"]
-    with pytest.raises(ValueError) as caught:
+    with raises(
+        ValueError,
+        "group 'mlp' has 2 experiments and metric 'mcc' no aggregation; write add_metric('mcc', aggregation='fe')",
+    ):
         study.get_metric_samples("mcc", "mlp/aggregated")
-    assert str(caught.value) == (
-        "group 'mlp' has 2 experiments and metric 'mcc' no aggregation; write add_metric('mcc', aggregation='fe')"
-    )
     assert study.get_metric_samples("mcc", "mlp/fold_0").values.shape == (10_000, 1)  # needs no aggregation
     with pytest.raises(
         ValueError, match="^group 'mlp': the input has no aggregate; ask for an experiment's own values$"
@@ -179,10 +180,9 @@ def test_study_save_other_suffixes_raise(tmp_path, monkeypatch):
         study.save("study.txt")
     for package, suffix in ("tomli_w", ".toml"), ("yaml", ".yaml"):
         monkeypatch.setitem(__import__("sys").modules, package, None)
-        with pytest.raises(ImportError) as caught:
-            study.save(tmp_path / f"study{suffix}")
         expected = f'{suffix} files need {package}: pip install "tensormetrics[files]", or use a .json file'
-        assert str(caught.value) == expected
+        with raises(ImportError, expected):
+            study.save(tmp_path / f"study{suffix}")
 
 
 def test_study_load_toml_needs_tomli_before_python_3_11(tmp_path, monkeypatch):
@@ -271,12 +271,12 @@ def test_study_unknown_names_and_keys_raise():
         study.add_experiment("x", TRI, "flat", 0)
     with pytest.raises(TypeError, match="unexpected keyword argument 'weights'"):
         study.add_experiment("x", TRI, 0, 0, weights=3)
-    with pytest.raises(ConfigError) as caught:
-        Study(0, experiments={"g": {"e": {"matrix": TRI}}})
-    assert str(caught.value) == (
+    with raises(
+        ConfigError,
         "experiment 'g/e': unknown key 'matrix', wanted some of confusion_matrix, prevalence_prior, confusion_prior, "
-        "y_true, y_pred, num_classes, labels, items, groups"
-    )
+        "y_true, y_pred, num_classes, labels, items, groups",
+    ):
+        Study(0, experiments={"g": {"e": {"matrix": TRI}}})
     for wrong, what in (({"g": 3}, "experiments: group 'g': got 3"), (3, "experiments: got 3")):
         with pytest.raises(ConfigError, match=f"^{what}, wanted a dictionary$"):
             Study(0, experiments=wrong)

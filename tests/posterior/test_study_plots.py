@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from raising import raises
 
 from tensormetrics.posterior import Study, UnknownNameError
 from tensormetrics.posterior.plots.distributions import DIFFERENCE, DISTRIBUTION, FOREST
@@ -60,9 +61,8 @@ def test_plots_parts_can_be_removed_and_styled(plot, study):
     everything = call("acc", **arguments, hide=list(parts))
     assert num_artists(everything) == 0 and not everything.legends
     for name in "style", "hide":
-        with pytest.raises(ValueError) as caught:
+        with raises(ValueError, f"{name}: there is no part 'shadow', this plot has {', '.join(parts)}"):
             call("acc", **arguments, **{name: {"shadow": {}}})
-        assert str(caught.value) == f"{name}: there is no part 'shadow', this plot has {', '.join(parts)}"
 
 
 @pytest.mark.parametrize("plot", ["plot_metric_summaries", "plot_experiment_aggregation", "plot_forest_plot"])
@@ -197,9 +197,8 @@ def test_plots_scale_is_common_unless_heights_differ():
     ],
 )
 def test_plots_invalid_arguments_raise(options, message, study):
-    with pytest.raises(ValueError) as caught:
+    with raises(ValueError, message):
         study.plot_metric_summaries("acc", **options)
-    assert str(caught.value) == message
     for plot in Study(0, metrics={"acc": {}}).plot_metric_summaries, Study(0, metrics={"acc": {}}).plot_forest_plot:
         with pytest.raises(ValueError, match="^there is nothing to plot: got no experiments, wanted at least one$"):
             plot("acc")
