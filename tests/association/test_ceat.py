@@ -115,7 +115,7 @@ def test_ceat_one_context_per_word_equals_weat(generator, device):
 
 
 def test_ceat_gradients_equal_finite_differences(generator, device):
-    tensors = [t.requires_grad_() for t in pools(generator, device)]
+    tensors = [t[:2, :2, :3].requires_grad_() for t in pools(generator, device)]
     assert torch.autograd.gradcheck(lambda *sets: parts_of(association.ceat(*sets, samples=5))[:3], tensors)
     assert not association.ceat(*tensors, samples=5).details["p_value"].requires_grad
 

@@ -1,12 +1,11 @@
 """Conventions of all scores: zero vectors, devices, and the meaning of the defaults."""
 
-import numpy as np
 import pytest
 import torch
 from raising import raises
 
 from tensormetrics import association
-from tensormetrics.association import RNSB, WEAT, Query, WordEmbeddingModel, permutation_p_value
+from tensormetrics.association import WEAT, Query, WordEmbeddingModel, permutation_p_value
 
 
 def test_scores_zero_vector_has_zero_cosines(device):
@@ -53,18 +52,6 @@ def test_weat_of_an_encoder_equals_seat(device):
     filled = [encode([template.format(word) for word in words for template in templates]) for words in sets]
     assert result["weat"] == pytest.approx(association.weat(*filled).item())
     assert result["effect_size"] == pytest.approx(association.weat_effect_size(*filled).item())
-
-
-def test_rnsb_without_holdout_is_fitted_to_all_words(generator, device):
-    words = [f"w{i}" for i in range(24)]
-    vectors = torch.randn(24, 5, generator=generator, dtype=torch.float64).to(device)
-    model = WordEmbeddingModel.from_tensor(vectors, words)
-    query = Query([words[:4], words[4:8]], [words[8:16], words[16:]])
-    result = RNSB().run_query(query, model)
-    fitted_to_all = association.rnsb(vectors[:8], vectors[8:16], vectors[16:]).item()
-    assert result["result"] == pytest.approx(fitted_to_all, rel=1e-10)
-    assert RNSB().run_query(query, model, holdout=False) == result
-    assert not np.isclose(RNSB().run_query(query, model, holdout=True)["result"], fitted_to_all)
 
 
 def test_options_of_equal_value_but_other_type_are_checked(device):

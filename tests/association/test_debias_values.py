@@ -170,14 +170,6 @@ def test_double_hard_debias_equals_loop_over_components():
         np.testing.assert_allclose(debias(torch.tensor(table[rows])), expected[rows], atol=1e-10)
 
 
-def test_k_means_separates_two_clusters():
-    points = torch.randn(3, 50, 4, dtype=torch.float64)
-    second = torch.rand(3, 50) < torch.tensor([[0.5], [0.2], [0.8]])
-    clusters, _ = k_means(points + 20 * second.unsqueeze(-1), 2, seed=0)
-    assert all(torch.equal(c == 1, s) or torch.equal(c == 0, s) for c, s in zip(clusters, second, strict=True))
-    assert torch.equal(k_means(points, 2, 1)[0], k_means(points, 2, 1)[0])
-
-
 def test_k_means_of_eight_points_has_minimum_inertia():
     """Enumerate all assignments of eight points to three clusters."""
     points = torch.randn(8, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -191,16 +183,6 @@ def test_k_means_of_eight_points_has_minimum_inertia():
     assert len({*zip(best, clusters.tolist(), strict=True)}) == 3  # equal up to the numbering of clusters
     for k in range(3):
         torch.testing.assert_close(centers[k], points[clusters == k].mean(0))
-
-
-def test_k_means_weights_count_like_repeated_rows():
-    points = torch.randn(12, 3, dtype=torch.float64)
-    weights = torch.tensor([1.0, 2, 0, 1, 3, 0, 1, 1, 2, 1, 1, 1], dtype=torch.float64)
-    clusters, centers = k_means(points, 2, 0, torch.stack([weights, torch.ones_like(weights)]))
-    repeated = k_means(points.repeat_interleave(weights.long(), 0), 2, 0)
-    torch.testing.assert_close(centers[0], repeated[1])
-    assert torch.equal(clusters[0].repeat_interleave(weights.long()), repeated[0])
-    torch.testing.assert_close(centers[1], k_means(points, 2, 0)[1])
 
 
 def test_double_hard_debias_invalid_arguments_raise(table):

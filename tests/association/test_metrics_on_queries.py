@@ -20,6 +20,7 @@ from tensormetrics.association import (
     IndexedQuery,
     Query,
     WordSet,
+    rnsb,
 )
 from tensormetrics.association.metrics._logistic import report
 
@@ -57,6 +58,8 @@ def test_rnsb_holdout_averages_over_splits(tiny):
     query = Query([words[:4], words[4:]], [[f"a1{c}" for c in "abcd"], [f"a2{c}" for c in "abcd"]])
     fitted_to_all = RNSB(holdout=False).run_query(query, tiny)
     assert fitted_to_all == RNSB(n_iterations=7, random_state=3).run_query(query, tiny)
+    t, a, b = tiny.index_query(query).sets(tiny.vectors, ("joined", 2))
+    assert fitted_to_all["result"] == pytest.approx(rnsb(t, a, b).item(), rel=1e-10)
     single = [RNSB(holdout=True, random_state=i).run_query(query, tiny) for i in range(4)]
     mean = RNSB(holdout=True, n_iterations=4).run_query(query, tiny)
     assert mean["rnsb"] == pytest.approx(np.mean([result["rnsb"] for result in single]), rel=1e-12)

@@ -13,7 +13,6 @@ from raising import raises
 
 from tensormetrics import association
 from tensormetrics.association import WordSet, permutation_p_value, sign_flip_p_value
-from tensormetrics.association.resampling import subset_sums
 from tensormetrics.association.resampling.draws import random_partitions
 from tensormetrics.association.resampling.random import random_int64, stream
 
@@ -216,13 +215,6 @@ def test_p_values_invalid_arguments_raise(device):
         permutation_p_value(u.long(), u)
     with raises(ValueError, "v: got shape (), wanted (..., N)"):
         permutation_p_value(u, u[0])
-
-
-def test_permutation_exact_caches_binomial_table(generator, device, monkeypatch):
-    u, v = torch.randn(2, 3, 6, generator=generator).to(device)
-    expected = permutation_p_value(u, v, method="exact")
-    monkeypatch.setattr(subset_sums.math, "comb", None)
-    assert permutation_p_value(u, v, method="exact").equal(expected)
 
 
 def test_stream_equals_hash_of_seed_and_name():

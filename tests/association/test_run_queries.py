@@ -140,15 +140,15 @@ def test_run_queries_nan_scores_have_reasons(query, models):
     ]
 
 
-def test_run_queries_ten_thousand_subqueries_equal_single_calls(models):
-    set_names = [f"T{i}" for i in range(12)], [f"A{i}" for i in range(18)]
-    query = Query(sets_of([6] * 12, 2), sets_of([6] * 18, 3), *set_names)
+def test_run_queries_thousand_subqueries_equal_single_calls(models):
+    set_names = [f"T{i}" for i in range(8)], [f"A{i}" for i in range(10)]
+    query = Query(sets_of([6] * 8, 2), sets_of([6] * 10, 3), *set_names)
     got = run_queries(WEAT, [query], models[:1], generate_subqueries=True, as_dataframe=False)
-    assert got.values.shape == (1, 66 * 153) and got.values.dtype == torch.float64 and not got.reasons
+    assert got.values.shape == (1, 28 * 45) and got.values.dtype == torch.float64 and not got.reasons
     assert got.values.device.type == models[0].vectors.device.type
     subqueries = query.get_subqueries((2, 2))
     assert got.query_names == [single.query_name for single in subqueries]
-    for i in range(0, len(subqueries), 500):
+    for i in range(0, len(subqueries), 100):
         expected = WEAT().run_query(subqueries[i], models[0])["result"]
         assert got.values[0, i].item() == pytest.approx(expected, rel=1e-12, abs=1e-14)
     pd.testing.assert_frame_equal(got.to_dataframe(), run_queries(WEAT, [query], models[:1], generate_subqueries=True))

@@ -33,8 +33,6 @@ from tensormetrics.association import (
     target_permutation_p_value,
 )
 from tensormetrics.association.resampling.null_distribution import TEST_TYPES
-from tensormetrics.association.resampling.word_samples import word_sample, word_weights
-from tensormetrics.association.sets.word_ids import joined_words
 
 ROWS = {"equal": [3, 3, 3, 3, 3, 3, 3], "unequal": [1, 4, 2, 2, 5, 1, 3]}
 every_rows = pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS.keys())
@@ -247,23 +245,6 @@ def test_group_permutation_of_words_with_rows_agrees_with_enumeration(rows, gene
     assert abs(p - exact) <= 4 * (exact * (1 - exact) / 4000) ** 0.5 + 1e-3
 
 
-def test_word_weights_rows_of_a_word_have_equal_weights(device):
-    count = 4
-    words = torch.arange(count).repeat_interleave(torch.arange(count) + 1).to(device)
-    sample = word_sample(None, words, torch.Size([len(words)]), device)
-    weights_by_word = word_weights([sample], 40, 3)[0]
-    rows = sample.reweighted(weights_by_word)
-    for row, weights in zip(rows, weights_by_word, strict=True):
-        for word in range(count):
-            assert row[words == word].unique().numel() == 1
-        assert float(row.mean()) == pytest.approx(1)
-        assert float(row[words == 1][0] / row[0]) == pytest.approx(float(weights[1] / weights[0]))
-    without = sample.without(0, len(words))
-    for word in range(count):
-        assert (without[word][words == word] == 0).all() and float(without[word].mean()) == pytest.approx(1)
-    assert (without[count:] == 1).all()  # there are no such words
-
-
 def test_bootstrap_interval_copies_of_rows_change_nothing(generator, device):
     """Three copies of every vector are the same words, also as pairs, as tuples and in groups."""
     copies = functools.partial(torch.repeat_interleave, repeats=3)
@@ -377,39 +358,3 @@ def test_run_queries_with_contexts_equals_run_query(metric):
         table = run_queries(metric, queries, [model], metric_params=options, value=value, as_dataframe=False)
         expected = [metric(**options).run_query(query, model)[value] for query in queries]
         np.testing.assert_allclose(table.values[0].cpu().numpy(), expected, rtol=1e-9 if metric is RNSB else 1e-12)
-
-
-def false_positives_and_coverage(counts, generator, words=16, tables=300, replicates=199):
-    """Draw both targets of `tables` data sets from one population; return the rates of p <= .05 and of covering 0."""
-    rows = [counts[i % len(counts)] for i in range(words)]
-    of_word = torch.tensor([i for i, count in enumerate(rows) for _ in range(count)])
-    effects = torch.randn(2, tables, words, 1, 1, generator=generator, dtype=torch.float64)[:, :, of_word]
-    noise = 0.3 * torch.randn(2, tables, len(of_word), 1, 1, generator=generator, dtype=torch.float64)
-    u, v = (effects + noise).flatten(2)
-    u, v = (WordSet(s, torch.ones_like(of_word, dtype=torch.bool), of_word) for s in (u, v))
-    p_values = permutation_p_value(u, v, method="approximate", replicates=replicates)
-
-    def mean_difference(x, y):  # means of the rows, weighted by their counts
-        means = [(s[..., 0] * m).sum(-1) / m.sum(-1) for s, m, _ in (x, y)]
-        return means[0] - means[1]
-
-    _, low, high = bootstrap_interval(
-        mean_difference, *(s._replace(values=s.values.unsqueeze(-1)) for s in (u, v)), replicates=400
-    )
-    return (p_values <= 0.05).double().mean().item(), ((low <= 0) & (high >= 0)).double().mean().item()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("counts", [[1], [5], [10], [1, 5, 10], [2, 9]], ids=str)
-def test_p_values_and_intervals_with_several_rows_per_word_have_nominal_rates(counts, generator):
-    rejected, covered = false_positives_and_coverage(counts, generator, words=25, tables=2000)
-    assert abs(rejected - 0.05) <= 0.015 and 0.9 <= covered <= 0.98, (rejected, covered)
-
-
-def test_joined_words_ids_of_two_sets_stay_distinct():
-    first, second = torch.tensor([[7, 7]]), torch.tensor([[7, 3, 3, 9]])
-    joined = joined_words(torch.Size([1]), (first, 2, first.device), (second, 4, first.device))
-    assert len(joined.unique()) == 4 and joined[0, 0] == joined[0, 1] and joined[0, 3] == joined[0, 4]
-    joined = joined_words(torch.Size([1]), (first, 2, first.device), (None, 4, first.device))
-    assert len(joined.unique()) == 5 and joined[0, 0] == joined[0, 1]
-    assert joined_words(torch.Size([1]), (None, 2, first.device), (None, 4, first.device)) is None

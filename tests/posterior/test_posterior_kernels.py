@@ -55,13 +55,13 @@ def test_dirichlet_sums_of_large_tables_equal_reference(C, device):
 
 
 @pytest.mark.parametrize(("dtype", "rtol"), [(torch.float64, 1e-11), (torch.float32, 1e-5)])
-@pytest.mark.parametrize("C", [1, 2, 10, 33, 48, 49, 100])  # on CUDA up to 48 by a lane
+@pytest.mark.parametrize("C", [1, 2, 10, 33, 48, 49, 60])  # on CUDA up to 48 by a lane
 def test_dirichlet_sums_sample_does_not_depend_on_others(C, dtype, rtol, device):
     kernel = (
         lanes(f"dirichlet_sums_{'lane' if C <= 48 else 'warp'}") if device.type == "cpu" else operators.dirichlet_sums
     )
-    expected = sums_by(reference.dirichlet_sums, C, 1.0, torch.float64, device, samples=40)
-    full = sums_by(kernel, C, 1.0, dtype, device, samples=40)
+    expected = sums_by(reference.dirichlet_sums, C, 1.0, torch.float64, device, samples=36)
+    full = sums_by(kernel, C, 1.0, dtype, device, samples=36)
     close = torch.isclose(full.double(), expected, rtol=rtol, atol=1e-37)
     assert close.all() if dtype == torch.float64 else close.double().mean() > 0.99  # rounding may let a proposal pass
     assert torch.equal(sums_by(kernel, C, 1.0, dtype, device, forms=0, samples=33), full[:, : 4 * C, :33])
@@ -110,10 +110,10 @@ def test_dirichlet_sums_tiny_concentrations_sum_to_one(device):
     cells = torch.full((1, 4, 4), 1e-4, dtype=torch.float64, device=device)
     for kernel in [*kernels(device), reference.dirichlet_sums]:
         for dtype in torch.float32, torch.float64:
-            out = torch.empty(1, 16, 300, dtype=dtype, device=device)
+            out = torch.empty(1, 16, 70, dtype=dtype, device=device)
             kernel(out, cells.sum(-1), cells, None, keys(1, 3, device=device), 0)
             assert out.isfinite().all()
-            torch.testing.assert_close(out.view(4, 4, 300).sum(0), torch.ones(4, 300, dtype=dtype, device=device))
+            torch.testing.assert_close(out.view(4, 4, 70).sum(0), torch.ones(4, 70, dtype=dtype, device=device))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -38,6 +38,11 @@ def extreme_counts(C):
     return counts
 
 
+def kernels(device):
+    emulated = [lanes(f"dirichlet_sums_{team}") for team in ("warp", "block")] if device.type == "cpu" else []
+    return [operators.dirichlet_sums, *emulated]
+
+
 def run_operator(operator, cells, dtype, device, samples=40, forms=True, start=START):
     E, C, _ = cells.shape
     weights = torch.rand(2, C, C, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(device)
@@ -53,12 +58,11 @@ def test_grouped_kernels_equal_reference(prior, device):
     cells = (extreme_counts(70) + dirichlet_prior(prior, (70, 70))).to(device)
     groups = in_groups(reference.without_diagonal(cells))
     assert groups is not None and groups.any(-1).sum() > 60
-    expected = run_operator(reference.dirichlet_sums, cells, torch.float64, device, samples=6)
-    emulated = [lanes(f"dirichlet_sums_{team}") for team in ("warp", "block")] if device.type == "cpu" else []
-    for kernel in [operators.dirichlet_sums, *emulated]:
-        sums = run_operator(kernel, cells, torch.float64, device, samples=6)
+    expected = run_operator(reference.dirichlet_sums, cells, torch.float64, device, samples=3)
+    for kernel in kernels(device):
+        sums = run_operator(kernel, cells, torch.float64, device, samples=3)
         torch.testing.assert_close(sums, expected, rtol=1e-9, atol=1e-24)
-        single = run_operator(kernel, cells, torch.float32, device, samples=6)
+        single = run_operator(kernel, cells, torch.float32, device, samples=3)
         assert torch.isclose(single.double(), expected, rtol=1e-5, atol=1e-37).double().mean() > 0.98
 
 
@@ -66,11 +70,10 @@ def test_grouped_kernels_tiny_false_positives_equal_reference(device):
     """False positives are compared however small they are, in all rows that may contain them."""
     cells = (extreme_counts(70) + dirichlet_prior("balanced", (70, 70))).to(device)
     cells[0, 20:40] += 2**-12  # their groups have a different concentration
-    expected = run_operator(reference.dirichlet_sums, cells, torch.float64, device, samples=20)[:, 140:210]
+    expected = run_operator(reference.dirichlet_sums, cells, torch.float64, device, samples=6)[:, 140:210]
     assert 0.2 < (expected[0, 8:] < 1e-20).double().mean() < 0.99 and (expected > 0).double().mean() > 0.9
-    emulated = [lanes(f"dirichlet_sums_{team}") for team in ("warp", "block")] if device.type == "cpu" else []
-    for kernel in [operators.dirichlet_sums, *emulated]:
-        actual = run_operator(kernel, cells, torch.float64, device, samples=20)[:, 140:210]
+    for kernel in kernels(device):
+        actual = run_operator(kernel, cells, torch.float64, device, samples=6)[:, 140:210]
         torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-300)
 
 
@@ -139,7 +142,7 @@ def wrong_proportions(C, mass, S, device):
 @pytest.mark.parametrize("C", [10, 100, 1000])
 def test_grouped_proportions_have_dirichlet_law(C, mass, device):
     """C = 10, and 3.5 for 100 classes, are sampled cell by cell: both methods have the distribution."""
-    S = 4000
+    S = 2000
     x, alpha = wrong_proportions(C, mass, S, device)
     assert (in_groups(alpha[None]) is not None) == (C == 1000 or (C == 100 and mass / 96 <= 2**-8))
     total = float(alpha.sum())

@@ -97,7 +97,7 @@ TEXTS = [
     ("json", '{"a":' * 100_000, "wanted a study in json; it is nested too deeply"),
     ("json", '{"seed": 1, "seed": 2}', "wanted a study in json; the key 'seed' occurs twice"),
     ("json", '{"experiments": {"a": {}, "a": {}}}', "wanted a study in json; the key 'a' occurs twice"),
-    ("yaml", "[" * 10_000, "wanted a study in yaml; it is nested too deeply"),
+    ("yaml", "[" * 2_000, "wanted a study in yaml; it is nested too deeply"),
     ("yaml", "seed: 1\nseed: 2\n", "wanted a study in yaml; the key 'seed' occurs twice"),
     ("toml", "seed = 1\nseed = 2\n", "wanted a study in toml; Cannot overwrite a value"),
 ]
