@@ -90,14 +90,10 @@ def test_draw_contexts_samples_valid_contexts_uniformly(device):
         assert deviation.abs().max() < 4 * 0.5 / 6000**0.5 and not counts[~mask[word].cpu()].any()
 
 
-def test_ceat_depends_on_seed_but_not_on_chunks_masks_and_batches(generator, device, monkeypatch):
+def test_ceat_depends_on_seed_but_not_on_chunks_and_masks(generator, device, monkeypatch):
     tensors = pools(generator, device, 2)
     got = association.ceat(*tensors, samples=30)
     assert not torch.equal(got.value, association.ceat(*tensors, samples=30, seed=1).value)
-    single = association.ceat(*(t[1] for t in tensors), samples=30)
-    np.testing.assert_allclose(
-        [part[1].cpu() for part in parts_of(got)], [part.cpu() for part in parts_of(single)], rtol=1e-10
-    )
     wide = torch.nn.functional.pad(tensors[0], (0, 0, 0, 2, 0, 1), value=torch.nan)
     mask = torch.nn.functional.pad(torch.ones(5, 3, dtype=torch.bool, device=device), (0, 2, 0, 1))
     masked = association.ceat(association.WordSet(wide, mask), *tensors[1:], samples=30)

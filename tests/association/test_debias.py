@@ -141,12 +141,6 @@ def test_state_dict_restores_fitted_transform(model, case, tmp_path):
     assert torch.equal(loaded.transform(model).vectors, fitted.transform(model).vectors)
 
 
-def test_transform_twice_gives_equal_vectors(model, case):
-    method, fit = case
-    debias = method().fit(model, **fit)
-    assert torch.equal(debias.transform(model).vectors, debias.transform(model).vectors)
-
-
 def test_fit_tensors_batch_equals_loop(case):
     method, _ = case
     x = torch.randn(2, 3, 13, 6, dtype=torch.float64)

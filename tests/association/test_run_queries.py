@@ -10,19 +10,7 @@ from metric_cases import ALL, GOLDEN, METRICS, Gap, OwnQuery, table
 from raising import raises
 
 from tensormetrics import association
-from tensormetrics.association import (
-    CEAT,
-    MAC,
-    RIPA,
-    RND,
-    RNSB,
-    SAME,
-    WEAT,
-    Query,
-    WordEmbeddingModel,
-    WordSet,
-    run_queries,
-)
+from tensormetrics.association import RND, WEAT, Query, WordEmbeddingModel, run_queries
 
 pd = pytest.importorskip("pandas")
 WORDS = [f"w{i}" for i in range(120)]
@@ -127,10 +115,12 @@ def test_run_queries_nan_scores_have_reasons(query, models):
     assert run_queries(WEAT, [same], models[:1], value="p_value").attrs["reasons"] == {name: why}
     groups = Query([["w0"]], [["w1"]], ["T"], ["A"])
     message = "query: 'T wrt A' has 1 target and 1 attribute sets, wanted at least 2 attribute sets for the metric SAME"
-    assert run_queries(SAME, [groups], models[:1]).attrs["reasons"] == {("first", "T wrt A"): message}
+    assert run_queries(association.SAME, [groups], models[:1]).attrs["reasons"] == {("first", "T wrt A"): message}
     lengths = Query([["w0", "w1"], ["w2"]], [["w3"]], ["T", "U"], ["A"])
     message = "query: 'T' has 2, 'U' has 1 words, wanted lists of one length, because they form tuples by position"
-    assert run_queries(RIPA, [lengths], models[:1]).attrs["reasons"] == {("first", "T and U wrt A"): message}
+    assert run_queries(association.RIPA, [lengths], models[:1]).attrs["reasons"] == {
+        ("first", "T and U wrt A"): message
+    }
     far = Query([WORDS[:20], WORDS[20:40]], [["w99"]], ["T", "U"], ["A"])
     reasons = run_queries(
         RND, [far], models[:1], metric_params={"calculate_p_value": True, "p_value_method": "exact"}
@@ -156,9 +146,9 @@ def test_run_queries_thousand_subqueries_equal_single_calls(models):
 
 def test_run_queries_template_n_generates_subqueries(query, models):
     without_lost_set = Query(query.target_sets[:3], query.attribute_sets, ["T0", "T1", "T2"], ["A0", "A1", "A2"])
-    got = run_queries(RNSB, [without_lost_set], models, generate_subqueries=True)
+    got = run_queries(association.RNSB, [without_lost_set], models, generate_subqueries=True)
     assert list(got.columns) == [f"T0, T1 and T2 wrt {pair}" for pair in ("A0 and A1", "A0 and A2", "A1 and A2")]
-    assert list(run_queries(MAC, [without_lost_set], models, generate_subqueries=True).columns) == [
+    assert list(run_queries(association.MAC, [without_lost_set], models, generate_subqueries=True).columns) == [
         without_lost_set.query_name
     ]
 
@@ -218,10 +208,10 @@ def test_run_queries_with_contexts_equals_single_calls(device):
     pools = {word: torch.randn(3, 4, device=device) for word in WORDS[:8]}
     model = WordEmbeddingModel.from_contexts(pools, "contexts")
     query = Query([["w0", "w1"], ["w2", "w3"]], [["w4", "w5"], ["w6", "w7"]])
-    got = run_queries(CEAT(samples=20), [query], [model], value="p_value_random_effects")
-    assert got.iloc[0, 0] == CEAT(samples=20).run_query(query, model)["p_value_random_effects"]
-    got = run_queries(CEAT(samples=20, calculate_p_value=True), [query], [model], value="p_value")
-    assert got.iloc[0, 0] == CEAT(samples=20).run_query(query, model, calculate_p_value=True)["p_value"]
+    got = run_queries(association.CEAT(samples=20), [query], [model], value="p_value_random_effects")
+    assert got.iloc[0, 0] == association.CEAT(samples=20).run_query(query, model)["p_value_random_effects"]
+    got = run_queries(association.CEAT(samples=20, calculate_p_value=True), [query], [model], value="p_value")
+    assert got.iloc[0, 0] == association.CEAT(samples=20).run_query(query, model, calculate_p_value=True)["p_value"]
 
 
 def test_run_queries_subclass_uses_its_measure(query, models):
@@ -238,7 +228,7 @@ def test_run_queries_metric_without_attributes_equals_single_calls(models):
         metric_template, metric_name, metric_short_name = (1, 0), "Length", "LEN"
 
         def measure(self, t):
-            vectors, mask, _ = WordSet.of(t)
+            vectors, mask, _ = association.WordSet.of(t)
             lengths = vectors.double().norm(dim=-1)
             return {"length": lengths.mean(-1) if mask is None else (lengths * mask).sum(-1) / mask.sum(-1)}
 

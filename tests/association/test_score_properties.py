@@ -96,13 +96,8 @@ def test_weat_effect_size_without_variation_has_zero_gradient(device):
     assert effect.isnan()
     effect.backward()
     assert not x.grad.any()
-
-
-def test_weat_effect_size_without_variation_has_zero_gradient_under_vmap(device):
-    x = torch.tensor([[1.0, 2.0]], device=device).repeat(3, 1)
-    a, b = torch.eye(2, device=device).unsqueeze(1)
     effects = torch.func.vmap(lambda x: association.weat_effect_size(x, x, a, b))
-    assert not torch.func.grad(lambda x: effects(x).sum())(x.repeat(2, 1, 1)).any()
+    assert not torch.func.grad(lambda x: effects(x).sum())(x.detach().repeat(2, 1, 1)).any()
 
 
 @every_score

@@ -193,17 +193,17 @@ def test_from_word2vec_reads_published_file():
 
 @pytest.mark.parametrize("head", ["2 3\nhe 1 2 3\n", ""])
 def test_read_word2vec_endless_line_raises_with_bounded_memory(tmp_path, head):
-    """The gzipped file of 50 KB has one line of 50 MB; memory does not grow with it."""
+    """The gzipped file of 120 KB has one line of 120 MB; memory does not grow with it."""
     path = tmp_path / "bomb.txt.gz"
     with gzip.open(path, "wb", compresslevel=1) as file:
         file.write(head.encode())
-        for _ in range(50):
+        for _ in range(120):
             file.write(b"1" * 2**20)
     tracemalloc.start()
     try:
         with pytest.raises(ValueError, match=r"bomb.txt.gz, line \d: got more than \d+ bytes, wanted a word and"):
             read_word2vec(path, binary=False, no_header=not head)
-        assert tracemalloc.get_traced_memory()[1] < 25 * 2**20
+        assert tracemalloc.get_traced_memory()[1] < 100 * 2**20
     finally:
         tracemalloc.stop()
 

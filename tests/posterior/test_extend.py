@@ -139,73 +139,44 @@ def test_incomplete_classes_are_not_registered():
     assert [dict(registry) for registry in REGISTRIES] == before
 
 
-NAMES = "wanted a list of distinct names without blanks, @, +, = and /"
-
-
 @pytest.mark.parametrize(
-    ("make", "attributes", "error", "message"),
+    ("names", "message"),
     [
-        (metric, {"bounds": ABSENT}, TypeError, "Fancy lacks bounds; define them as class attributes"),
-        (metric, {"aliases": ABSENT}, TypeError, "Fancy lacks aliases; define them as class attributes"),
-        (
-            metric,
-            {"full_name": ABSENT, "is_multiclass": ABSENT},
-            TypeError,
-            "Fancy lacks full_name, is_multiclass; define them as class attributes",
+        *(
+            (names, f"got {names!r}, wanted a list of distinct names without blanks, @, +, = and /")
+            for names in ([], "fancy", ["new", "a b"], ["new", "a@b"], ["new", "new"])
         ),
-        (metric, {"aliases": []}, ValueError, f"Fancy.aliases: got [], {NAMES}"),
-        (metric, {"aliases": "fancy"}, ValueError, f"Fancy.aliases: got 'fancy', {NAMES}"),
-        (metric, {"aliases": ["new", "a b"]}, ValueError, f"Fancy.aliases: got ['new', 'a b'], {NAMES}"),
-        (metric, {"aliases": ["new", "a@b"]}, ValueError, f"Fancy.aliases: got ['new', 'a@b'], {NAMES}"),
-        (metric, {"aliases": ["new", "new"]}, ValueError, f"Fancy.aliases: got ['new', 'new'], {NAMES}"),
-        (
-            metric,
-            {"aliases": ["new", "recall"]},
-            ValueError,
-            "Fancy.aliases: 'recall' belongs to TruePositiveRate already; choose another name",
-        ),
-        (
-            metric,
-            {"aliases": ["new", "harm"]},
-            ValueError,
-            "Fancy.aliases: 'harm' belongs to HarmonicMeanAveraging already; choose another name",
-        ),
-        (
-            metric,
-            {"aliases": ["new", "p_pred"]},
-            ValueError,
-            "Fancy.aliases: 'p_pred' belongs to a root quantity already; choose another name",
-        ),
-        (
-            metric,
-            {"dependencies": ("ppv", "f1")},
-            TypeError,
-            "Fancy.compute_metric takes ['ppv', 'tpr'] but dependencies are ['f1', 'ppv']; name the same in both",
-        ),
-        (
-            metric,
-            {"dependencies": ("ppw",), "compute_metric": lambda self, ppw: ppw},
-            ValueError,
-            "Fancy.dependencies: there is no metric 'ppw'; the closest are ppv, kappa, p_pred",
-        ),
-        (
-            averaging,
-            {"compute_average": lambda self, values, tpr: values},
-            TypeError,
-            "Fancy.compute_average takes ['tpr'] but dependencies are []; name the same in both",
-        ),
-        (
-            averaging,
-            {"compute_average": lambda self, values: values, "aliases": ["f1"]},
-            ValueError,
-            "Fancy.aliases: 'f1' belongs to F1Score already; choose another name",
+        *(
+            (["new", name], f"{name!r} belongs to {owner} already; choose another name")
+            for name, owner in {
+                "recall": "TruePositiveRate",
+                "harm": "HarmonicMeanAveraging",
+                "p_pred": "a root quantity",
+            }.items()
         ),
     ],
 )
-def test_invalid_definition_changes_no_registry(make, attributes, error, message):
+def test_invalid_aliases_change_no_registry(names, message):
     before = [dict(registry) for registry in REGISTRIES]
-    with raises(error, message):
-        make(**attributes)
+    with raises(ValueError, f"Fancy.aliases: {message}"):
+        metric(aliases=names)
+    assert [dict(registry) for registry in REGISTRIES] == before
+
+
+def test_invalid_definition_changes_no_registry():
+    before = [dict(registry) for registry in REGISTRIES]
+    for lacking in ["bounds"], ["aliases"], ["full_name", "is_multiclass"]:
+        with raises(TypeError, f"Fancy lacks {', '.join(lacking)}; define them as class attributes"):
+            metric(**dict.fromkeys(lacking, ABSENT))
+    names = "takes ['ppv', 'tpr'] but dependencies are ['f1', 'ppv']; name the same in both"
+    with raises(TypeError, f"Fancy.compute_metric {names}"):
+        metric(dependencies=("ppv", "f1"))
+    with raises(ValueError, "Fancy.dependencies: there is no metric 'ppw'; the closest are ppv, kappa, p_pred"):
+        metric(dependencies=("ppw",), compute_metric=lambda self, ppw: ppw)
+    with raises(TypeError, "Fancy.compute_average takes ['tpr'] but dependencies are []; name the same in both"):
+        averaging(compute_average=lambda self, values, tpr: values)
+    with raises(ValueError, "Fancy.aliases: 'f1' belongs to F1Score already; choose another name"):
+        averaging(compute_average=lambda self, values: values, aliases=["f1"])
     assert [dict(registry) for registry in REGISTRIES] == before
 
 

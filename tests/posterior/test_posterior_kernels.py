@@ -19,7 +19,7 @@ def keys(*shape, device):
     return torch.tensor(pairs, device=device).view(*shape, 2)
 
 
-def sums_by(operator, C, prior, dtype, device, forms=2, samples=150, margins=True):
+def sums_by(operator, C, prior, dtype, device, forms=2, samples=110, margins=True):
     generator = torch.Generator().manual_seed(C)
     counts = torch.stack(
         [torch.randint(0, 3, (C, C), generator=generator), torch.randint(0, 60, (C, C), generator=generator)]

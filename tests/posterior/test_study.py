@@ -152,18 +152,6 @@ def test_study_files_give_equal_samples(suffix, tmp_path):
     json.dumps(study.to_dict())
 
 
-@pytest.mark.parametrize("suffix", ["json", "toml", "yaml"])
-def test_study_load_invalid_files_raise(suffix, tmp_path):
-    path = tmp_path / f"study.{suffix}"
-    path.write_text("{seed: [")
-    with pytest.raises(ConfigError, match=f"^{re.escape(str(path))}: wanted a study in {suffix}; "):
-        Study.load(path)
-    if suffix != "toml":
-        path.write_text("[1]")
-        with pytest.raises(ConfigError, match=": got a list, wanted a study as Study.save writes it$"):
-            Study.load(path)
-
-
 def test_study_data_frame_gives_confusion_matrix():
     frame = pytest.importorskip("pandas").DataFrame({"cat": [3, 1], "dog": [0, 2]}, index=["cat", "dog"])
     study = Study(0)
@@ -239,9 +227,8 @@ EXPERIMENTS = [
 def test_study_invalid_experiments_raise(name, arguments, error, message):
     study = make_study()
     before = study.to_dict()
-    with pytest.raises(error) as caught:
+    with raises(error, message):
         study.add_experiment(name, **{"confusion_matrix": TRI, **PRIORS, **arguments})
-    assert str(caught.value) == message and type(caught.value) is error
     assert study.to_dict() == before and study.num_experiments == 4
 
 
@@ -341,23 +328,19 @@ def test_study_default_settings_warn():
     assert Study(0, metrics=default).metrics == {"acc": {"aggregation": "re"}, "mcc": {"aggregation": "fe"}}
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "error", "message"),
-    [
-        ("seed", -1, ConfigError, "seed: got -1, wanted an integer >= 0"),
-        ("seed", 1.5, TypeError, "seed: got 1.5, wanted an integer"),
-        ("seed", True, TypeError, "seed: got True, wanted an integer"),
-        ("num_samples", 0, ConfigError, "num_samples: got 0, wanted an integer > 0"),
-        ("num_samples", [1], TypeError, "num_samples: got [1], wanted an integer"),
-        ("ci_probability", 0.0, ConfigError, "ci_probability: got 0.0, wanted a number in (0, 1]"),
-        ("ci_probability", 1.5, ConfigError, "ci_probability: got 1.5, wanted a number in (0, 1]"),
-        ("ci_probability", "x", TypeError, "ci_probability: got 'x', wanted a number"),
-    ],
-)
-def test_study_invalid_settings_raise(name, value, error, message):
-    with pytest.raises(error) as caught:
-        Study(**{"seed": 0, name: value})
-    assert str(caught.value) == message and type(caught.value) is error
+def test_study_invalid_settings_raise():
+    for kind, name, value, wanted in (
+        (ConfigError, "seed", -1, "an integer >= 0"),
+        (TypeError, "seed", 1.5, "an integer"),
+        (TypeError, "seed", True, "an integer"),
+        (ConfigError, "num_samples", 0, "an integer > 0"),
+        (TypeError, "num_samples", [1], "an integer"),
+        (ConfigError, "ci_probability", 0.0, "a number in (0, 1]"),
+        (ConfigError, "ci_probability", 1.5, "a number in (0, 1]"),
+        (TypeError, "ci_probability", "x", "a number"),
+    ):
+        with raises(kind, f"{name}: got {value!r}, wanted {wanted}"):
+            Study(**{"seed": 0, name: value})
 
 
 @pytest.mark.parametrize("metrics", [["acc", "mcc"], ("acc", "mcc"), {"acc": {}, "mcc": {}}])

@@ -93,6 +93,8 @@ TEXTS = [
     ("json", json.dumps(STUDY)[:40], "wanted a study in json; Unterminated string"),
     ("json", "", "wanted a study in json; Expecting value"),
     ("json", "null", "got a NoneType, wanted a study as Study.save writes it"),
+    *((suffix, "{seed: [", f"wanted a study in {suffix}; ") for suffix in ("json", "yaml", "toml")),
+    *((suffix, "[1]", "got a list, wanted a study as Study.save writes it") for suffix in ("json", "yaml")),
     ("json", "[" * 100_000, "wanted a study in json; it is nested too deeply"),
     ("json", '{"a":' * 100_000, "wanted a study in json; it is nested too deeply"),
     ("json", '{"seed": 1, "seed": 2}', "wanted a study in json; the key 'seed' occurs twice"),
