@@ -241,10 +241,6 @@ def test_bootstrap_interval_rnd_of_one_population_covers_zero(dims, sizes, gener
     with pytest.warns(UncertaintyWarning):
         interval = bootstrap_interval(rnd, x, y, a, replicates=200)
     covered = ((interval.low <= 0) & (interval.high >= 0)).double().mean()
-    print(
-        f"rnd, {sizes} words of {dims}: {covered}, mean {interval.value.mean()} -> "
-        f"{interval.details['corrected'].mean()}"
-    )
     assert covered >= 0.93 and interval.details["corrected"].mean().abs() < 0.25 * interval.value.mean()
 
 

@@ -37,23 +37,6 @@ def test_permutation_auto_is_exact_up_to_32_scores(sizes, same_as, generator, de
     assert p["auto"] == p[same_as] and p["exact"] != p["approximate"]
 
 
-def test_weat_of_an_encoder_equals_seat(device):
-    """Every filled-in template is a member of the set (May et al. 2019)."""
-
-    def encode(strings: list[str]) -> torch.Tensor:
-        seeds = (torch.Generator().manual_seed(sum(map(ord, s))) for s in strings)
-        return torch.stack([torch.randn(4, generator=seed, dtype=torch.float64) for seed in seeds]).to(device)
-
-    templates = ("{}", "This is {}.", "They are {}.")
-    sets = [["rose", "tulip"], ["ant", "bee", "wasp"], ["love"], ["hate", "ugly"]]
-    model = WordEmbeddingModel.from_encoder(encode, templates=templates)
-    query = Query(sets[:2], sets[2:])
-    result = WEAT().run_query(query, model, unit="row")
-    filled = [encode([template.format(word) for word in words for template in templates]) for words in sets]
-    assert result["weat"] == pytest.approx(association.weat(*filled).item())
-    assert result["effect_size"] == pytest.approx(association.weat_effect_size(*filled).item())
-
-
 def test_options_of_equal_value_but_other_type_are_checked(device):
     model = WordEmbeddingModel.from_tensor(torch.eye(4, device=device), list("abcd"))
     query = Query([["a"], ["b"]], [["c"], ["d"]])

@@ -62,13 +62,6 @@ def write(folder, **files):
 
 def test_load_weat_returns_published_sets():
     sets = load_weat()
-    assert len(sets) == 31 and sum(map(len, sets.values())) == 429
-    assert list(sets)[:3] == ["flowers", "insects", "pleasant_5"] and list(sets)[-1] == "old_people_names"
-    assert sets["career"] == ["executive", "management", "professional", "corporation", "salary", "office"] + [
-        "business",
-        "career",
-    ]
-    assert sets["young_people_names"][-1] == "Bill"
     digest = hashlib.sha256(json.dumps(sets).encode()).hexdigest()
     assert digest == "cd5808c51359f6cb6c7151f48958f47851251e82fe9d8d00c4c220b245417596"
     load_weat()["career"].clear()

@@ -161,12 +161,10 @@ def test_index_query_invalid_options_raise(model):
         model.index_query(query, preprocessors=[{"preprocessor": len}])
     with raises(ValueError, "strategy: got 'last', wanted one of 'first', 'all'"):
         model.index_query(query, strategy="last")
-
-
-def test_index_query_flags_must_be_bools(model):
-    query = Query([["ana"]], [])
     for flag in ("paired", "warn_not_found_words"):
         with raises(TypeError, f"{flag}: got None, wanted True or False"):
             model.index_query(query, **{flag: None})
     with raises(TypeError, "preprocessors: got a NoneType, wanted a list of dicts of options"):
         model.index_query(query, preprocessors=None)
+    with raises(TypeError, "query: got a list, wanted a Query"):
+        model.index_query([["a"]])

@@ -178,14 +178,11 @@ def test_index_query_of_empty_set_gives_nan(model):
     assert all(s.mean().isnan() for s in index.sets(model.vectors))
 
 
-def test_stack_pairs_have_equal_masks(model):
+def test_stack_pairs_and_groups_of_tuples_have_equal_masks(model):
     index = model.index_query(Query([["a", "b"], ["c", "d"]], [["e"]]), paired=True)
     short = model.index_query(Query([["a"], ["c"]], [["e"]]), paired=True)
     x, y, a = IndexedQuery.stack([index, short]).sets(model.vectors)
     assert x.mask.tolist() == y.mask.tolist() == [[True, True], [True, False]] and torch.is_tensor(a)
-
-
-def test_stack_groups_of_tuples_have_equal_masks(model):
     index, short = (model.index_query(Query([["a"]], [["b", "c"][:n], ["d", "e"][:n]]), paired=True) for n in (2, 1))
     _, groups = IndexedQuery.stack([index, short]).sets(model.vectors, (1, "n"))
     assert groups.mask.tolist() == [[[True, True], [True, True]], [[True, False], [True, False]]]

@@ -106,13 +106,6 @@ def test_equality_compares_encoders_and_transformations():
     assert a == copy.copy(a)
 
 
-def test_repr_shows_rows_computed_on_demand():
-    model = WordEmbeddingModel.from_encoder(encode)
-    assert repr(model) == "<WordEmbeddingModel 'Unnamed model' with 0 word embeddings, computed on demand>"
-    model.rows("he")
-    assert "1 word embeddings of 5 dims, computed on demand" in repr(model)
-
-
 def test_refresh_recomputes_rows():
     scale = [1.0]
     model = WordEmbeddingModel.from_encoder(lambda words: scale[0] * encode(words))

@@ -200,6 +200,8 @@ def test_weat_unit_row_counts_each_row():
     assert of_rows["low"] < of_rows["weat"] < of_rows["high"] and of_rows["low"] != by_word["low"]
     with pytest.raises(ValueError, match="^unit: got 'token', wanted one of 'word', 'row'"):
         association.WEAT(unit="token")
+    with pytest.raises(TypeError, match="unit"):
+        association.CEAT(unit="row")
 
 
 def test_run_queries_unit_row_of_models_with_unequal_rows_raises():
@@ -232,11 +234,6 @@ def test_rnsb_estimator_counts_words_by_sample_weights(accepts_weights):
     with pytest.raises(ValueError, match="^estimator: got Estimator for words with several rows"):
         flat_results("RNSB", several, **options)
     assert flat_results("RNSB", several, unit="row", **options)["/result"] > 0
-
-
-def test_ceat_unit_row_raises():
-    with pytest.raises(TypeError, match="unit"):
-        association.CEAT(unit="row")
 
 
 @pytest.mark.parametrize("name", ["RIPA", "DirectBias"])

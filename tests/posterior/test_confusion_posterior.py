@@ -320,6 +320,8 @@ def test_update_invalid_inputs_raise():
         update(labels[0], labels[0])
     with raises(ValueError, "target: got shape (3, 4), wanted (2, N, ...)"):
         ConfusionPosterior(3, batch_shape=(2,)).update(torch.zeros(3, 4).long(), torch.zeros(3, 4).long())
+    with raises(TypeError, "'p_pred' is a root quantity, not a metric: it can be sampled but not reported"):
+        ConfusionPosterior(3, ["acc", "p_pred"])
 
 
 @pytest.mark.parametrize(
@@ -356,11 +358,6 @@ def test_update_invalid_inputs_raise():
 def test_confusion_posterior_invalid_options_raise(options, message):
     with raises(ValueError, message):
         ConfusionPosterior(**{"num_classes": 3, **options})
-
-
-def test_root_quantity_as_metric_raises():
-    with raises(TypeError, "'p_pred' is a root quantity, not a metric: it can be sampled but not reported"):
-        ConfusionPosterior(3, ["acc", "p_pred"])
 
 
 def test_plot_posterior_draws_each_class(device):

@@ -192,10 +192,3 @@ def test_update_nonfinite_scores_are_compared_or_raise(bad, device):
         with pytest.raises(ValueError, match="nan scores"):
             metric.update(preds, torch.tensor([0], device=device))
             metric.compute()
-
-
-def test_format_table_minus_infinity_is_printed():
-    table = posterior.summaries.table.format_table(
-        [{"x": -math.inf, "y": math.nan, "z": math.inf}], ["x", "y", "z"], "plain"
-    )
-    assert table.split() == ["x", "y", "z", "-inf", "nan", "inf"]

@@ -6,8 +6,8 @@ import pytest
 import scipy.stats
 import torch
 from emulated_operators import lanes
+from test_posterior_kernels import keys
 
-from tensormetrics.core.numbers.philox import philox_key
 from tensormetrics.posterior import (
     dirichlet_prior,
     get_metric,
@@ -47,9 +47,7 @@ def run_operator(operator, cells, dtype, device, samples=40, forms=True, start=S
     E, C, _ = cells.shape
     weights = torch.rand(2, C, C, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(device)
     out = torch.full((E, 4 * C + 2 * forms, samples), torch.nan, dtype=dtype, device=device)
-    keys = [philox_key(3, str(k), "posterior", "x") for k in range(3 * E)]
-    keys = torch.tensor(keys, device=device).view(E, 3, 2)
-    operator(out, cells.sum(-1), cells, weights if forms else None, keys, start)
+    operator(out, cells.sum(-1), cells, weights if forms else None, keys(E, 3, device=device), start)
     return out
 
 
@@ -188,8 +186,7 @@ def test_grouped_operator_infinite_shape_gives_nan(device):
     cells[0, 6, 1] = torch.inf
     for operator in operators.dirichlet_sums, reference.dirichlet_sums:
         out = torch.zeros(2, 280, 70, dtype=torch.float64, device=device)
-        keys = torch.tensor([philox_key(3, str(k), "posterior", "x") for k in range(6)], device=device).view(2, 3, 2)
-        operator(out, extreme_counts(70).sum(-1).to(device) + 1, cells, None, keys, 0)
+        operator(out, extreme_counts(70).sum(-1).to(device) + 1, cells, None, keys(2, 3, device=device), 0)
         assert out[0, [6, 76]].isnan().all() and out[1].isfinite().all() and out[0, :6].isfinite().all()
 
 

@@ -80,6 +80,8 @@ def test_format_table_precision_percent_and_blanks():
     rows = [{"x": 0.001, "y": 0.5, "n": 3, "z": None}, {"x": 0.0, "y": 0.123, "n": 4, "z": float("nan")}]
     text = format_table(rows, ["x", "y", "n", "z"], "csv", 3, blank_below=0.0, percent=["y"])
     assert text == "x,y,n,z\n1.000e-03,50.0%,3,\n,12.3%,4,nan"
+    infinite = [{"x": -float("inf"), "y": float("inf")}]
+    assert format_table(infinite, ["x", "y"], "plain").split() == ["x", "y", "-inf", "inf"]
 
 
 def test_format_table_no_rows_has_headers():
