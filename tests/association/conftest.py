@@ -1,9 +1,7 @@
 import pytest
 from metric_cases import table
 
-from tensormetrics.association import (
-    Query,
-)
+from tensormetrics.association import Query
 
 
 @pytest.fixture

@@ -50,26 +50,18 @@ def test_custom_metric_without_measure_and_run_query_raises(query, tiny):
         Nothing().run_query(query, tiny)
 
 
-def test_forward_keeps_leading_dimensions_and_gradients(tiny, query, device):
-    index = tiny.index_query(query)
-    short = tiny.index_query(Query([["t1a"], ["t2a"]], [["a1a", "a1b"]]))
-    lost = tiny.index_query(Query([["x"], ["t2a"]], [["a1a", "a1b"]]))
-    batch = IndexedQuery.stack([index, short, lost])
-    for metric in (RND(), ECT(), RIPA(), WEAT()):
-        metric.to(device)
-        if isinstance(metric, WEAT):
-            indices = [
-                tiny.index_query(Query(i.query.target_sets, i.query.attribute_sets * 2)) for i in (index, short, lost)
-            ]
-            batch = IndexedQuery.stack(indices)
-        elif metric.paired:
-            batch = IndexedQuery.stack([tiny.index_query(i.query, paired=True) for i in (index, short, lost)])
-        else:
-            indices = [index, short, lost]
-            batch = IndexedQuery.stack(indices)
-        scores = metric(*metric.arguments(batch, tiny.vectors))
-        assert scores.shape == (3,) and scores[2].isnan() and scores[:2].isfinite().any()
-        assert metric.compute().item() == pytest.approx(scores.nanmean().item(), rel=1e-12)
+@pytest.mark.parametrize("kind", [RND, ECT, RIPA, WEAT], ids=lambda kind: kind.__name__)
+def test_forward_keeps_leading_dimensions(kind, tiny, query, device):
+    metric, attributes = kind().to(device), [["a1a", "a1b"]] * kind.metric_template[1]
+    queries = (
+        Query(query.target_sets, query.attribute_sets * len(attributes)),
+        Query([["t1a"], ["t2a"]], attributes),
+        Query([["x"], ["t2a"]], attributes),  # a word is lost
+    )
+    batch = IndexedQuery.stack([tiny.index_query(query, paired=metric.paired) for query in queries])
+    scores = metric(*metric.arguments(batch, tiny.vectors))
+    assert scores.shape == (3,) and scores[2].isnan() and scores[:2].isfinite().any()
+    assert metric.compute().item() == pytest.approx(scores.nanmean().item(), rel=1e-12)
 
 
 def test_forward_batch_of_tables_scores_each_table(tiny, query, device):

@@ -1,12 +1,11 @@
 """Conventions of all scores: zero vectors, devices, and the meaning of the defaults."""
 
-import numpy as np
 import pytest
 import torch
 from raising import raises
 
 from tensormetrics import association
-from tensormetrics.association import RNSB, WEAT, Query, WordEmbeddingModel, permutation_p_value
+from tensormetrics.association import WEAT, Query, WordEmbeddingModel, permutation_p_value
 
 
 def test_scores_zero_vector_has_zero_cosines(device):
@@ -36,35 +35,6 @@ def test_permutation_auto_is_exact_up_to_32_scores(sizes, same_as, generator, de
     u, v = (torch.randn(n, generator=generator, dtype=torch.float64).to(device) for n in sizes)
     p = {m: permutation_p_value(u, v, method=m, replicates=99) for m in ("auto", "exact", "approximate")}
     assert p["auto"] == p[same_as] and p["exact"] != p["approximate"]
-
-
-def test_weat_of_an_encoder_equals_seat(device):
-    """Every filled-in template is a member of the set (May et al. 2019)."""
-
-    def encode(strings: list[str]) -> torch.Tensor:
-        seeds = (torch.Generator().manual_seed(sum(map(ord, s))) for s in strings)
-        return torch.stack([torch.randn(4, generator=seed, dtype=torch.float64) for seed in seeds]).to(device)
-
-    templates = ("{}", "This is {}.", "They are {}.")
-    sets = [["rose", "tulip"], ["ant", "bee", "wasp"], ["love"], ["hate", "ugly"]]
-    model = WordEmbeddingModel.from_encoder(encode, templates=templates)
-    query = Query(sets[:2], sets[2:])
-    result = WEAT().run_query(query, model, unit="row")
-    filled = [encode([template.format(word) for word in words for template in templates]) for words in sets]
-    assert result["weat"] == pytest.approx(association.weat(*filled).item())
-    assert result["effect_size"] == pytest.approx(association.weat_effect_size(*filled).item())
-
-
-def test_rnsb_without_holdout_is_fitted_to_all_words(generator, device):
-    words = [f"w{i}" for i in range(24)]
-    vectors = torch.randn(24, 5, generator=generator, dtype=torch.float64).to(device)
-    model = WordEmbeddingModel.from_tensor(vectors, words)
-    query = Query([words[:4], words[4:8]], [words[8:16], words[16:]])
-    result = RNSB().run_query(query, model)
-    fitted_to_all = association.rnsb(vectors[:8], vectors[8:16], vectors[16:]).item()
-    assert result["result"] == pytest.approx(fitted_to_all, rel=1e-10)
-    assert RNSB().run_query(query, model, holdout=False) == result
-    assert not np.isclose(RNSB().run_query(query, model, holdout=True)["result"], fitted_to_all)
 
 
 def test_options_of_equal_value_but_other_type_are_checked(device):

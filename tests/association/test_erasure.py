@@ -102,11 +102,7 @@ def test_leace_order_and_repetition_of_rows_and_class_ids_change_nothing():
         (x.unsqueeze(0), labels.unsqueeze(0)),
     ):
         torch.testing.assert_close(LEACE().fit_tensors(rows, classes)(x), expected.expand(*rows.shape[:-2], *x.shape))
-
-
-def test_leace_fit_batches_with_unused_class_ids_equals_fit_tensors():
-    x, labels = map(torch.tensor, labeled_rows())
-    torch.testing.assert_close(LEACE().fit_batches([(x, 3 * labels)])(x), LEACE().fit_tensors(x, labels)(x))
+    torch.testing.assert_close(LEACE().fit_batches([(x, 3 * labels)])(x), expected)  # ids 1, 2, 4 and 5 are unused
 
 
 def test_leace_changes_another_model_of_the_same_space():
@@ -220,9 +216,5 @@ def test_erasure_invalid_options_raise():
         LEACE().fit_batches([(x[:0], labels[:0])])
     with raises(ValueError, "vectors: got shape (20, 5), wanted (N, 6) as in the first batch"):
         LEACE().fit_batches([(x, labels), (x[:, :5], labels)])
-    with raises(ValueError, "n_iterations: got 0, wanted an integer >= 1"):
-        INLP(n_iterations=0)
-    with raises(ValueError, "C: got 0, wanted a number > 0"):
-        INLP(C=0)
     with raises(ValueError, "labels: got one word of each class, wanted at least two of a class, one to hold out"):
         INLP().fit_tensors(x, torch.arange(20))

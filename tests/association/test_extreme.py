@@ -14,9 +14,7 @@ from torch import Tensor
 from tensormetrics.association import permutation_p_value
 from tensormetrics.association.resampling import draws, subset_sums
 from tensormetrics.association.resampling.random import Tails, stream
-from tensormetrics.core.native import native
 
-needs_kernel = pytest.mark.skipif(not native.has_kernel("extreme_draws", "cpu"), reason="built without native code")
 KINDS = ["any", "ties", "equal", "largest"]
 
 
@@ -66,7 +64,6 @@ def test_extreme_subsets_equal_enumeration(kind, generator, device):
             assert counts.tolist() == enumerate_extremes(units, valid_mask, subset_size, tails)
 
 
-@needs_kernel
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "num_positions", [17, 32, 37, pytest.param(46, marks=pytest.mark.slow), pytest.param(50, marks=pytest.mark.slow)]
@@ -130,11 +127,14 @@ def native_and_reference_counts() -> tuple[list[Tensor], list[Tensor]]:
     return actual, expected
 
 
-@needs_kernel
+def test_extreme_draws_native_equals_reference():
+    assert all(a.equal(b) for a, b in zip(*native_and_reference_counts(), strict=True))
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("width", [16, pytest.param(32, marks=pytest.mark.slow)])
 def test_extreme_draws_of_each_vector_width_equal_reference(width):
     """A separate process runs narrower vectors, as the width is chosen once."""
-    assert all(a.equal(b) for a, b in zip(*native_and_reference_counts(), strict=True))
     code = "from tests.association.test_extreme import native_and_reference_counts; "
     code += "actual, expected = native_and_reference_counts(); "
     code += "assert all(a.equal(b) for a, b in zip(actual, expected, strict=True)); print(len(actual))"
@@ -143,7 +143,6 @@ def test_extreme_draws_of_each_vector_width_equal_reference(width):
     assert (completed.returncode, completed.stdout.strip()) == (0, "576"), completed.stderr
 
 
-@needs_kernel
 def test_p_values_number_of_threads_changes_nothing(generator):
     u, v = (torch.randn(3, k, generator=generator, dtype=torch.float64) for k in (19, 20))
     p_values, initial_threads = [], torch.get_num_threads()

@@ -101,25 +101,6 @@ def test_log_probabilities_are_inputs_of_lpbs():
     assert float(metric.compute()) == approx(expected)
 
 
-def test_scores_model_of_another_kind_raises_and_recommends_function():
-    causal, masked, encoder = model_of("gpt2"), model_of("bert_mlm"), model_of("bert")
-    message = "which is causal; log_probabilities wants a masked language model; write sentence_log_likelihood, and "
-    with raises(TypeError, f"model: got a GPT2LMHeadModel, {message}PairPreference for its scores"):
-        log_probabilities(*causal, ["{}"], ["he"])
-    message = "pseudo_log_likelihood wants a masked language model; write AutoModelForMaskedLM.from_pretrained(name)"
-    with raises(TypeError, f"model: got a BertModel, {message}"):
-        pseudo_log_likelihood(*encoder, ["he"])
-    message = "sentence_log_likelihood wants a causal language model; write AutoModelForCausalLM.from_pretrained(name)"
-    with raises(TypeError, f"model: got a BertForMaskedLM, {message}"):
-        sentence_log_likelihood(*masked, ["he"])
-    with raises(ValueError, "templates: got '{}', wanted a str with one {attribute}"):
-        log_probabilities(*masked, ["{}"], ["he"], ["nurse"])
-    with raises(ValueError, "model: got a text of 102 tokens, of which it reads 64; write a shorter text"):
-        sentence_log_likelihood(*causal, ["b" * 101])
-    with raises(ValueError, "contexts: got 1 for 2 sentences, wanted one for each"):
-        sentence_log_likelihood(*causal, ["a", "b"], ["a"])
-
-
 @pytest.mark.parametrize("name", CAUSAL)
 def test_sentence_log_likelihood_equals_loop(name):
     net, tokenizer = model_of(name)
@@ -218,6 +199,49 @@ def test_score_pairs_of_stereoset_continuations_are_log_likelihoods():
         score_pairs(*model_of("bert_mlm"), triples)
 
 
+def triple(context, *sentences):
+    return SentenceTriples([context], [sentences], [("1", "2", "3")], ["he"], ["gender"])
+
+
+def test_scores_invalid_arguments_raise():
+    causal, masked, encoder = model_of("gpt2"), model_of("bert_mlm"), model_of("bert")
+    message = "which is causal; log_probabilities wants a masked language model; write sentence_log_likelihood, and "
+    with raises(TypeError, f"model: got a GPT2LMHeadModel, {message}PairPreference for its scores"):
+        log_probabilities(*causal, ["{}"], ["he"])
+    message = "pseudo_log_likelihood wants a masked language model; write AutoModelForMaskedLM.from_pretrained(name)"
+    with raises(TypeError, f"model: got a BertModel, {message}"):
+        pseudo_log_likelihood(*encoder, ["he"])
+    message = "sentence_log_likelihood wants a causal language model; write AutoModelForCausalLM.from_pretrained(name)"
+    with raises(TypeError, f"model: got a BertForMaskedLM, {message}"):
+        sentence_log_likelihood(*masked, ["he"])
+    with raises(ValueError, "templates: got '{}', wanted a str with one {attribute}"):
+        log_probabilities(*masked, ["{}"], ["he"], ["nurse"])
+    with raises(TypeError, "attributes: got [], wanted a list of at least one str"):
+        log_probabilities(*masked, ["{} is a {attribute}"], ["he"], [])
+    with raises(ValueError, "model: got a text of 102 tokens, of which it reads 64; write a shorter text"):
+        sentence_log_likelihood(*causal, ["b" * 101])
+    with raises(ValueError, "contexts: got 1 for 2 sentences, wanted one for each"):
+        sentence_log_likelihood(*causal, ["a", "b"], ["a"])
+    with raises(ValueError, "sentences: got '', wanted at least one token"):
+        score_pairs(*causal, triple("he is BLANK", "he is", "", "he"))
+    long = "he " * 600
+    with pytest.raises(ValueError, match="model: got a text of .* tokens, of which it reads"):
+        score_pairs(*masked, triple(long + "BLANK", long + "good", long + "old", long + "home"))
+    kind = type(causal[1]).__name__
+    for pairs in PAIRS, triple("BLANK", "good", "old", "home"):
+        with raises(TypeError, f"tokenizer: got a {kind} without a mask token, wanted that of the model"):
+            score_pairs(masked[0], causal[1], pairs)
+    message = "tokenizer: got a int, wanted one of transformers; write AutoTokenizer.from_pretrained(name)"
+    with raises(TypeError, message):
+        sentence_log_likelihood(causal[0], 3, SENTENCES)
+    for size in 0, -1, 1.5:
+        for score, net, texts in (pseudo_log_likelihood, masked, SENTENCES), (score_pairs, masked, PAIRS):
+            with raises(ValueError, f"batch_size: got {size}, wanted an integer >= 1"):
+                score(*net, texts, batch_size=size)
+        with raises(ValueError, f"batch_size: got {size}, wanted an integer >= 1"):
+            sentence_log_likelihood(*causal, SENTENCES, batch_size=size)
+
+
 def write(path, text):
     path.write_text(text, encoding="utf-8")
     return path
@@ -264,57 +288,11 @@ def test_sentence_triples_are_read_from_the_format_of_stereoset(tmp_path):
         read_sentence_triples(path)
 
 
-@pytest.mark.parametrize("batch_size", [0, -1, 1.5])
-def test_scores_with_invalid_batch_size_raise(batch_size):
-    message = f"batch_size: got {batch_size}, wanted an integer >= 1"
-    net, tokenizer = model_of("bert_mlm")
-    with raises(ValueError, message):
-        pseudo_log_likelihood(net, tokenizer, SENTENCES, batch_size=batch_size)
-    with raises(ValueError, message):
-        score_pairs(net, tokenizer, PAIRS, batch_size=batch_size)
-    with raises(ValueError, message):
-        sentence_log_likelihood(*model_of("gpt2"), SENTENCES, batch_size=batch_size)
-
-
-def test_score_pairs_of_long_triples_raises():
-    net, tokenizer = model_of("bert_mlm")
-    context = "he " * 600 + "is BLANK"
-    sentences = tuple(context.replace("BLANK", word) for word in ("good", "old", "home"))
-    triples = SentenceTriples([context], [sentences], [("1", "2", "3")], ["he"], ["gender"])
-    with pytest.raises(ValueError, match="model: got a text of .* tokens, of which it reads"):
-        score_pairs(net, tokenizer, triples)
-
-
-def test_score_pairs_of_an_empty_sentence_raises():
-    triples = SentenceTriples(["he is BLANK"], [("he is", "", "he")], [("1", "2", "3")], ["he"], ["gender"])
-    with raises(ValueError, "sentences: got '', wanted at least one token"):
-        score_pairs(*model_of("gpt2"), triples)
-
-
-def test_scores_by_another_tokenizer_raise():
-    net, (_, other) = model_of("bert_mlm")[0], model_of("gpt2")
-    blank = SentenceTriples(["BLANK"], [("good", "old", "home")], [("1", "2", "3")], ["he"], ["gender"])
-    for pairs in PAIRS, blank:
-        with raises(
-            TypeError, f"tokenizer: got a {type(other).__name__} without a mask token, wanted that of the model"
-        ):
-            score_pairs(net, other, pairs)
-    with raises(
-        TypeError, "tokenizer: got a int, wanted one of transformers; write AutoTokenizer.from_pretrained(name)"
-    ):
-        sentence_log_likelihood(model_of("gpt2")[0], 3, SENTENCES)
-
-
 def test_scores_of_no_sentences_are_empty():
     net, tokenizer = model_of("bert_mlm")
     assert pseudo_log_likelihood(net, tokenizer, []).shape == (0,)
     assert [len(scores) for scores in score_pairs(net, tokenizer, SentencePairs([], [], []))] == [0, 0]
     assert sentence_log_likelihood(*model_of("gpt2"), []).shape == (0,)
-
-
-def test_log_probabilities_without_attributes_to_fill_in_raise():
-    with raises(TypeError, "attributes: got [], wanted a list of at least one str"):
-        log_probabilities(*model_of("bert_mlm"), ["{} is a {attribute}"], ["he"], [])
 
 
 def test_pair_preference_of_crows_pairs_scores_equals_protocol():

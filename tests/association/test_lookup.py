@@ -45,27 +45,19 @@ def test_preprocess_word_misspelled_option_warns():
         assert preprocess_word("A", {"lowecase": True}) == "A"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "kind", "message"),
-    [
-        ((3,), TypeError, "word: got a int, wanted a str"),
-        (("a", None), TypeError, "options: got a NoneType, wanted a dict of options"),
-        (
-            ("a", {"strip_accents": "latin"}),
-            ValueError,
-            "options['strip_accents']: got 'latin', wanted one of None, True, False, 'unicode', 'ascii'",
-        ),
-        (("a", {"lowercase": "yes"}), ValueError, "options['lowercase']: got 'yes', wanted one of None, True, False"),
-        (
-            ("a", {"preprocessor": "lower"}),
-            TypeError,
-            "options['preprocessor']: got a str, wanted a function of a word",
-        ),
-    ],
-)
-def test_preprocess_word_invalid_arguments_raise(arguments, kind, message):
-    with raises(kind, message):
-        preprocess_word(*arguments)
+def test_preprocess_word_invalid_arguments_raise():
+    with raises(TypeError, "word: got a int, wanted a str"):
+        preprocess_word(3)
+    with raises(TypeError, "options: got a NoneType, wanted a dict of options"):
+        preprocess_word("a", None)
+    with raises(
+        ValueError, "options['strip_accents']: got 'latin', wanted one of None, True, False, 'unicode', 'ascii'"
+    ):
+        preprocess_word("a", {"strip_accents": "latin"})
+    with raises(ValueError, "options['lowercase']: got 'yes', wanted one of None, True, False"):
+        preprocess_word("a", {"lowercase": "yes"})
+    with raises(TypeError, "options['preprocessor']: got a str, wanted a function of a word"):
+        preprocess_word("a", {"preprocessor": "lower"})
 
 
 @pytest.mark.parametrize("case", GOLDEN["lookup"], ids=ids)
@@ -144,57 +136,35 @@ def test_index_query_one_target_set_pairs_attributes(model):
         model.index_query(Query([["a"], ["b", "c"]], [], ["T", "U"]), paired=True)
 
 
-@pytest.mark.parametrize(
-    ("options", "kind", "message"),
-    [
-        (
-            {"lost_vocabulary_threshold": True},
-            TypeError,
-            "lost_vocabulary_threshold: got True, wanted a number between 0 and 1",
-        ),
-        (
-            {"lost_vocabulary_threshold": "0"},
-            TypeError,
-            "lost_vocabulary_threshold: got '0', wanted a number between 0 and 1",
-        ),
-        (
-            {"lost_vocabulary_threshold": 1.5},
-            ValueError,
-            "lost_vocabulary_threshold: got 1.5, wanted a number between 0 and 1",
-        ),
-        (
-            {"preprocessors": {}, "strategy": None},  # as WEFE's guide calls `run_query`
-            TypeError,
-            "preprocessors: got a dict, wanted a list of dicts of options; tensormetrics.compat.wefe takes it",
-        ),
-        (
-            {"preprocessors": []},
-            TypeError,
-            "preprocessors: got an empty list, wanted at least one dict of options; write [{}] for none",
-        ),
-        ({"preprocessors": [{}, "x"]}, TypeError, "preprocessors[1]: got a str, wanted a dict of options"),
-        (
-            {"preprocessors": [{}, {"preprocessor": 3}]},
-            TypeError,
-            "preprocessors[1]['preprocessor']: got a int, wanted a function of a word",
-        ),
-        (
-            {"preprocessors": [{"preprocessor": len}]},
-            TypeError,
-            "preprocessor: got a int for the word 'ana', wanted a str",
-        ),
-        ({"strategy": "last"}, ValueError, "strategy: got 'last', wanted one of 'first', 'all'"),
-    ],
-)
-def test_index_query_invalid_options_raise(options, kind, message, model):
-    with raises(kind, message):
-        model.index_query(Query([["ana"]], []), **options)
-
-
-def test_index_query_flags_must_be_bools(model):
+def test_index_query_invalid_options_raise(model):
     query = Query([["ana"]], [])
+
+    with raises(TypeError, "lost_vocabulary_threshold: got True, wanted a number between 0 and 1"):
+        model.index_query(query, lost_vocabulary_threshold=True)
+    with raises(TypeError, "lost_vocabulary_threshold: got '0', wanted a number between 0 and 1"):
+        model.index_query(query, lost_vocabulary_threshold="0")
+    with raises(ValueError, "lost_vocabulary_threshold: got 1.5, wanted a number between 0 and 1"):
+        model.index_query(query, lost_vocabulary_threshold=1.5)
+    with raises(
+        TypeError, "preprocessors: got a dict, wanted a list of dicts of options; tensormetrics.compat.wefe takes it"
+    ):
+        model.index_query(query, preprocessors={}, strategy=None)
+    with raises(
+        TypeError, "preprocessors: got an empty list, wanted at least one dict of options; write [{}] for none"
+    ):
+        model.index_query(query, preprocessors=[])
+    with raises(TypeError, "preprocessors[1]: got a str, wanted a dict of options"):
+        model.index_query(query, preprocessors=[{}, "x"])
+    with raises(TypeError, "preprocessors[1]['preprocessor']: got a int, wanted a function of a word"):
+        model.index_query(query, preprocessors=[{}, {"preprocessor": 3}])
+    with raises(TypeError, "preprocessor: got a int for the word 'ana', wanted a str"):
+        model.index_query(query, preprocessors=[{"preprocessor": len}])
+    with raises(ValueError, "strategy: got 'last', wanted one of 'first', 'all'"):
+        model.index_query(query, strategy="last")
     for flag in ("paired", "warn_not_found_words"):
         with raises(TypeError, f"{flag}: got None, wanted True or False"):
             model.index_query(query, **{flag: None})
     with raises(TypeError, "preprocessors: got a NoneType, wanted a list of dicts of options"):
         model.index_query(query, preprocessors=None)
+    with raises(TypeError, "query: got a list, wanted a Query"):
+        model.index_query([["a"]])

@@ -45,14 +45,6 @@ def test_ml_eat_batch_of_targets_broadcasts_attributes():
         assert flat(levels) == pytest.approx(flat(ml_eat(target, y, a, b)), rel=1e-12)
 
 
-def test_ml_eat_masked_vectors_are_ignored():
-    wide = []
-    for word_set in random_sets():
-        vectors = torch.cat([word_set[:1], torch.full_like(word_set[:2], torch.nan), word_set[1:]])
-        wide.append(WordSet(vectors, ~vectors.isnan().any(1)))
-    assert flat(ml_eat(*wide)) == pytest.approx(flat(ml_eat(*random_sets())), rel=1e-12)
-
-
 def test_ml_eat_empty_target_has_nan_mean_and_deviation():
     x, *others = random_sets()
     for levels in ml_eat(x[:0], *others), ml_eat(WordSet(x, torch.zeros(3, dtype=torch.bool)), *others):

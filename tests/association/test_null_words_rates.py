@@ -1,4 +1,4 @@
-"""Rates of small p-values and of intervals that cover the score, for words of one population. -s prints them."""
+"""Rates of small p-values and coverage of intervals, by the simulations of the benchmarks. -s prints them."""
 
 from pathlib import Path
 
@@ -10,9 +10,13 @@ TABLES = 400
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def simulation(monkeypatch):
+@pytest.fixture(autouse=True)
+def benchmarks(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+
+
+@pytest.fixture
+def simulation():
     import _association_null
 
     return _association_null
@@ -37,3 +41,14 @@ def test_intervals_of_one_population_cover_the_score(simulation, cell):
     print(simulation.CELLS[cell].name, rates)
     limit = 0.93 - 4 * (0.07 * 0.93 / TABLES) ** 0.5
     assert {name: rate for name, rate in rates.items() if rate < limit} == {}
+
+
+@pytest.mark.parametrize("words", [5, 8, 15, 30])
+def test_intervals_over_small_sets_cover_population_effect_size(words):
+    import _association_samples
+
+    coverage = {
+        model.kind: _association_samples.coverage_of(model, words).after for model in _association_samples.models()
+    }
+    print(words, coverage)
+    assert {kind: fraction for kind, fraction in coverage.items() if fraction < 0.92} == {}

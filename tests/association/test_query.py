@@ -70,43 +70,40 @@ def test_query_equality_repr_and_dict():
     }
 
 
-@pytest.mark.parametrize(
-    ("arguments", "kind", "message"),
-    [
-        (("ab", []), TypeError, "target_sets: got a str, wanted a list of lists of words"),
-        (([["a"]], {"b"}), TypeError, "attribute_sets: got a set, wanted a list of lists of words"),
-        (([["a"], "b"], []), TypeError, "target_sets[1]: got a str, wanted a list of words"),
-        (([["a"]], [["b"], ["c", 3]]), TypeError, "attribute_sets[1][1]: got a int, wanted a word (str)"),
-        (([["a"]], [], [1]), TypeError, "target_sets_names[0]: got a int, wanted a word (str)"),
-        (([["a"]], [], "T"), TypeError, "target_sets_names: got a str, wanted a list of words"),
-        (([], [["a"]]), ValueError, "target_sets: got 0 sets, wanted at least one"),
-        (([["a"]], [], ["T", "U"]), ValueError, "target_sets_names: got 2 names for 1 sets, wanted one for each"),
-        (
-            ([["a"]], [["b"], ["c"]], ["T"], ["A", "A"]),
-            ValueError,
-            "attribute_sets_names: got ['A'] more than once, wanted distinct names",
-        ),
-    ],
-)
-def test_query_invalid_arguments_raise(arguments, kind, message):
-    with raises(kind, message):
-        Query(*arguments)
+def test_query_invalid_arguments_raise():
+    with raises(TypeError, "target_sets: got a str, wanted a list of lists of words"):
+        Query("ab", [])
+    with raises(TypeError, "attribute_sets: got a set, wanted a list of lists of words"):
+        Query([["a"]], {"b"})
+    with raises(TypeError, "target_sets[1]: got a str, wanted a list of words"):
+        Query([["a"], "b"], [])
+    with raises(TypeError, "attribute_sets[1][1]: got a int, wanted a word (str)"):
+        Query([["a"]], [["b"], ["c", 3]])
+    with raises(TypeError, "target_sets_names[0]: got a int, wanted a word (str)"):
+        Query([["a"]], [], [1])
+    with raises(TypeError, "target_sets_names: got a str, wanted a list of words"):
+        Query([["a"]], [], "T")
+    with raises(ValueError, "target_sets: got 0 sets, wanted at least one"):
+        Query([], [["a"]])
+    with raises(ValueError, "target_sets_names: got 2 names for 1 sets, wanted one for each"):
+        Query([["a"]], [], ["T", "U"])
+    with raises(ValueError, "attribute_sets_names: got ['A'] more than once, wanted distinct names"):
+        Query([["a"]], [["b"], ["c"]], ["T"], ["A", "A"])
 
 
-@pytest.mark.parametrize(
-    ("template", "kind", "message"),
-    [
-        ((3, 1), ValueError, "template: got 3 target sets, wanted 1 to 2, as many as 'a and b wrt x' has"),
-        ((0, 1), ValueError, "template: got 0 target sets, wanted 1 to 2, as many as 'a and b wrt x' has"),
-        ((1, 2), ValueError, "template: got 2 attribute sets, wanted 0 to 1, as many as 'a and b wrt x' has"),
-        (("m", 1), TypeError, "template: got 'm' target sets, wanted an integer or 'n'"),
-        ((1, True), TypeError, "template: got True attribute sets, wanted an integer or 'n'"),
-        (2, TypeError, "template: got 2, wanted a pair (target sets, attribute sets)"),
-    ],
-)
-def test_get_subqueries_invalid_templates_raise(template, kind, message):
-    with raises(kind, message):
-        named(["a", "b"], ["x"]).get_subqueries(template)
+def test_get_subqueries_invalid_templates_raise():
+    with raises(ValueError, "template: got 3 target sets, wanted 1 to 2, as many as 'a and b wrt x' has"):
+        named(["a", "b"], ["x"]).get_subqueries((3, 1))
+    with raises(ValueError, "template: got 0 target sets, wanted 1 to 2, as many as 'a and b wrt x' has"):
+        named(["a", "b"], ["x"]).get_subqueries((0, 1))
+    with raises(ValueError, "template: got 2 attribute sets, wanted 0 to 1, as many as 'a and b wrt x' has"):
+        named(["a", "b"], ["x"]).get_subqueries((1, 2))
+    with raises(TypeError, "template: got 'm' target sets, wanted an integer or 'n'"):
+        named(["a", "b"], ["x"]).get_subqueries(("m", 1))
+    with raises(TypeError, "template: got True attribute sets, wanted an integer or 'n'"):
+        named(["a", "b"], ["x"]).get_subqueries((1, True))
+    with raises(TypeError, "template: got 2, wanted a pair (target sets, attribute sets)"):
+        named(["a", "b"], ["x"]).get_subqueries(2)
 
 
 @pytest.fixture
@@ -181,14 +178,11 @@ def test_index_query_of_empty_set_gives_nan(model):
     assert all(s.mean().isnan() for s in index.sets(model.vectors))
 
 
-def test_stack_pairs_have_equal_masks(model):
+def test_stack_pairs_and_groups_of_tuples_have_equal_masks(model):
     index = model.index_query(Query([["a", "b"], ["c", "d"]], [["e"]]), paired=True)
     short = model.index_query(Query([["a"], ["c"]], [["e"]]), paired=True)
     x, y, a = IndexedQuery.stack([index, short]).sets(model.vectors)
     assert x.mask.tolist() == y.mask.tolist() == [[True, True], [True, False]] and torch.is_tensor(a)
-
-
-def test_stack_groups_of_tuples_have_equal_masks(model):
     index, short = (model.index_query(Query([["a"]], [["b", "c"][:n], ["d", "e"][:n]]), paired=True) for n in (2, 1))
     _, groups = IndexedQuery.stack([index, short]).sets(model.vectors, (1, "n"))
     assert groups.mask.tolist() == [[[True, True], [True, True]], [[True, False], [True, False]]]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from scores import SCORES, agrees, every_score, random_sets, with_mask
+from scores import SCORES, agrees, every_score, precision, random_sets, with_mask
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tensormetrics import association
@@ -15,18 +15,14 @@ from tensormetrics.association.sets import word_sets
 def test_score_equals_numpy_oracle(score, expected, sets, generator, device):
     for _ in range(5):
         tensors = random_sets(sets, generator, device)
-        assert agrees(
-            score(*tensors), expected(*(t.cpu().numpy() for t in tensors)), 1e-5 if sets == "tab" else 1e-10
-        )  # the oracle minimizes to no higher precision
+        assert agrees(score(*tensors), expected(*(t.cpu().numpy() for t in tensors)), precision(sets))
 
 
 @every_score
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_score_of_lower_precision_is_computed_in_float64(score, expected, sets, dtype, generator, device):
     tensors = [t.to(dtype) for t in random_sets(sets, generator, device)]
-    assert agrees(
-        score(*tensors), expected(*(t.cpu().double().numpy() for t in tensors)), 1e-5 if sets == "tab" else 1e-10
-    )  # the oracle minimizes to no higher precision
+    assert agrees(score(*tensors), expected(*(t.cpu().double().numpy() for t in tensors)), precision(sets))
     assert torch.equal(score(tensors[0], *(t.double() for t in tensors[1:])), score(*tensors))
 
 
@@ -100,13 +96,8 @@ def test_weat_effect_size_without_variation_has_zero_gradient(device):
     assert effect.isnan()
     effect.backward()
     assert not x.grad.any()
-
-
-def test_weat_effect_size_without_variation_has_zero_gradient_under_vmap(device):
-    x = torch.tensor([[1.0, 2.0]], device=device).repeat(3, 1)
-    a, b = torch.eye(2, device=device).unsqueeze(1)
     effects = torch.func.vmap(lambda x: association.weat_effect_size(x, x, a, b))
-    assert not torch.func.grad(lambda x: effects(x).sum())(x.repeat(2, 1, 1)).any()
+    assert not torch.func.grad(lambda x: effects(x).sum())(x.detach().repeat(2, 1, 1)).any()
 
 
 @every_score
@@ -118,14 +109,6 @@ def test_score_empty_set_affects_only_its_batch_element(score, expected, sets, g
         value = score(*with_mask(sets, tensors, name, mask))
         assert value[1].isnan().all()
         assert agrees(value[0], score(*tensors)[0].cpu().numpy(), rtol=1e-12)
-
-
-@every_score
-def test_score_unmasked_nan_affects_only_its_batch_element(score, expected, sets, generator, device):
-    tensors = random_sets(sets, generator, device, 2)
-    tensors[-1][1].fill_(torch.nan)
-    value = score(*tensors)
-    assert value[1].isnan().all() and agrees(value[0], score(*(t[0] for t in tensors)).cpu().numpy())
 
 
 @every_score

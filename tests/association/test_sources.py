@@ -12,8 +12,6 @@ from raising import raises
 from tensormetrics.association import WEAT, Query, WordEmbeddingModel
 from tensormetrics.association.embeddings.formats.word2vec import read_word2vec
 
-QUERY = Query([["a", "b"], ["c", "d"]], [["e", "f"], ["g", "h"]])
-
 
 def fnv1a(part):
     value = np.uint32(2166136261)
@@ -223,33 +221,22 @@ def test_read_word2vec_byte_order_mark_is_skipped(save, text):
 
 @pytest.fixture(scope="module")
 def bert():
-    transformers = pytest.importorskip("transformers")
-    tokenizers = pytest.importorskip("tokenizers")
-    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefgh", "##a", "##b", "this", "is", "."]
-    tokenizer = tokenizers.Tokenizer(
-        tokenizers.models.WordPiece({token: i for i, token in enumerate(tokens)}, unk_token="[UNK]")
-    )
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    fast = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]"
-    )
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
-    model = transformers.BertModel(transformers.BertConfig(vocab_size=len(tokens), **sizes)).eval()
-    return model, fast, {token: i for i, token in enumerate(tokens)}
+    pytest.importorskip("transformers")
+    from tiny_models import make
+
+    model, tokenizer = make("bert")
+    return model, tokenizer, tokenizer.get_vocab()
 
 
 def test_from_transformers_input_layer_averages_token_rows(bert):
     net, tokenizer, ids = bert
-    table = net.get_input_embeddings().weight.detach()
+    table, words = net.get_input_embeddings().weight.detach(), "he she man woman good bad old young".split()
     model = WordEmbeddingModel.from_transformers(net, tokenizer, name="tiny")
-    torch.testing.assert_close(torch.tensor(model["a"]), table[ids["a"]])
-    torch.testing.assert_close(torch.tensor(model["ab"]), table[[ids["a"], ids["##b"]]].mean(0))
-    static = WordEmbeddingModel.from_tensor(table[[ids[w] for w in "abcdefgh"]].clone(), list("abcdefgh"))
-    got, expected = (WEAT().run_query(QUERY, m)["weat"] for m in (model, static))
+    torch.testing.assert_close(torch.tensor(model["he"]), table[ids["he"]])
+    torch.testing.assert_close(torch.tensor(model["nurses"]), table[[ids["nurse"], ids["##s"]]].mean(0))
+    static = WordEmbeddingModel.from_tensor(table[[ids[word] for word in words]].clone(), words)
+    query = Query([words[:2], words[2:4]], [words[4:6], words[6:]])
+    got, expected = (WEAT().run_query(query, m)["weat"] for m in (model, static))
     assert got == pytest.approx(expected, rel=1e-5)
     assert "z" not in model and "zz" not in model and "a" in model  # "z" and "zz" consist of [UNK] only
     assert model.name == "tiny"
@@ -260,10 +247,10 @@ def test_from_transformers_layers_average_states_of_word(bert, layer):
     net, tokenizer, ids = bert
     templates = ["this is .{}.", "{} is {}"]  # adjacent full stops are not part of a word
     model = WordEmbeddingModel.from_transformers(net, tokenizer, layer=layer, templates=templates, batch_size=2)
-    rows = model.rows("ab")
+    rows = model.rows("nurses")
     vectors = model.vectors[rows]
-    assert model.index_query(Query([["c"], ["ab"]], [["d"]])).reason is None  # batches of unequal lengths
-    tokens = [["this", "is", ".", "a", "##b", "."], ["a", "##b", "is", "a", "##b"]]
+    assert model.index_query(Query([["he"], ["nurses"]], [["she"]])).reason is None  # batches of unequal lengths
+    tokens = [["this", "is", ".", "nurse", "##s", "."], ["nurse", "##s", "is", "nurse", "##s"]]
     for row, words, positions in zip(vectors, tokens, ([4, 5], [1, 2, 4, 5]), strict=True):
         token_ids = torch.tensor([[2, *(ids[word] for word in words), 3]])
         with torch.no_grad():
@@ -276,26 +263,25 @@ def test_from_transformers_pool_selects_positions(bert, pool, positions):
     net, tokenizer, ids = bert
     model = WordEmbeddingModel.from_transformers(net, tokenizer, layer=-1, templates=["this {}"], pool=pool)
     with torch.no_grad():
-        states = net(input_ids=torch.tensor([[2, ids["this"], ids["c"], 3]])).last_hidden_state[0]
-    torch.testing.assert_close(torch.tensor(model["c"]), states[positions].mean(0), rtol=1e-5, atol=1e-6)
+        states = net(input_ids=torch.tensor([[2, ids["this"], ids["he"], 3]])).last_hidden_state[0]
+    torch.testing.assert_close(torch.tensor(model["he"]), states[positions].mean(0), rtol=1e-5, atol=1e-6)
 
 
 def test_from_transformers_byte_level_tokenizer_equals_single_passes(bert):
-    transformers, tokenizers = pytest.importorskip("transformers"), pytest.importorskip("tokenizers")
-    vocabulary = {"Ġ": 0, "a": 1, "b": 2, "Ġa": 3, "Ġb": 4, "Ġab": 5}
-    inner = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, [("Ġ", "a"), ("Ġ", "b"), ("Ġa", "b")]))
-    inner.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    inner.post_processor = tokenizers.processors.ByteLevel(trim_offsets=True)
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=inner)  # it has no token for padding
-    net = transformers.GPT2Model(transformers.GPT2Config(vocab_size=6, n_embd=8, n_layer=1, n_head=2)).eval()
-    table = net.get_input_embeddings().weight
+    from tiny_models import make
+
+    net, tokenizer = make("gpt2")  # it has no token for padding
     model = WordEmbeddingModel.from_transformers(net, tokenizer, templates=[" {}"])
-    torch.testing.assert_close(torch.tensor(model["ab"]), table[5].detach())
-    model = WordEmbeddingModel.from_transformers(net, tokenizer, templates=["a {}", "a b a {}"], layer=-1)
-    with torch.no_grad():
-        states = [net(input_ids=torch.tensor([row])).last_hidden_state[0, -1] for row in ([1, 5], [1, 4, 3, 5])]
-    rows = model.rows("ab")
-    torch.testing.assert_close(model.vectors[rows], torch.stack(states), rtol=1e-5, atol=1e-6)
+    (she,) = tokenizer(" she")["input_ids"]
+    torch.testing.assert_close(torch.tensor(model["she"]), net.get_input_embeddings().weight[she].detach())
+    templates = ["a {}", "a b a {}"]
+    model = WordEmbeddingModel.from_transformers(net, tokenizer, templates=templates, layer=-1)
+    rows = model.rows("she")
+    for row, template in zip(model.vectors[rows], templates, strict=True):
+        token_ids = torch.tensor([tokenizer(template.format("she"))["input_ids"]])
+        with torch.no_grad():
+            states = net(input_ids=token_ids, output_hidden_states=True).hidden_states[-1]
+        torch.testing.assert_close(row, states[0, -1], rtol=1e-5, atol=1e-6)
 
 
 def test_from_transformers_invalid_arguments_raise(bert):

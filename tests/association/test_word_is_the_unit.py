@@ -45,7 +45,7 @@ def flat_results(name, contexts, orders=None, **options):
     sets = [[words[i] for i in orders.get(index, range(4))] for index, words in enumerate(SETS)]
     query = Query(sets[:targets], sets[2 : 2 + attributes])
     model = contexts if isinstance(contexts, WordEmbeddingModel) else WordEmbeddingModel.from_contexts(contexts)
-    result, flat = make(**options).run_query(query, model), {}
+    result, flat = make(**options).run_query(query, model, **(ALL_FORMS if "!x0" in model.vocab else {})), {}
 
     def collect(key, value):
         if isinstance(value, dict):
@@ -105,11 +105,19 @@ def test_run_query_rows_computed_on_demand_in_any_order_change_nothing(name, com
     check_equal(flat_results(name, on_demand(contexts, computed_first)), flat_results(name, contexts))
 
 
+def forms(contexts):
+    """Return a model in which the rows of a word are those of its forms."""
+    table = {mark + word: rows[i] for i, mark in enumerate(("", "!", "?")) for word, rows in contexts.items()}
+    return WordEmbeddingModel.from_tensor(torch.stack([*table.values()]), [*table])
+
+
+ALL_FORMS = {"strategy": "all", "preprocessors": [{}, *({"preprocessor": mark.__add__} for mark in "!?")]}
 VARIANTS = {
     "repeated rows": lambda contexts: ({word: rows.repeat(3, 1) for word, rows in contexts.items()}, None),
     "words in another order": lambda contexts: (contexts, dict.fromkeys(range(4), (2, 0, 3, 1))),
     "rows asked for in another order": lambda contexts: (on_demand(contexts, WORDS[::-1]), None),
     "rows computed on demand": lambda contexts: (on_demand(contexts), None),
+    "rows of forms": lambda contexts: (forms(contexts), None),
 }
 DRAWS = 2000
 TESTED = ["WEAT", "SCWEAT", "MLEAT", "RND", "RND, cos", "ECT", "RIPA", "GWEAT"]
@@ -164,18 +172,6 @@ def test_ceat_changes_by_sampling_error_of_contexts_only(variant):
         assert abs(got[end] - expected[end]) <= 0.1 * (expected["/high"] - expected["/low"])
 
 
-@pytest.mark.parametrize("name", METRICS)
-def test_run_queries_with_contexts_equals_run_query(name):
-    make, targets, attributes = METRICS[name]
-    model = WordEmbeddingModel.from_contexts(rows_of_words([1, 4, 2]), "model")
-    query = Query(SETS[:targets], SETS[2 : 2 + attributes])
-    single = make().run_query(query, model)["result"]
-    kind = type(make())
-    options = {"return_effect_size": True} if "effect" in name else {"distance": "cos"} if "cos" in name else {}
-    table = run_queries(kind, [query], [model], metric_params=options)
-    assert table.iloc[0, 0] == pytest.approx(single, rel=1e-9)
-
-
 def test_weat_word_of_two_rows_counts_once():
     """A word of two rows has the mean of their associations."""
     x = WordSet(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]), words=torch.tensor([5, 5, 2]))
@@ -204,6 +200,8 @@ def test_weat_unit_row_counts_each_row():
     assert of_rows["low"] < of_rows["weat"] < of_rows["high"] and of_rows["low"] != by_word["low"]
     with pytest.raises(ValueError, match="^unit: got 'token', wanted one of 'word', 'row'"):
         association.WEAT(unit="token")
+    with pytest.raises(TypeError, match="unit"):
+        association.CEAT(unit="row")
 
 
 def test_run_queries_unit_row_of_models_with_unequal_rows_raises():
@@ -236,11 +234,6 @@ def test_rnsb_estimator_counts_words_by_sample_weights(accepts_weights):
     with pytest.raises(ValueError, match="^estimator: got Estimator for words with several rows"):
         flat_results("RNSB", several, **options)
     assert flat_results("RNSB", several, unit="row", **options)["/result"] > 0
-
-
-def test_ceat_unit_row_raises():
-    with pytest.raises(TypeError, match="unit"):
-        association.CEAT(unit="row")
 
 
 @pytest.mark.parametrize("name", ["RIPA", "DirectBias"])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from metric_oracle import averages, pooled, scores
+from raising import raises
 
 from tensormetrics.posterior import AVERAGING_REGISTRY, get_metric
 from tensormetrics.posterior.metrics.averaging import AVERAGINGS
@@ -102,6 +103,5 @@ def test_weighted_average_ignores_classes_without_items():
 
 @pytest.mark.parametrize("positive_class", [3, -4])
 def test_positive_class_out_of_range_raises(positive_class):
-    with pytest.raises(ValueError) as error:
+    with raises(ValueError, f"positive_class: got {positive_class}, wanted -3 to 2 for 3 classes"):
         get_metric(f"tpr@binary+positive_class={positive_class}")(torch.eye(3))
-    assert str(error.value) == f"positive_class: got {positive_class}, wanted -3 to 2 for 3 classes"

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from scipy import stats
+from test_hierarchical import simulate_counts
 
 from tensormetrics.posterior import (
     ConfusionPosterior,
@@ -81,16 +82,11 @@ def test_default_prior_perfect_score_keeps_uncertainty():
 @pytest.mark.parametrize("C", [2, 10, 100])
 def test_default_prior_intervals_cover_accuracy(C, truth, generator):
     """Recalls differ by class around `truth`, and wrong classes are unequally frequent."""
-    recalls = (truth + (1 - truth) * torch.linspace(-0.8, 0.8, C, dtype=torch.float64))[:, None]
-    wrong = torch.rand(C, C, generator=generator, dtype=torch.float64).fill_diagonal_(0)
-    cells = torch.diag_embed(recalls[:, 0]) + (1 - recalls) * wrong / wrong.sum(1, keepdim=True)
-    accuracy = float(recalls.mean())
+    _, counts = simulate_counts(C, ITEMS[C] // C, truth, SETS, generator)
     covered = 0
-    for first in range(0, SETS, 50):
-        ids = torch.multinomial(cells.flatten().expand(50, -1), ITEMS[C], replacement=True, generator=generator)
-        counts = torch.zeros(50, C * C, dtype=torch.float64).scatter_add_(1, ids, torch.ones_like(ids).double())
+    for first, part in zip(range(0, SETS, 50), counts.split(50), strict=True):
         names = [str(first + k) for k in range(50)]
-        (samples,) = sample_metrics(counts.view(50, C, C), "acc", 2000, names=names)
+        (samples,) = sample_metrics(part, "acc", 2000, names=names)
         low, high = summarize(samples[..., 0]).hdi
-        covered += int(((low <= accuracy) & (accuracy <= high)).sum())
+        covered += int(((low <= truth) & (truth <= high)).sum())
     assert 0.90 <= covered / SETS <= 0.98

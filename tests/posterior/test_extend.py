@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from raising import raises
 
 from tensormetrics.posterior import (
     AGGREGATION_REGISTRY,
@@ -71,12 +72,12 @@ def test_micro_average_of_user_metric_uses_pooled_counts():
     )
     metric(aliases=["costly"], dependencies=("mae", "tpr"), compute_metric=lambda self, mae, tpr: tpr - mae)
     for name in "cells", "costly":
-        with pytest.raises(ValueError) as error:
-            get_metric(f"{name}@micro")
-        assert str(error.value) == (
+        with raises(
+            ValueError,
             f"metric '{name}@micro': '{name}' needs the cells of the confusion matrix, which 'micro' does not have; "
-            "write '@macro' or '@weighted'"
-        )
+            "write '@macro' or '@weighted'",
+        ):
+            get_metric(f"{name}@micro")
 
 
 def test_metric_dependency_is_evaluated_once():
@@ -114,10 +115,9 @@ def test_metric_options_are_part_of_name():
     torch.testing.assert_close(get_metric("powered+invert=True+power=2")(COUNTS), (1 - tpr) ** 2)
     assert get_metric("powered+power=2+invert=true") is get_metric("powered+invert=True+power=2.0")
     assert get_metric("powered+power=1") is get_metric("powered") and Powered(3).name == "powered+power=3.0"
-    with pytest.raises(ValueError) as error:
-        get_metric("powered+exponent=2")
     message = "metric 'powered+exponent=2': 'powered' has no option 'exponent'; it has power, invert"
-    assert str(error.value) == message
+    with raises(ValueError, message):
+        get_metric("powered+exponent=2")
 
 
 def test_user_averaging_receives_dependencies():
@@ -139,74 +139,44 @@ def test_incomplete_classes_are_not_registered():
     assert [dict(registry) for registry in REGISTRIES] == before
 
 
-NAMES = "wanted a list of distinct names without blanks, @, +, = and /"
-
-
 @pytest.mark.parametrize(
-    ("make", "attributes", "error", "message"),
+    ("names", "message"),
     [
-        (metric, {"bounds": ABSENT}, TypeError, "Fancy lacks bounds; define them as class attributes"),
-        (metric, {"aliases": ABSENT}, TypeError, "Fancy lacks aliases; define them as class attributes"),
-        (
-            metric,
-            {"full_name": ABSENT, "is_multiclass": ABSENT},
-            TypeError,
-            "Fancy lacks full_name, is_multiclass; define them as class attributes",
+        *(
+            (names, f"got {names!r}, wanted a list of distinct names without blanks, @, +, = and /")
+            for names in ([], "fancy", ["new", "a b"], ["new", "a@b"], ["new", "new"])
         ),
-        (metric, {"aliases": []}, ValueError, f"Fancy.aliases: got [], {NAMES}"),
-        (metric, {"aliases": "fancy"}, ValueError, f"Fancy.aliases: got 'fancy', {NAMES}"),
-        (metric, {"aliases": ["new", "a b"]}, ValueError, f"Fancy.aliases: got ['new', 'a b'], {NAMES}"),
-        (metric, {"aliases": ["new", "a@b"]}, ValueError, f"Fancy.aliases: got ['new', 'a@b'], {NAMES}"),
-        (metric, {"aliases": ["new", "new"]}, ValueError, f"Fancy.aliases: got ['new', 'new'], {NAMES}"),
-        (
-            metric,
-            {"aliases": ["new", "recall"]},
-            ValueError,
-            "Fancy.aliases: 'recall' belongs to TruePositiveRate already; choose another name",
-        ),
-        (
-            metric,
-            {"aliases": ["new", "harm"]},
-            ValueError,
-            "Fancy.aliases: 'harm' belongs to HarmonicMeanAveraging already; choose another name",
-        ),
-        (
-            metric,
-            {"aliases": ["new", "p_pred"]},
-            ValueError,
-            "Fancy.aliases: 'p_pred' belongs to a root quantity already; choose another name",
-        ),
-        (
-            metric,
-            {"dependencies": ("ppv", "f1")},
-            TypeError,
-            "Fancy.compute_metric takes ['ppv', 'tpr'] but dependencies are ['f1', 'ppv']; name the same in both",
-        ),
-        (
-            metric,
-            {"dependencies": ("ppw",), "compute_metric": lambda self, ppw: ppw},
-            ValueError,
-            "Fancy.dependencies: there is no metric 'ppw'; the closest are ppv, kappa, p_pred",
-        ),
-        (
-            averaging,
-            {"compute_average": lambda self, values, tpr: values},
-            TypeError,
-            "Fancy.compute_average takes ['tpr'] but dependencies are []; name the same in both",
-        ),
-        (
-            averaging,
-            {"compute_average": lambda self, values: values, "aliases": ["f1"]},
-            ValueError,
-            "Fancy.aliases: 'f1' belongs to F1Score already; choose another name",
+        *(
+            (["new", name], f"{name!r} belongs to {owner} already; choose another name")
+            for name, owner in {
+                "recall": "TruePositiveRate",
+                "harm": "HarmonicMeanAveraging",
+                "p_pred": "a root quantity",
+            }.items()
         ),
     ],
 )
-def test_invalid_definition_changes_no_registry(make, attributes, error, message):
+def test_invalid_aliases_change_no_registry(names, message):
     before = [dict(registry) for registry in REGISTRIES]
-    with pytest.raises(error) as raised:
-        make(**attributes)
-    assert str(raised.value) == message
+    with raises(ValueError, f"Fancy.aliases: {message}"):
+        metric(aliases=names)
+    assert [dict(registry) for registry in REGISTRIES] == before
+
+
+def test_invalid_definition_changes_no_registry():
+    before = [dict(registry) for registry in REGISTRIES]
+    for lacking in ["bounds"], ["aliases"], ["full_name", "is_multiclass"]:
+        with raises(TypeError, f"Fancy lacks {', '.join(lacking)}; define them as class attributes"):
+            metric(**dict.fromkeys(lacking, ABSENT))
+    names = "takes ['ppv', 'tpr'] but dependencies are ['f1', 'ppv']; name the same in both"
+    with raises(TypeError, f"Fancy.compute_metric {names}"):
+        metric(dependencies=("ppv", "f1"))
+    with raises(ValueError, "Fancy.dependencies: there is no metric 'ppw'; the closest are ppv, kappa, p_pred"):
+        metric(dependencies=("ppw",), compute_metric=lambda self, ppw: ppw)
+    with raises(TypeError, "Fancy.compute_average takes ['tpr'] but dependencies are []; name the same in both"):
+        averaging(compute_average=lambda self, values, tpr: values)
+    with raises(ValueError, "Fancy.aliases: 'f1' belongs to F1Score already; choose another name"):
+        averaging(compute_average=lambda self, values: values, aliases=["f1"])
     assert [dict(registry) for registry in REGISTRIES] == before
 
 
@@ -226,9 +196,8 @@ def test_metric_results_are_converted_or_raise(device):
         "wide": "Fancy.compute_metric: got a result of shape (2, 3), wanted (2, 1) or (2,)",
         "f1@odd": "Fancy.compute_average: got a result of shape (2, 3), wanted (2, 1) or (2,)",
     }.items():
-        with pytest.raises(ValueError) as error:
+        with raises(ValueError, message):
             get_metric(name)(counts)
-        assert str(error.value) == message
 
 
 def test_temporary_registrations_are_removed_at_exit():
@@ -269,7 +238,6 @@ def test_user_aggregator_is_available_by_name(device):
             get_experiment_aggregator(name, **options)
         assert str(error.value).startswith(message)
     body = {"full_name": "x", "aliases": ["y"], "aggregate": lambda self, samples, bounds: samples}
-    with pytest.raises(TypeError) as error:
+    with raises(TypeError, "Wrong.aggregate takes ['samples', 'bounds'], wanted ['experiment_samples', 'bounds']"):
         type("Wrong", (ExperimentAggregator,), body)
-    assert str(error.value) == ("Wrong.aggregate takes ['samples', 'bounds'], wanted ['experiment_samples', 'bounds']")
     assert "y" not in AGGREGATION_REGISTRY

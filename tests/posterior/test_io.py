@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from raising import raises
 
 from tensormetrics.posterior import (
     ConfMatIOError,
@@ -128,10 +129,9 @@ def test_load_csv_reads_crosstab_and_spreadsheets(tmp_path):
     with pytest.raises(ConfMatIOError, match=f"^{path}, line 1: got the byte 0xff, which is no utf-8; name the enc"):
         load_csv(path, encoding="utf-8")
     path.write_bytes("a,b\n1,2\n\xe9,4\n".encode("cp1252"))
-    with pytest.raises(ConfMatIOError) as caught:
-        load_csv(path)
     hint = f"in cp1252, as Windows writes it, this is '\xe9': write iconv -f cp1252 -t utf-8 {path} > NEW"
-    assert str(caught.value) == f"{path}, line 3: got the byte 0xe9, wanted text in UTF-8; {hint}"
+    with raises(ConfMatIOError, f"{path}, line 3: got the byte 0xe9, wanted text in UTF-8; {hint}"):
+        load_csv(path)
 
 
 @pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
@@ -168,9 +168,8 @@ def test_compute_confusion_matrix_counts_string_labels():
     ],
 )
 def test_compute_confusion_matrix_invalid_labels_raise(arguments, options, message):
-    with pytest.raises(ValueError) as caught:
+    with raises(ValueError, message):
         compute_confusion_matrix(*arguments, **options)
-    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(
@@ -184,6 +183,10 @@ def test_compute_confusion_matrix_invalid_labels_raise(arguments, options, messa
         (";cat;dog\ncat;1\u00a0090,5;6\ndog;5;12\u202f088\n", [[1090.5, 6], [5, 12088]]),
         (";cat;dog\ncat;1'090.5;6\ndog;5;1\u2019234\u2019088\n", [[1090.5, 6], [5, 1234088]]),
         ("sep=;\n;cat;dog;\ncat;90;6;\ndog;5;88;\n;;;\n", [[90, 6], [5, 88]]),
+        *(
+            (f"{head}\r\n{mark}cat{mark}dog\r\ncat{mark}90{mark}6\r\ndog{mark}5{mark}88\r\n", [[90, 6], [5, 88]])
+            for head, mark in (("SEP=;", ";"), ('"sep=;"', ";"), ("sep=|", "|"))
+        ),
     ],
 )
 def test_load_csv_reads_number_formats_of_spreadsheets(tmp_path, text, expected):
@@ -198,19 +201,13 @@ def test_load_csv_reads_number_formats_of_spreadsheets(tmp_path, text, expected)
         (";cat;dog\ncat;1,5;6\ndog;5;8.8\n", r"line 2: got '1,5', wanted one sign for decimals"),
         (',cat,dog\ncat,"1,09",6\ndog,5,88\n', r"line 2: got '1,09', wanted one sign for decimals"),
         (",cat,dog,All\ncat,90,6,96\ndog,5,88,93\nAll,95,94,189\n", "the last row and column are the totals"),
+        *((text, "the file is empty, wanted rows of counts") for text in ("", "\n", " \n\n")),
     ],
 )
-def test_load_csv_ambiguous_numbers_raise(tmp_path, text, message):
+def test_load_csv_ambiguous_numbers_or_no_rows_raise(tmp_path, text, message):
     (tmp_path / "m.csv").write_text(text)
     with pytest.raises(ConfMatIOError, match=message):
         load_csv(tmp_path / "m.csv")
-
-
-@pytest.mark.parametrize("head", ["SEP=;", '"sep=;"', "sep=|"])
-def test_load_csv_separator_line_in_other_forms_is_read(tmp_path, head):
-    mark = head.strip('"')[-1]
-    (tmp_path / "m.csv").write_text(f"{head}\r\n{mark}cat{mark}dog\r\ncat{mark}90{mark}6\r\ndog{mark}5{mark}88\r\n")
-    assert load_csv(tmp_path / "m.csv").tolist() == [[90, 6], [5, 88]]
 
 
 @pytest.mark.parametrize("name", ["two\nlines", "two\r\nlines", "one\u2028cell", "one\x0bcell", "one\x85cell"])
@@ -221,13 +218,6 @@ def test_load_csv_line_separators_in_names_are_read(tmp_path, name, quote):
     cell = f"{quote}{name}{quote}"
     (tmp_path / "m.csv").write_bytes(f",{cell},dog\n{cell},90,6\ndog,5,88\n".encode())
     assert load_csv(tmp_path / "m.csv", with_labels=True)[1] == [name, "dog"]
-
-
-@pytest.mark.parametrize("text", ["", "\n", " \n\n"])
-def test_load_csv_empty_file_raises(tmp_path, text):
-    (tmp_path / "m.csv").write_text(text)
-    with pytest.raises(ConfMatIOError, match="the file is empty, wanted rows of counts"):
-        load_csv(tmp_path / "m.csv")
 
 
 def test_load_csv_invalid_first_row_names_value(tmp_path):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from known_statistics import KNOWN, X, Y, close
+from raising import raises
 
 from tensormetrics.posterior import expected_reward
 from tensormetrics.posterior.comparison.listwise import listwise_compare
@@ -62,9 +63,8 @@ def test_expected_reward_matches_by_hand():
     close(expected_reward(p, 4), [3, 1])
     close(expected_reward(p, [1.0, -1.0]), [0.5, -0.5])
     for wrong, shape in ([1, 2, 3], "(3,)"), ([[1.0], [2.0]], "(2, 1)"):
-        with pytest.raises(ValueError) as caught:
+        with raises(ValueError, f"rewards: got shape {shape}, wanted at most one number for each of 2 ranks"):
             expected_reward(p, wrong)
-        assert str(caught.value) == f"rewards: got shape {shape}, wanted at most one number for each of 2 ranks"
 
 
 def test_listwise_compare_unequal_lengths_raise():

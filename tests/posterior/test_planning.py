@@ -2,6 +2,7 @@
 
 import pytest
 import scipy.stats
+from raising import raises
 
 from tensormetrics.posterior import items_needed
 
@@ -45,6 +46,5 @@ def test_items_needed_unreachable_width_raises():
         ({"label": -1}, "label: got -1, wanted an integer >= 0"),
         ({"replicates": 1}, "replicates: got 1, wanted an integer >= 2"),
     ):
-        with pytest.raises(ValueError) as error:
+        with raises(ValueError, message):
             items_needed(A, "tpr", 0.1, **options)
-        assert str(error.value) == message

@@ -19,7 +19,7 @@ def keys(*shape, device):
     return torch.tensor(pairs, device=device).view(*shape, 2)
 
 
-def sums_by(operator, C, prior, dtype, device, forms=2, samples=150, margins=True):
+def sums_by(operator, C, prior, dtype, device, forms=2, samples=110, margins=True):
     generator = torch.Generator().manual_seed(C)
     counts = torch.stack(
         [torch.randint(0, 3, (C, C), generator=generator), torch.randint(0, 60, (C, C), generator=generator)]
@@ -55,13 +55,13 @@ def test_dirichlet_sums_of_large_tables_equal_reference(C, device):
 
 
 @pytest.mark.parametrize(("dtype", "rtol"), [(torch.float64, 1e-11), (torch.float32, 1e-5)])
-@pytest.mark.parametrize("C", [1, 2, 10, 33, 48, 49, 100])  # on CUDA up to 48 by a lane
+@pytest.mark.parametrize("C", [1, 2, 10, 33, 48, 49, 60])  # on CUDA up to 48 by a lane
 def test_dirichlet_sums_sample_does_not_depend_on_others(C, dtype, rtol, device):
     kernel = (
         lanes(f"dirichlet_sums_{'lane' if C <= 48 else 'warp'}") if device.type == "cpu" else operators.dirichlet_sums
     )
-    expected = sums_by(reference.dirichlet_sums, C, 1.0, torch.float64, device, samples=40)
-    full = sums_by(kernel, C, 1.0, dtype, device, samples=40)
+    expected = sums_by(reference.dirichlet_sums, C, 1.0, torch.float64, device, samples=36)
+    full = sums_by(kernel, C, 1.0, dtype, device, samples=36)
     close = torch.isclose(full.double(), expected, rtol=rtol, atol=1e-37)
     assert close.all() if dtype == torch.float64 else close.double().mean() > 0.99  # rounding may let a proposal pass
     assert torch.equal(sums_by(kernel, C, 1.0, dtype, device, forms=0, samples=33), full[:, : 4 * C, :33])
@@ -110,10 +110,10 @@ def test_dirichlet_sums_tiny_concentrations_sum_to_one(device):
     cells = torch.full((1, 4, 4), 1e-4, dtype=torch.float64, device=device)
     for kernel in [*kernels(device), reference.dirichlet_sums]:
         for dtype in torch.float32, torch.float64:
-            out = torch.empty(1, 16, 300, dtype=dtype, device=device)
+            out = torch.empty(1, 16, 70, dtype=dtype, device=device)
             kernel(out, cells.sum(-1), cells, None, keys(1, 3, device=device), 0)
             assert out.isfinite().all()
-            torch.testing.assert_close(out.view(4, 4, 300).sum(0), torch.ones(4, 300, dtype=dtype, device=device))
+            torch.testing.assert_close(out.view(4, 4, 70).sum(0), torch.ones(4, 70, dtype=dtype, device=device))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -158,27 +158,16 @@ def test_reference_sums_scratch_size_does_not_change_bits(device, monkeypatch):
     assert torch.equal(sums_by(reference.dirichlet_sums, 4, 0.3, torch.float64, device), expected)
 
 
-def test_sampling_operators_pass_opcheck(device):
-    operators, opcheck = torch.ops.tensormetrics, torch.library.opcheck
+def test_sampling_operators_invalid_outputs_raise(device):
     cells = torch.rand(2, 3, 3, dtype=torch.float64, device=device)
-    of_sums = (cells.sum(-1), cells, None, keys(2, 3, device=device), 0)
-    opcheck(operators.dirichlet_sums, (torch.zeros(2, 12, 5, device=device), *of_sums))
-    of_logs = (cells, keys(2, device=device), 0)
-    opcheck(operators.log_gamma, (torch.zeros(2, 3, 3, 5, device=device), *of_logs))
-    of_items = (torch.tensor([[0, 3], [2, 2]], device=device), keys(1, device=device)[0], 0)
-    torch.library.opcheck(
-        torch.ops.tensormetrics.item_sums, (torch.zeros(2, 4, 5, dtype=torch.float64, device=device), *of_items)
-    )
-    of_uniforms = keys(1, device=device)[0], 2
-    torch.library.opcheck(
-        torch.ops.tensormetrics.uniforms, (torch.zeros(9, dtype=torch.float64, device=device), *of_uniforms)
-    )
     with pytest.raises(RuntimeError, match="uniforms: got out of float32"):
-        operators.uniforms(torch.zeros(9, device=device), *of_uniforms)
+        operators.uniforms(torch.zeros(9, device=device), keys(1, device=device)[0], 2)
     with pytest.raises(RuntimeError, match="item_sums: got out of float32"):
-        operators.item_sums(torch.zeros(2, 4, 5, device=device), *of_items)
+        items = torch.tensor([[0, 3], [2, 2]], device=device)
+        operators.item_sums(torch.zeros(2, 4, 5, device=device), items, keys(1, device=device)[0], 0)
     with pytest.raises(RuntimeError, match="got out of 11 fields, wanted 12"):
-        operators.dirichlet_sums(torch.zeros(2, 11, 5, device=device), *of_sums)
+        out = torch.zeros(2, 11, 5, device=device)
+        operators.dirichlet_sums(out, cells.sum(-1), cells, None, keys(2, 3, device=device), 0)
 
 
 def test_log_gamma_without_native_code_warns_once(recwarn):

@@ -6,8 +6,8 @@ import pytest
 import scipy.stats
 import torch
 from emulated_operators import lanes
+from test_posterior_kernels import keys
 
-from tensormetrics.core.numbers.philox import philox_key
 from tensormetrics.posterior import (
     dirichlet_prior,
     get_metric,
@@ -38,13 +38,16 @@ def extreme_counts(C):
     return counts
 
 
+def kernels(device):
+    emulated = [lanes(f"dirichlet_sums_{team}") for team in ("warp", "block")] if device.type == "cpu" else []
+    return [operators.dirichlet_sums, *emulated]
+
+
 def run_operator(operator, cells, dtype, device, samples=40, forms=True, start=START):
     E, C, _ = cells.shape
     weights = torch.rand(2, C, C, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(device)
     out = torch.full((E, 4 * C + 2 * forms, samples), torch.nan, dtype=dtype, device=device)
-    keys = [philox_key(3, str(k), "posterior", "x") for k in range(3 * E)]
-    keys = torch.tensor(keys, device=device).view(E, 3, 2)
-    operator(out, cells.sum(-1), cells, weights if forms else None, keys, start)
+    operator(out, cells.sum(-1), cells, weights if forms else None, keys(E, 3, device=device), start)
     return out
 
 
@@ -53,12 +56,11 @@ def test_grouped_kernels_equal_reference(prior, device):
     cells = (extreme_counts(70) + dirichlet_prior(prior, (70, 70))).to(device)
     groups = in_groups(reference.without_diagonal(cells))
     assert groups is not None and groups.any(-1).sum() > 60
-    expected = run_operator(reference.dirichlet_sums, cells, torch.float64, device, samples=6)
-    emulated = [lanes(f"dirichlet_sums_{team}") for team in ("warp", "block")] if device.type == "cpu" else []
-    for kernel in [operators.dirichlet_sums, *emulated]:
-        sums = run_operator(kernel, cells, torch.float64, device, samples=6)
+    expected = run_operator(reference.dirichlet_sums, cells, torch.float64, device, samples=3)
+    for kernel in kernels(device):
+        sums = run_operator(kernel, cells, torch.float64, device, samples=3)
         torch.testing.assert_close(sums, expected, rtol=1e-9, atol=1e-24)
-        single = run_operator(kernel, cells, torch.float32, device, samples=6)
+        single = run_operator(kernel, cells, torch.float32, device, samples=3)
         assert torch.isclose(single.double(), expected, rtol=1e-5, atol=1e-37).double().mean() > 0.98
 
 
@@ -66,11 +68,10 @@ def test_grouped_kernels_tiny_false_positives_equal_reference(device):
     """False positives are compared however small they are, in all rows that may contain them."""
     cells = (extreme_counts(70) + dirichlet_prior("balanced", (70, 70))).to(device)
     cells[0, 20:40] += 2**-12  # their groups have a different concentration
-    expected = run_operator(reference.dirichlet_sums, cells, torch.float64, device, samples=20)[:, 140:210]
+    expected = run_operator(reference.dirichlet_sums, cells, torch.float64, device, samples=6)[:, 140:210]
     assert 0.2 < (expected[0, 8:] < 1e-20).double().mean() < 0.99 and (expected > 0).double().mean() > 0.9
-    emulated = [lanes(f"dirichlet_sums_{team}") for team in ("warp", "block")] if device.type == "cpu" else []
-    for kernel in [operators.dirichlet_sums, *emulated]:
-        actual = run_operator(kernel, cells, torch.float64, device, samples=20)[:, 140:210]
+    for kernel in kernels(device):
+        actual = run_operator(kernel, cells, torch.float64, device, samples=6)[:, 140:210]
         torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-300)
 
 
@@ -139,7 +140,7 @@ def wrong_proportions(C, mass, S, device):
 @pytest.mark.parametrize("C", [10, 100, 1000])
 def test_grouped_proportions_have_dirichlet_law(C, mass, device):
     """C = 10, and 3.5 for 100 classes, are sampled cell by cell: both methods have the distribution."""
-    S = 4000
+    S = 2000
     x, alpha = wrong_proportions(C, mass, S, device)
     assert (in_groups(alpha[None]) is not None) == (C == 1000 or (C == 100 and mass / 96 <= 2**-8))
     total = float(alpha.sum())
@@ -185,8 +186,7 @@ def test_grouped_operator_infinite_shape_gives_nan(device):
     cells[0, 6, 1] = torch.inf
     for operator in operators.dirichlet_sums, reference.dirichlet_sums:
         out = torch.zeros(2, 280, 70, dtype=torch.float64, device=device)
-        keys = torch.tensor([philox_key(3, str(k), "posterior", "x") for k in range(6)], device=device).view(2, 3, 2)
-        operator(out, extreme_counts(70).sum(-1).to(device) + 1, cells, None, keys, 0)
+        operator(out, extreme_counts(70).sum(-1).to(device) + 1, cells, None, keys(2, 3, device=device), 0)
         assert out[0, [6, 76]].isnan().all() and out[1].isfinite().all() and out[0, :6].isfinite().all()
 
 

@@ -9,7 +9,9 @@ from tensormetrics.posterior import sample_metrics
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("table", ["unpredicted", "absent"])
-@pytest.mark.parametrize("C", [65, 100, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "C", [65, pytest.param(100, marks=pytest.mark.full), pytest.param(200, marks=pytest.mark.slow)]
+)
 def test_metrics_of_rare_classes_have_dirichlet_law(C, table, dtype, device):
     S, counts = 600 if C == 200 else 1500, counts_of(C, table)
     expected = reference_metrics(*reference_sums(counts, S, str(dtype)[6:]))

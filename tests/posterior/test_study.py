@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from raising import raises
 
 from tensormetrics.posterior import (
     ConfigError,
@@ -97,11 +98,11 @@ def test_study_aggregates_have_heterogeneity():
     aggregate = single.get_metric_samples("acc", "h/aggregated")
     assert torch.equal(aggregate.values, single.get_metric_samples("acc", "h").values)
     assert aggregate.heterogeneity_results.i2_interpretation == ["not applicable"]
-    with pytest.raises(ValueError) as caught:
+    with raises(
+        ValueError,
+        "group 'mlp' has 2 experiments and metric 'mcc' no aggregation; write add_metric('mcc', aggregation='fe')",
+    ):
         study.get_metric_samples("mcc", "mlp/aggregated")
-    assert str(caught.value) == (
-        "group 'mlp' has 2 experiments and metric 'mcc' no aggregation; write add_metric('mcc', aggregation='fe')"
-    )
     assert study.get_metric_samples("mcc", "mlp/fold_0").values.shape == (10_000, 1)  # needs no aggregation
     with pytest.raises(
         ValueError, match="^group 'mlp': the input has no aggregate; ask for an experiment's own values$"
@@ -151,18 +152,6 @@ def test_study_files_give_equal_samples(suffix, tmp_path):
     json.dumps(study.to_dict())
 
 
-@pytest.mark.parametrize("suffix", ["json", "toml", "yaml"])
-def test_study_load_invalid_files_raise(suffix, tmp_path):
-    path = tmp_path / f"study.{suffix}"
-    path.write_text("{seed: [")
-    with pytest.raises(ConfigError, match=f"^{re.escape(str(path))}: wanted a study in {suffix}; "):
-        Study.load(path)
-    if suffix != "toml":
-        path.write_text("[1]")
-        with pytest.raises(ConfigError, match=": got a list, wanted a study as Study.save writes it$"):
-            Study.load(path)
-
-
 def test_study_data_frame_gives_confusion_matrix():
     frame = pytest.importorskip("pandas").DataFrame({"cat": [3, 1], "dog": [0, 2]}, index=["cat", "dog"])
     study = Study(0)
@@ -179,10 +168,9 @@ def test_study_save_other_suffixes_raise(tmp_path, monkeypatch):
         study.save("study.txt")
     for package, suffix in ("tomli_w", ".toml"), ("yaml", ".yaml"):
         monkeypatch.setitem(__import__("sys").modules, package, None)
-        with pytest.raises(ImportError) as caught:
-            study.save(tmp_path / f"study{suffix}")
         expected = f'{suffix} files need {package}: pip install "tensormetrics[files]", or use a .json file'
-        assert str(caught.value) == expected
+        with raises(ImportError, expected):
+            study.save(tmp_path / f"study{suffix}")
 
 
 def test_study_load_toml_needs_tomli_before_python_3_11(tmp_path, monkeypatch):
@@ -239,9 +227,8 @@ EXPERIMENTS = [
 def test_study_invalid_experiments_raise(name, arguments, error, message):
     study = make_study()
     before = study.to_dict()
-    with pytest.raises(error) as caught:
+    with raises(error, message):
         study.add_experiment(name, **{"confusion_matrix": TRI, **PRIORS, **arguments})
-    assert str(caught.value) == message and type(caught.value) is error
     assert study.to_dict() == before and study.num_experiments == 4
 
 
@@ -271,12 +258,12 @@ def test_study_unknown_names_and_keys_raise():
         study.add_experiment("x", TRI, "flat", 0)
     with pytest.raises(TypeError, match="unexpected keyword argument 'weights'"):
         study.add_experiment("x", TRI, 0, 0, weights=3)
-    with pytest.raises(ConfigError) as caught:
-        Study(0, experiments={"g": {"e": {"matrix": TRI}}})
-    assert str(caught.value) == (
+    with raises(
+        ConfigError,
         "experiment 'g/e': unknown key 'matrix', wanted some of confusion_matrix, prevalence_prior, confusion_prior, "
-        "y_true, y_pred, num_classes, labels, items, groups"
-    )
+        "y_true, y_pred, num_classes, labels, items, groups",
+    ):
+        Study(0, experiments={"g": {"e": {"matrix": TRI}}})
     for wrong, what in (({"g": 3}, "experiments: group 'g': got 3"), (3, "experiments: got 3")):
         with pytest.raises(ConfigError, match=f"^{what}, wanted a dictionary$"):
             Study(0, experiments=wrong)
@@ -341,23 +328,19 @@ def test_study_default_settings_warn():
     assert Study(0, metrics=default).metrics == {"acc": {"aggregation": "re"}, "mcc": {"aggregation": "fe"}}
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "error", "message"),
-    [
-        ("seed", -1, ConfigError, "seed: got -1, wanted an integer >= 0"),
-        ("seed", 1.5, TypeError, "seed: got 1.5, wanted an integer"),
-        ("seed", True, TypeError, "seed: got True, wanted an integer"),
-        ("num_samples", 0, ConfigError, "num_samples: got 0, wanted an integer > 0"),
-        ("num_samples", [1], TypeError, "num_samples: got [1], wanted an integer"),
-        ("ci_probability", 0.0, ConfigError, "ci_probability: got 0.0, wanted a number in (0, 1]"),
-        ("ci_probability", 1.5, ConfigError, "ci_probability: got 1.5, wanted a number in (0, 1]"),
-        ("ci_probability", "x", TypeError, "ci_probability: got 'x', wanted a number"),
-    ],
-)
-def test_study_invalid_settings_raise(name, value, error, message):
-    with pytest.raises(error) as caught:
-        Study(**{"seed": 0, name: value})
-    assert str(caught.value) == message and type(caught.value) is error
+def test_study_invalid_settings_raise():
+    for kind, name, value, wanted in (
+        (ConfigError, "seed", -1, "an integer >= 0"),
+        (TypeError, "seed", 1.5, "an integer"),
+        (TypeError, "seed", True, "an integer"),
+        (ConfigError, "num_samples", 0, "an integer > 0"),
+        (TypeError, "num_samples", [1], "an integer"),
+        (ConfigError, "ci_probability", 0.0, "a number in (0, 1]"),
+        (ConfigError, "ci_probability", 1.5, "a number in (0, 1]"),
+        (TypeError, "ci_probability", "x", "a number"),
+    ):
+        with raises(kind, f"{name}: got {value!r}, wanted {wanted}"):
+            Study(**{"seed": 0, name: value})
 
 
 @pytest.mark.parametrize("metrics", [["acc", "mcc"], ("acc", "mcc"), {"acc": {}, "mcc": {}}])

@@ -1,4 +1,4 @@
-"""Comparisons, reports and figures of fixed samples instead of a study; and a study without these functions."""
+"""Comparisons, reports and figures of fixed samples instead of a study."""
 
 from dataclasses import fields
 from types import SimpleNamespace
@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import tensor
 
-from tensormetrics.posterior import Study, get_metric
+from tensormetrics.posterior import get_metric
 from tensormetrics.posterior.comparison import pairwise
 from tensormetrics.posterior.study.comparisons import (
     compare_all_pairs,
@@ -21,7 +21,6 @@ from tensormetrics.posterior.study.reports import (
     report_listwise_comparison,
     report_metric_summaries,
 )
-from tensormetrics.posterior.study.samples import experiments_by_group
 
 PAIR = {"experiment_a": "m/a", "experiment_b": "n/a"}
 
@@ -107,19 +106,6 @@ def test_figures_of_fixed_samples_match_by_hand():
         "b",
         "Aggregate (I² = 25%)",
     ]
-
-
-def test_study_base_class_has_only_data_and_samples():
-    assert Study.__bases__ == (object,)
-    study = Study(0, metrics={"tpr": {}, "acc": {}})
-    for group, right in ("m", 8), ("n", 9):
-        study.add_experiment(f"{group}/a", [[right, 2], [3, 7]], labels=["cat", "dog"])
-    assert experiments_by_group(study) == {"m": ["a"], "n": ["a"]}
-    assert study.column("tpr", "dog", "n/a", "input").tolist() == pytest.approx([0.7])
-    assert study.column("tpr", 0, "m/a", "input").tolist() == pytest.approx([0.8])
-    assert study.class_index("tpr", "dog", ["m/a", "n/a"]) == 1
-    assert study.titled("tpr", 1, ["m/a"]) == "tpr, class dog" and study.titled("acc", None, ["m/a"]) == "acc"
-    assert study.paired([["m/a", "n/a"], ["m/a", "n/aggregated"]]) == [False, False]
 
 
 def test_compare_all_pairs_blocks_equal_single_pass(monkeypatch):

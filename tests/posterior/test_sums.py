@@ -79,20 +79,23 @@ def test_sample_sums_have_posterior_moments(name, prior, device):
 @pytest.mark.parametrize("prior", [1, "perks"])
 def test_sample_sums_shards_and_subsets_equal_full_call(prior, dtype, device):
     options = {"prevalence_prior": prior, "confusion_prior": prior, "dtype": dtype}
+    matrices = sample_confusion_matrices(COUNTS, 100, **options)
+    parts = [sample_confusion_matrices(COUNTS, n, start=start, **options) for start, n in ((0, 1), (1, 3), (4, 96))]
+    assert torch.equal(torch.cat(parts), matrices)
     start, weights = 2**32 - 200, torch.rand(2, 7, 7, device=device)
     counts = torch.randint(0, 9, (2, 7, 7), device=device)
-    full = sample_sums(counts, 600, start=start, weights=weights, **options)
+    full = sample_sums(counts, 270, start=start, weights=weights, **options)
     for size in 1, 7, 256:
         shards = [
-            sample_sums(counts, min(size, 600 - s), start=start + s, weights=weights, **options)
-            for s in range(0, 600, size)
+            sample_sums(counts, min(size, 270 - s), start=start + s, weights=weights, **options)
+            for s in range(0, 270, size)
         ]
         assert equal([torch.cat(parts) for parts in zip(*shards, strict=True)], full)
-    single = sample_sums(counts[1], 600, names=["1"], start=start, weights=weights, **options)
+    single = sample_sums(counts[1], 270, names=["1"], start=start, weights=weights, **options)
     assert equal(single, [x[:, 1:] for x in full])
-    margins = sample_sums(counts, 600, start=start, **options)
+    margins = sample_sums(counts, 270, start=start, **options)
     assert margins.weighted is None and equal(margins[:4], full[:4])
-    diagonal = sample_sums(counts, 600, need="diag", start=start, **options)
+    diagonal = sample_sums(counts, 270, need="diag", start=start, **options)
     assert diagonal.fp is None and diagonal.tn is None and diagonal.weighted is None
     assert torch.equal(diagonal.tp, full.tp) and torch.equal(diagonal.fn, full.fn)
 
@@ -187,10 +190,7 @@ def test_sample_sums_empty_inputs_keep_shapes(device):
         ({"names": ["a"]}, r"names: got \['a'\], wanted a list of 2"),
         ({"names": "ab"}, "names: got 'ab', wanted a list of 2"),
         ({"counts": torch.full((2, 2), 6e37)}, r"counts: got entries from 6.* wanted at most 1e\+37 in a row"),
-        (
-            {"counts": torch.full((2, 2), 1e39, dtype=torch.float64)},
-            r"counts: got entries from 1e\+39 to 1e\+39, wanted at",
-        ),
+        ({"counts": 1e39 * torch.ones(2, 2).double()}, r"counts: got entries from 1e\+39 to 1e\+39, wanted at"),
         ({"prevalence_prior": "flat"}, "prevalence_prior: got 'flat', wanted one of"),
         ({"confusion_prior": torch.ones(3)}, r"confusion_prior: got an array of shape \(3,\), wanted \(3, 3\)"),
     ],
@@ -198,15 +198,6 @@ def test_sample_sums_empty_inputs_keep_shapes(device):
 def test_sample_sums_invalid_options_raise(options, message):
     with pytest.raises(ValueError, match=message):
         sample_sums(**{"counts": COUNTS, "replicates": 1, **options})
-
-
-def test_sample_matrices_parts_equal_full_call(device):
-    counts = torch.tensor([[5, 1, 0], [2, 9, 3], [1, 1, 4]], device=device)
-    options = {"confusion_prior": 0.3, "prevalence_prior": 0.3}
-    full = sample_confusion_matrices(counts, 100, dtype=torch.float64, **options)
-    for start, n in (0, 1), (1, 3), (4, 9), (13, 87):
-        part = sample_confusion_matrices(counts, n, start=start, dtype=torch.float64, **options)
-        assert torch.equal(part, full[start : start + n])
 
 
 @pytest.mark.parametrize("prior", ["balanced", "perks", "hierarchical"])

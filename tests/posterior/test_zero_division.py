@@ -8,6 +8,7 @@ from inspect import signature
 import numpy as np
 import pytest
 import torch
+from raising import raises
 
 from tensormetrics.posterior import (
     ConfusionPosterior,
@@ -158,9 +159,8 @@ def test_zero_division_other_values_raise(wrong):
 
 
 def test_zero_division_of_metric_without_option_raises():
-    with pytest.raises(ValueError) as caught:
+    with raises(ValueError, "metric 'tp': 'tp' has no option 'zero_division'; ask for it without"):
         get_metric("tp", 0)
-    assert str(caught.value) == "metric 'tp': 'tp' has no option 'zero_division'; ask for it without"
     with temporary_registrations():
 
         class Ratio(ConfusionMetric):

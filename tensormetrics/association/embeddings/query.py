@@ -189,8 +189,10 @@ class IndexedQuery:
     def pools(self, role: int, i: int) -> tuple[Tensor, Tensor]:
         # ->  rows (W, K) int64, mask (W, K)
         """Return the rows of each word of set `i` separately; `role` is 0 for targets, 1 for attributes."""
-        rows, members = self.roles[role].rows.split_with_sizes(self.roles[role].longest, -1)[i], defaultdict(list)
-        for position, word in enumerate(self.row_words[role][i]):
+        sets, members = self.roles[role], defaultdict(list)
+        rows = sets.rows.split_with_sizes(sets.longest, -1)[i]
+        words = range(len(rows)) if sets.words is None else sets.words.split_with_sizes(sets.longest, -1)[i].tolist()
+        for position, word in enumerate(words):
             members[word].append(position)
         positions, mask = padded(list(members.values()), rows.device)
         return rows[positions], mask
