@@ -4,17 +4,20 @@ import gzip
 import json
 import re
 import zipfile
+from functools import partial
 
 import numpy as np
 import pytest
+import running
 import torch
-from click.testing import CliRunner
 from fasttext_files import fasttext_file
 from safetensors.torch import save_file
 
-from tensormetrics.__main__ import main
 from tensormetrics._cli.commands.association import METRICS, TESTED
 from tensormetrics.association import RND, WEAT, Query, WordEmbeddingModel, load_weat, run_queries
+
+run = partial(running.run, "association")
+succeed = partial(running.succeed, "association")
 
 QUERY = {
     "target_sets": [["he", "him", "his"], ["she", "her", "hers"]],
@@ -23,10 +26,6 @@ QUERY = {
     "attribute_sets_names": ["career", "family"],
 }
 WORDS = [word for sets in (QUERY["target_sets"], QUERY["attribute_sets"]) for s in sets for word in s] + ["tree"]
-
-
-def run(*arguments):
-    return CliRunner().invoke(main, ["association", *map(str, arguments)])
 
 
 @pytest.fixture
@@ -44,9 +43,8 @@ def vectors(tmp_path):
 @pytest.mark.parametrize("file", ["vectors.txt", "vectors.txt.gz", "glove.txt", "glove.txt.gz"])
 def test_association_scores_equal_run_query(vectors, file):
     folder, model = vectors
-    result = run(folder / file, "--queries", folder / "queries.json", "--metric", "weat", "--metric", "rnd",
+    succeed(folder / file, "--queries", folder / "queries.json", "--metric", "weat", "--metric", "rnd",
                  "--p-value", "exact", "--json", folder / "o.json", "--plot", folder / "o.png")  # fmt: skip
-    assert result.exit_code == 0, result.output
     answer = json.loads((folder / "o.json").read_text())["metrics"]
     expected = WEAT().run_query(Query(**QUERY), model, calculate_p_value=True)
     (row,) = answer["weat"].values()
@@ -64,9 +62,8 @@ def test_association_correction_marks_significant_queries(vectors):
     rows = [{**QUERY, "target_sets_names": [f"m{i}", "f"]} for i in range(3)]
     (folder / "three.json").write_text(json.dumps(rows))
     for correction in ("max-t", "holm", "bh"):
-        result = run(folder / "glove.txt", "--queries", folder / "three.json", "--p-value", "approximate",
+        result = succeed(folder / "glove.txt", "--queries", folder / "three.json", "--p-value", "approximate",
                      "--correction", correction, "--json", folder / "o.json", "--plot", folder / "o.svg")  # fmt: skip
-        assert result.exit_code == 0, result.output
         answer = json.loads((folder / "o.json").read_text())
         queries = [Query(**row) for row in rows]
         options = {"calculate_p_value": True, "p_value_method": "approximate"}
@@ -83,16 +80,14 @@ def test_association_correction_marks_significant_queries(vectors):
 
 def test_association_replicates_add_intervals(vectors):
     folder, model = vectors
-    result = run(folder / "glove.txt", "--queries", folder / "queries.json", "--replicates", 50, "--confidence", 0.9,
-                 "--json", folder / "o.json", "--plot", folder / "o.png")  # fmt: skip
-    assert result.exit_code == 0, result.output
+    result = succeed(folder / "glove.txt", "--queries", folder / "queries.json", "--replicates", 50, "--confidence",
+                 0.9, "--json", folder / "o.json", "--plot", folder / "o.png")  # fmt: skip
     (row,) = json.loads((folder / "o.json").read_text())["metrics"]["weat"].values()
     expected = WEAT(replicates=50, confidence=0.9).run_query(Query(**QUERY), model)
     assert [row["low"], row["high"]] == pytest.approx([expected["low"], expected["high"]], rel=1e-6)
     assert "90% interval" in result.stdout and f"[{row['low']:.4f}, {row['high']:.4f}]" in result.stdout
-    result = run(folder / "glove.txt", "--queries", folder / "queries.json", "--metric", "ceat", "--replicates", 50,
+    result = succeed(folder / "glove.txt", "--queries", folder / "queries.json", "--metric", "ceat", "--replicates", 50,
                  "--json", folder / "c.json")  # fmt: skip
-    assert result.exit_code == 0, result.output
     (row,) = json.loads((folder / "c.json").read_text())["metrics"]["ceat"].values()
     assert row["low"] <= row["score"] <= row["high"]
 
@@ -121,8 +116,7 @@ def test_association_reads_every_format_of_vectors(vectors):
         ["v.bin"],
         ["v.zip", "--member", "glove.txt"],
     ):
-        result = run(folder / options[0], *options[1:], *queries)
-        assert result.exit_code == 0, result.output
+        result = succeed(folder / options[0], *options[1:], *queries)
         (row,) = json.loads((folder / "o.json").read_text())["metrics"]["weat"].values()
         answers.append(row["score"])
     assert answers == pytest.approx([answers[0]] * 6, rel=1e-6) and answers[0]
@@ -147,31 +141,10 @@ def test_association_without_queries_runs_published_tests_and_reports_missing_wo
     rows = np.random.default_rng(0).normal(size=(len(words), 4))
     lines = [" ".join([word, *map(str, row)]) for word, row in zip(words, rows, strict=True)]
     (tmp_path / "v.txt").write_text(f"{len(words)} 4\n" + "\n".join(lines))
-    result = run(tmp_path / "v.txt", "--json", tmp_path / "o.json")
-    assert result.exit_code == 0, result.output
+    result = succeed(tmp_path / "v.txt", "--json", tmp_path / "o.json")
     answer = json.loads((tmp_path / "o.json").read_text())["metrics"]["weat"]
     assert len(answer) == 10 and [row["score"] is not None for row in answer.values()] == [True] + 9 * [False]
     assert "'instruments' lost 25 of 25 words" in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["none.txt"], "{}/none.txt: there is no such file"),
-        (["vectors.txt", "--metric", "mac", "--p-value", "exact"], "--p-value: mac has none for a query; leave out "
-         "--metric mac"),
-        (["vectors.txt", "--correction", "holm"], "--correction: got holm with --p-value left out, wanted exact, "
-         "approximate or auto"),
-        (["vectors.txt", "--p-value", "exact", "--correction", "max-t"], "--correction: got max-t with --p-value "
-         "exact, wanted approximate or auto"),
-        (["vectors.txt", "--queries", "queries.json", "--metric", "gweat", "--p-value", "exact"], "--p-value of gweat: "
-         "got 'exact', wanted one of 'auto', 'approximate'"),
-    ],
-)  # fmt: skip
-def test_association_invalid_options_exit_with_status_2_and_one_line(vectors, arguments, message):
-    folder, _ = vectors
-    result = run(*(folder / a if "." in a else a for a in arguments))
-    assert (result.exit_code, result.stderr) == (2, f"tensormetrics: {message.format(folder)}\n")
 
 
 def test_association_repeated_words_are_reported_in_one_line(vectors):
@@ -187,9 +160,8 @@ def test_association_scores_every_metric(vectors):
     assert {"weat", "ect", "ceat"} <= TESTED < METRICS.keys() and not {"scweat", "mac"} & TESTED
     folder, model = vectors
     options = [word for metric in METRICS for word in ("--metric", metric)]
-    result = run(folder / "vectors.txt", "--queries", folder / "queries.json", *options, "--json", folder / "o.json")
-    assert result.exit_code == 0, result.output
-    answer = json.loads((folder / "o.json").read_text())["metrics"]
+    files = folder / "vectors.txt", "--queries", folder / "queries.json"
+    answer = running.answer("association", *files, *options)["metrics"]
     assert sorted(answer) == sorted(METRICS)
     for name, rows in answer.items():
         assert all(row["score"] is not None and row["reason"] is None for row in rows.values()), name
@@ -197,5 +169,3 @@ def test_association_scores_every_metric(vectors):
     for name in ("same", "directbias"):
         expected = METRICS[name]().run_query(query, model)["result"]
         assert answer[name][query.query_name]["score"] == pytest.approx(expected, rel=1e-6)
-    tested = run(folder / "vectors.txt", "--queries", folder / "queries.json", "--metric", "mac", "--p-value", "auto")
-    assert tested.exit_code == 2 and "--p-value: mac has none for a query" in tested.stderr

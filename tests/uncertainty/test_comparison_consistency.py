@@ -3,16 +3,26 @@
 import math
 import warnings
 
-import numpy as np
 import pytest
 import scipy.stats
 import small_samples_oracle as oracle
 import torch
-from test_small_samples import ALTERNATIVES, KINDS, UNKNOWN, R, by_unit, means, resampled, weights_of
+from test_small_samples import (
+    ALTERNATIVES,
+    BOUNDS,
+    KINDS,
+    MASSES,
+    UNKNOWN,
+    by_unit,
+    mean,
+    means,
+    resampled,
+    weights_of,
+)  # fmt: skip
 from torchmetrics.classification import BinaryAccuracy, BinaryF1Score, MulticlassAccuracy
 
 from tensormetrics.core.resampling import swaps
-from tensormetrics.core.resampling.draws import mean_bounds, pseudo_masses
+from tensormetrics.core.resampling.draws import mean_bounds
 from tensormetrics.core.resampling.intervals import interval
 from tensormetrics.core.resampling.paired import _exact_test, comparisons, comparisons_with
 from tensormetrics.core.resampling.resampling import values_of
@@ -48,10 +58,8 @@ def test_comparison_with_a_constant_equals_oracle(kind, grouped, constant, alter
     groups = torch.arange(40) ** 2 % 11 if grouped else torch.arange(40)
     rows, sizes, ids = by_unit(means(values), groups)
     weights, swap_masks = weights_of(ids)
-    masses = pseudo_masses(0, R, torch.device("cpu")).numpy()
-    bounds = np.array([[0.0, 1.0], [1.0, 1.0]])
     low, high, p_value, p_better = oracle.comparison_with(
-        rows, sizes, weights, masses, lambda s: s[0] / s[1], bounds, (0, 1), constant, 0.9, swap_masks, alternative
+        rows, sizes, weights, MASSES, mean, BOUNDS, (0, 1), constant, 0.9, swap_masks, alternative
     )
     comparison = comparisons_with(resampled(means(values), groups), constant, Question(0.9, alternative))
     assert float(comparison.difference) == pytest.approx(float(values.mean()) - constant)
