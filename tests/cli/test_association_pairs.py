@@ -12,6 +12,8 @@ from tensormetrics.association import PairPreference, read_sentence_pairs, read_
 run = partial(running.run, "association")
 succeed = partial(running.succeed, "association")
 
+pytestmark = pytest.mark.full  # a second of imports
+
 PAIRS = """,sent_more,sent_less,stereo_antistereo,bias_type
 0,the women left home.,the men left home.,stereo,gender
 1,a man was a good doctor,a woman was a good doctor,stereo,gender
@@ -70,11 +72,6 @@ def test_association_triples_scores_equal_pair_preference(folder):
 def test_association_pairs_conflicting_options_are_named(folder):
     pairs, model = folder / "pairs.csv", folder / "bert_mlm"
     for arguments, message in [
-        ([], "VECTORS: got nothing, wanted a file; or --pairs FILE --model DIRECTORY"),
-        (["--pairs", pairs], "--pairs: wanted --model DIRECTORY, too"),
-        (["x.txt", "--model", model], "--model: is for --pairs; write both"),
-        (["x.txt", "--pairs", pairs, "--model", model], "--pairs: got VECTORS too, wanted one of them"),
-        (["--pairs", pairs, "--model", model, "--correction", "max-t"], "--correction: got max-t with --pairs"),
         (["--pairs", pairs, "--model", folder], "wanted a folder with config.json, as save_pretrained writes it"),
         (["--pairs", folder / "no.csv", "--model", model], "there is no such file"),
         (["--pairs", pairs, "--model", model, "--protocol", "stereoset"], "--protocol: got stereoset for"),

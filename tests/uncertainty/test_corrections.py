@@ -95,7 +95,8 @@ def test_step_down_p_values_equal_a_loop(generator, device):
 def test_max_t_correction_of_one_query_equals_uncorrected_p_value(metric, alternative, generator, device):
     """The p-value of one query agrees with the uncorrected one of independent draws, also with a missing target."""
     model = model_of(torch.randn(24, 5, generator=generator).to(device))
-    targets, attributes = [words(0, 6), words(6, 12)], [words(12, 18), words(18, 24)][: metric.metric_template[1]]
+    targets, attributes = [words(0, 6), words(6, 12)], [words(12, 18), words(18, 24)]
+    attributes = attributes[:1] if metric.metric_template == (2, 1) else attributes
     options = {"calculate_p_value": True, "p_value_method": "approximate", "p_value_test_type": alternative}
     options |= {"p_value_iterations": 2000, "p_value_seed": 4}
     for first in (targets[0], [*targets[0][:5], "?"]):

@@ -187,7 +187,9 @@ def test_equal_models_are_undecided(generator):
 LOOKS = [10, 20, 35, 50, 75, 100, 150, 200, 300, 400]
 
 
-@pytest.mark.parametrize("kind", ["right .9", "right .5", "Beta(.3, 3)"])
+@pytest.mark.parametrize(
+    "kind", ["right .9", *(pytest.param(kind, marks=pytest.mark.full) for kind in ("right .5", "Beta(.3, 3)"))]
+)
 def test_simulated_means_are_missed_at_any_look_in_less_than_5_percent(generator, kind):
     if kind == "Beta(.3, 3)":
         scores = torch.from_numpy(np.random.default_rng(0).beta(0.3, 3, (400, 400)))
@@ -200,6 +202,7 @@ def test_simulated_means_are_missed_at_any_look_in_less_than_5_percent(generator
     assert 0 < float(missed) <= 0.05
 
 
+@pytest.mark.full
 def test_simulated_equal_models_differ_at_any_look_in_less_than_5_percent(generator):
     a, b = (torch.rand(2, 400, 400, generator=generator) < 0.7).double()
     path = compare(a, b, anytime=True, looks=LOOKS)

@@ -148,14 +148,13 @@ def test_comparison_of_equal_metrics_is_undecided_and_of_other_items_refused(nam
 
 
 @rows
-def test_comparison_has_no_contradictions(name, case, generator):
+@pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
+def test_comparison_has_no_contradictions(name, case, alternative, generator):
     """Two-sided and one-sided comparisons with a constant and, where these can be paired, with other predictions."""
     metric, other = (updated_metric(case, case.inputs(generator, N), ids=ids) for _ in range(2))
     estimate = estimates_of(metric)[0]
     constant = float(estimate.low.flatten()[0].lerp(estimate.value.flatten()[0], 0.2))
-    for b, confidence, alternative in itertools.product(
-        (constant, other), (0.6, 0.95), ("two-sided", "greater", "less")
-    ):
+    for b, confidence in itertools.product((constant, other), (0.6, 0.95)):
         try:
             result = compare(metric, b, confidence=confidence, alternative=alternative, **options(metric))
         except ValueError as error:
