@@ -77,7 +77,7 @@ def test_posterior_folder_names_the_group(folder):
     for group in ("mlp", "cnn"):
         (folder / group).mkdir()
         (folder / group / "fold.csv").write_text("9,1\n2,8\n")
-    result = run("mlp" / "fold.csv", "cnn" / "fold.csv", "--metric", "acc")
+    result = run("mlp/fold.csv", "cnn/fold.csv", "--metric", "acc")
     assert result.exit_code == 0 and "mlp/fold" in result.stdout and "cnn/fold" in result.stdout
 
 

@@ -24,16 +24,11 @@ def folder(tmp_path, monkeypatch):
     )
 
 
-@pytest.fixture
-def expected():
-    metric = Ratings()
+def test_ratings_of_a_file_equal_those_of_the_metric():
     scores = {"model_a": 1, "model_b": 0}
     questions, a, b, winners = zip(*BATTLES, strict=True)
-    metric.update(a, b, [scores.get(winner, 0.5) for winner in winners], groups=questions)
-    return metric
-
-
-def test_ratings_of_a_file_equal_those_of_the_metric(expected):
+    expected = Ratings()
+    expected.update(a, b, [scores.get(winner, 0.5) for winner in winners], groups=questions)
     result = succeed("battles.csv", "--groups", "question_id", "--replicates", "200", "--pairs", "--format", "json")
     answer = json.loads(result.stdout)
     estimate = expected.interval(replicates=200)
