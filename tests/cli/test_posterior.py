@@ -61,6 +61,7 @@ def test_draw_shows_all_scores_of_all_experiments():
     assert len(figure.legends) == 1
 
 
+@pytest.mark.full
 def test_draw_with_compare_shows_differences_from_the_best():
     study = Study(0, metrics={"acc": {}})
     for name, right in ("a", 80), ("b", 95), ("c", 90):

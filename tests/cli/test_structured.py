@@ -42,14 +42,11 @@ def folder(tmp_path, monkeypatch):
         Path(name).write_text(text)
 
 
-SCHEMA_OPTION = ["--schema", "schema_of_documents.py:Doc"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
         (
-            ["structured", "p.jsonl", "r.jsonl", *SCHEMA_OPTION],
+            ["structured", "p.jsonl", "r.jsonl", "--schema", "schema_of_documents.py:Doc"],
             {"micro-precision": 1 / 3, "micro-recall": 1 / 2, "macro-precision": 1 / 6, "macro-f1": 1 / 4},
         ),
         (["ner", "p.bio", "r.bio"], {"f1": 0.8, "recall[LOC]": 0.5, "precision[PER]": 1.0}),

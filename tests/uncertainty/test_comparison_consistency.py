@@ -95,7 +95,7 @@ def test_comparison_of_random_small_data_has_no_contradictions(confidence, alter
 
 @pytest.mark.parametrize("with_constant", [False, True])
 def test_two_sided_p_value_is_twice_the_smaller_one_sided_one(with_constant, generator):
-    for case in range(20):
+    for case in range(9):
         a, b = (KINDS[list(KINDS)[case % 3]](generator, 6 + case) for _ in range(2))
         metrics = [resampled(means(x), replicates=200) for x in (a, b)]
         two, greater, less = (

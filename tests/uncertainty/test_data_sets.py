@@ -131,6 +131,7 @@ def four():
     return values, compare_data_sets(values, 0 * values, 0.1, rope=0.01)
 
 
+@pytest.mark.full
 def test_compare_data_sets_shrinks_differences_and_is_antisymmetric(four):
     values, comparison = four
     mirrored = compare_data_sets(0 * values, values, 0.1, rope=0.01)
@@ -142,7 +143,8 @@ def test_compare_data_sets_shrinks_differences_and_is_antisymmetric(four):
     assert (comparison.details["differences"] - means.mean()).abs().sum() < (means - means.mean()).abs().sum()
 
 
-@pytest.mark.parametrize("size", [1e-200, pytest.param(1e200, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("size", [1e-200, 1e200])
 def test_compare_data_sets_does_not_depend_on_scale_of_scores(size, four):
     values, unscaled = four
     scaled = compare_data_sets(size * values, 0 * values, 0.1, rope=size * 0.01)

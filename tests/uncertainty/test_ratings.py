@@ -189,6 +189,7 @@ def test_copy_of_a_model_with_the_same_battles_is_equal_to_it(battles):
     assert first_ranks[0] == first_ranks[1] == 1
 
 
+@pytest.mark.full
 def test_p_values_of_copy_with_separate_battles_hold_the_nominal_rate(generator):
     strengths = torch.tensor([-0.5, 0.0, 0.5, 0.5]).double()
     differs = covered = 0
