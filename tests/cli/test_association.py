@@ -4,17 +4,21 @@ import gzip
 import json
 import re
 import zipfile
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
+import running
 import torch
-from click.testing import CliRunner
 from fasttext_files import fasttext_file
 from safetensors.torch import save_file
 
-from tensormetrics.__main__ import main
 from tensormetrics._cli.commands.association import METRICS, TESTED
 from tensormetrics.association import RND, WEAT, Query, WordEmbeddingModel, load_weat, run_queries
+
+run = partial(running.run, "association")
+succeed = partial(running.succeed, "association")
 
 QUERY = {
     "target_sets": [["he", "him", "his"], ["she", "her", "hers"]],
@@ -25,29 +29,24 @@ QUERY = {
 WORDS = [word for sets in (QUERY["target_sets"], QUERY["attribute_sets"]) for s in sets for word in s] + ["tree"]
 
 
-def run(*arguments):
-    return CliRunner().invoke(main, ["association", *map(str, arguments)])
-
-
 @pytest.fixture
-def vectors(tmp_path):
+def model(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     rows = np.random.default_rng(0).normal(size=(len(WORDS), 5))
     lines = [" ".join([word, *map(repr, row.tolist())]) for word, row in zip(WORDS, rows, strict=True)]
-    (tmp_path / "glove.txt").write_text("\n".join(lines) + "\n")
-    (tmp_path / "vectors.txt").write_text(f"{len(WORDS)} 5\n" + "\n".join(lines) + "\n")
+    Path("glove.txt").write_text("\n".join(lines) + "\n")
+    Path("vectors.txt").write_text(f"{len(WORDS)} 5\n" + "\n".join(lines) + "\n")
     for name in ("vectors.txt", "glove.txt"):
-        (tmp_path / f"{name}.gz").write_bytes(gzip.compress((tmp_path / name).read_bytes()))
-    (tmp_path / "queries.json").write_text(json.dumps([QUERY]))
-    return tmp_path, WordEmbeddingModel.from_numpy(rows, WORDS)
+        Path(f"{name}.gz").write_bytes(gzip.compress((tmp_path / name).read_bytes()))
+    Path("queries.json").write_text(json.dumps([QUERY]))
+    return WordEmbeddingModel.from_numpy(rows, WORDS)
 
 
 @pytest.mark.parametrize("file", ["vectors.txt", "vectors.txt.gz", "glove.txt", "glove.txt.gz"])
-def test_association_scores_equal_run_query(vectors, file):
-    folder, model = vectors
-    result = run(folder / file, "--queries", folder / "queries.json", "--metric", "weat", "--metric", "rnd",
-                 "--p-value", "exact", "--json", folder / "o.json", "--plot", folder / "o.png")  # fmt: skip
-    assert result.exit_code == 0, result.output
-    answer = json.loads((folder / "o.json").read_text())["metrics"]
+def test_association_scores_equal_run_query(model, file):
+    options = "--queries queries.json --metric weat --metric rnd --p-value exact --json o.json --plot o.png"
+    running.succeed(f"association {file} {options}")
+    answer = json.loads(Path("o.json").read_text())["metrics"]
     expected = WEAT().run_query(Query(**QUERY), model, calculate_p_value=True)
     (row,) = answer["weat"].values()
     assert row["score"] == pytest.approx(expected["weat"], rel=1e-6)
@@ -56,18 +55,16 @@ def test_association_scores_equal_run_query(vectors, file):
     single = Query(QUERY["target_sets"], QUERY["attribute_sets"][1:], ["male", "female"], ["family"])
     value = RND().run_query(single, model)["rnd"]
     assert answer["rnd"]["male and female wrt family"]["score"] == pytest.approx(value, rel=1e-6)
-    assert (folder / "o.png").read_bytes().startswith(b"\x89PNG")
+    assert Path("o.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_association_correction_marks_significant_queries(vectors):
-    folder, model = vectors
+def test_association_correction_marks_significant_queries(model):
     rows = [{**QUERY, "target_sets_names": [f"m{i}", "f"]} for i in range(3)]
-    (folder / "three.json").write_text(json.dumps(rows))
+    Path("three.json").write_text(json.dumps(rows))
     for correction in ("max-t", "holm", "bh"):
-        result = run(folder / "glove.txt", "--queries", folder / "three.json", "--p-value", "approximate",
-                     "--correction", correction, "--json", folder / "o.json", "--plot", folder / "o.svg")  # fmt: skip
-        assert result.exit_code == 0, result.output
-        answer = json.loads((folder / "o.json").read_text())
+        options = f"--queries three.json --p-value approximate --correction {correction} --json o.json --plot o.svg"
+        result = running.succeed(f"association glove.txt {options}")
+        answer = json.loads(Path("o.json").read_text())
         queries = [Query(**row) for row in rows]
         options = {"calculate_p_value": True, "p_value_method": "approximate"}
         expected = run_queries(
@@ -78,118 +75,74 @@ def test_association_correction_marks_significant_queries(vectors):
         assert all(row["survives"] == ("yes" if p < 0.05 else "no")
                    for row, p in zip(answer["metrics"]["weat"].values(), p_values, strict=True))  # fmt: skip
         assert f"p ({correction})" in result.output and "survives" in result.output
-        assert f"p ({correction}) ≥ 0.05" in texts_of(folder / "o.svg")
+        assert f"p ({correction}) ≥ 0.05" in "".join(re.findall(r"<!-- (.*?) -->", Path("o.svg").read_text()))
 
 
-def test_association_replicates_add_intervals(vectors):
-    folder, model = vectors
-    result = run(folder / "glove.txt", "--queries", folder / "queries.json", "--replicates", 50, "--confidence", 0.9,
-                 "--json", folder / "o.json", "--plot", folder / "o.png")  # fmt: skip
-    assert result.exit_code == 0, result.output
-    (row,) = json.loads((folder / "o.json").read_text())["metrics"]["weat"].values()
+def test_association_replicates_add_intervals(model):
+    files = "association glove.txt --queries queries.json --replicates 50"
+    result = running.succeed(f"{files} --confidence 0.9 --json o.json --plot o.png")
+    (row,) = json.loads(Path("o.json").read_text())["metrics"]["weat"].values()
     expected = WEAT(replicates=50, confidence=0.9).run_query(Query(**QUERY), model)
     assert [row["low"], row["high"]] == pytest.approx([expected["low"], expected["high"]], rel=1e-6)
     assert "90% interval" in result.stdout and f"[{row['low']:.4f}, {row['high']:.4f}]" in result.stdout
-    result = run(folder / "glove.txt", "--queries", folder / "queries.json", "--metric", "ceat", "--replicates", 50,
-                 "--json", folder / "c.json")  # fmt: skip
-    assert result.exit_code == 0, result.output
-    (row,) = json.loads((folder / "c.json").read_text())["metrics"]["ceat"].values()
+    (row,) = running.answer(f"{files} --metric ceat")["metrics"]["ceat"].values()
     assert row["low"] <= row["score"] <= row["high"]
 
 
-def texts_of(file):
-    return "".join(re.findall(r"<!-- (.*?) -->", file.read_text()))
-
-
-def test_association_reads_every_format_of_vectors(vectors):
-    folder, model = vectors
-    queries = ["--queries", folder / "queries.json", "--json", folder / "o.json"]
+def test_association_reads_every_format_of_vectors(model):
     rows = model.vectors.float().numpy()
-    (folder / "words.txt").write_text("\n".join(WORDS))
-    np.savez(folder / "v.npz", rows=rows, words=np.array(WORDS))
-    save_file({"rows": torch.from_numpy(rows)}, folder / "v.safetensors")
-    (folder / "v.bin").write_bytes(fasttext_file(WORDS, rows, 0, 0, 0))
-    with zipfile.ZipFile(folder / "v.zip", "w") as archive:
+    Path("words.txt").write_text("\n".join(WORDS))
+    np.savez("v.npz", rows=rows, words=np.array(WORDS))
+    save_file({"rows": torch.from_numpy(rows)}, "v.safetensors")
+    Path("v.bin").write_bytes(fasttext_file(WORDS, rows, 0, 0, 0))
+    with zipfile.ZipFile("v.zip", "w") as archive:
         for name in ("vectors.txt", "glove.txt"):
-            archive.write(folder / name, name)
+            archive.write(name, name)
     answers = []
-    for options in (
-        ["glove.txt"],
-        ["v.npz"],
-        ["v.npz", "--words", folder / "words.txt"],
-        ["v.safetensors", "--words", folder / "words.txt"],
-        ["v.bin"],
-        ["v.zip", "--member", "glove.txt"],
-    ):
-        result = run(folder / options[0], *options[1:], *queries)
-        assert result.exit_code == 0, result.output
-        (row,) = json.loads((folder / "o.json").read_text())["metrics"]["weat"].values()
+    with_words = "v.npz --words words.txt", "v.safetensors --words words.txt"
+    for words in ("glove.txt", "v.npz", *with_words, "v.bin", "v.zip --member glove.txt"):
+        (row,) = running.answer(f"association {words} --queries queries.json")["metrics"]["weat"].values()
         answers.append(row["score"])
     assert answers == pytest.approx([answers[0]] * 6, rel=1e-6) and answers[0]
-    for options, line in {
-        ("v.zip",): "--member: got no name, wanted one of those in {folder}/v.zip: vectors.txt, glove.txt",
-        ("v.safetensors",): "{folder}/v.safetensors: this has no words; give them by --words",
-        ("v.bin", "--words", "words.txt"): "--words: got words.txt for {folder}/v.bin, wanted a .npz or .safetensors "
-        "file",
-        ("v.bin", "--member", "x"): "--member: got x for {folder}/v.bin, which is no .zip",
-        ("v.npz", "--words", folder / "glove.txt.gz"): None,
-        ("v.npz", "--words", folder / "nowhere"): "{folder}/nowhere: there is no such file",
+    for words, line in {
+        "v.zip": "--member: got no name, wanted one of those in v.zip: vectors.txt, glove.txt\n",
+        "v.safetensors": "v.safetensors: this has no words; give them by --words\n",
+        "v.bin --words words.txt": "--words: got words.txt for v.bin, wanted a .npz or .safetensors file\n",
+        "v.bin --member x": "--member: got x for v.bin, which is no .zip\n",
+        "v.npz --words glove.txt.gz": "",
+        "v.npz --words nowhere": "nowhere: there is no such file\n",
     }.items():
-        result = run(folder / options[0], *options[1:], *queries)
+        result = running.run(f"association {words} --queries queries.json")
         assert result.exit_code == 2 and len(result.stderr.splitlines()) == 1
-        if line:
-            assert result.stderr == f"tensormetrics: {line.format(folder=folder)}\n"
+        assert result.stderr == f"tensormetrics: {line}" or not line
 
 
-def test_association_without_queries_runs_published_tests_and_reports_missing_words(tmp_path):
+def test_association_without_queries_runs_published_tests_and_reports_missing_words(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     sets = load_weat()
     words = [*sets["flowers"], *sets["insects"], *sets["pleasant_5"], *sets["unpleasant_5a"]]
     rows = np.random.default_rng(0).normal(size=(len(words), 4))
     lines = [" ".join([word, *map(str, row)]) for word, row in zip(words, rows, strict=True)]
-    (tmp_path / "v.txt").write_text(f"{len(words)} 4\n" + "\n".join(lines))
-    result = run(tmp_path / "v.txt", "--json", tmp_path / "o.json")
-    assert result.exit_code == 0, result.output
-    answer = json.loads((tmp_path / "o.json").read_text())["metrics"]["weat"]
+    Path("v.txt").write_text(f"{len(words)} 4\n" + "\n".join(lines))
+    result = succeed("v.txt", "--json", "o.json")
+    answer = json.loads(Path("o.json").read_text())["metrics"]["weat"]
     assert len(answer) == 10 and [row["score"] is not None for row in answer.values()] == [True] + 9 * [False]
     assert "'instruments' lost 25 of 25 words" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["none.txt"], "{}/none.txt: there is no such file"),
-        (["vectors.txt", "--metric", "mac", "--p-value", "exact"], "--p-value: mac has none for a query; leave out "
-         "--metric mac"),
-        (["vectors.txt", "--correction", "holm"], "--correction: got holm with --p-value left out, wanted exact, "
-         "approximate or auto"),
-        (["vectors.txt", "--p-value", "exact", "--correction", "max-t"], "--correction: got max-t with --p-value "
-         "exact, wanted approximate or auto"),
-        (["vectors.txt", "--queries", "queries.json", "--metric", "gweat", "--p-value", "exact"], "--p-value of gweat: "
-         "got 'exact', wanted one of 'auto', 'approximate'"),
-    ],
-)  # fmt: skip
-def test_association_invalid_options_exit_with_status_2_and_one_line(vectors, arguments, message):
-    folder, _ = vectors
-    result = run(*(folder / a if "." in a else a for a in arguments))
-    assert (result.exit_code, result.stderr) == (2, f"tensormetrics: {message.format(folder)}\n")
-
-
-def test_association_repeated_words_are_reported_in_one_line(vectors):
-    folder, _ = vectors
-    (folder / "twice.txt").write_text((folder / "glove.txt").read_text() + "he 1 2 3 4 5\n")
-    result = run(folder / "twice.txt", "--queries", folder / "queries.json")
+def test_association_repeated_words_are_reported_in_one_line(model):
+    Path("twice.txt").write_text(Path("glove.txt").read_text() + "he 1 2 3 4 5\n")
+    result = run("twice.txt", "--queries", "queries.json")
     assert result.exit_code == 0
-    assert result.stderr == f"tensormetrics: {folder}/twice.txt: 1 rows repeat a word and are left out: 'he'\n"
+    assert result.stderr == "tensormetrics: twice.txt: 1 rows repeat a word and are left out: 'he'\n"
 
 
-def test_association_scores_every_metric(vectors):
+def test_association_scores_every_metric(model):
     assert {"weat", "ceat", "same", "directbias"} <= METRICS.keys() and "examplemetric" not in METRICS
     assert {"weat", "ect", "ceat"} <= TESTED < METRICS.keys() and not {"scweat", "mac"} & TESTED
-    folder, model = vectors
     options = [word for metric in METRICS for word in ("--metric", metric)]
-    result = run(folder / "vectors.txt", "--queries", folder / "queries.json", *options, "--json", folder / "o.json")
-    assert result.exit_code == 0, result.output
-    answer = json.loads((folder / "o.json").read_text())["metrics"]
+    files = "vectors.txt", "--queries", "queries.json"
+    answer = running.answer("association", *files, *options)["metrics"]
     assert sorted(answer) == sorted(METRICS)
     for name, rows in answer.items():
         assert all(row["score"] is not None and row["reason"] is None for row in rows.values()), name
@@ -197,5 +150,3 @@ def test_association_scores_every_metric(vectors):
     for name in ("same", "directbias"):
         expected = METRICS[name]().run_query(query, model)["result"]
         assert answer[name][query.query_name]["score"] == pytest.approx(expected, rel=1e-6)
-    tested = run(folder / "vectors.txt", "--queries", folder / "queries.json", "--metric", "mac", "--p-value", "auto")
-    assert tested.exit_code == 2 and "--p-value: mac has none for a query" in tested.stderr

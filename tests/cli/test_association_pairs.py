@@ -1,13 +1,18 @@
 """`tensormetrics association --pairs` with tiny models."""
 
 import json
+from functools import partial
 
 import pytest
-from click.testing import CliRunner
+import running
 from tiny_models import make
 
-from tensormetrics.__main__ import main
 from tensormetrics.association import PairPreference, read_sentence_pairs, read_sentence_triples, score_pairs
+
+run = partial(running.run, "association")
+succeed = partial(running.succeed, "association")
+
+pytestmark = pytest.mark.full  # a second of imports
 
 PAIRS = """,sent_more,sent_less,stereo_antistereo,bias_type
 0,the women left home.,the men left home.,stereo,gender
@@ -15,10 +20,6 @@ PAIRS = """,sent_more,sent_less,stereo_antistereo,bias_type
 2,the old man was bad,the young man was bad,antistereo,age
 3,an old woman left,a young woman left,stereo,age
 """
-
-
-def run(*arguments):
-    return CliRunner().invoke(main, ["association", *map(str, arguments)])
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +43,8 @@ def folder(tmp_path_factory):
 @pytest.mark.parametrize("protocol", [None, "crows-pairs"])
 def test_association_pairs_scores_equal_pair_preference(folder, tmp_path, name, protocol):
     options = ["--protocol", protocol] if protocol else []
-    result = run("--pairs", folder / "pairs.csv", "--model", folder / name, "--json", tmp_path / "o.json", *options,
+    result = succeed("--pairs", folder / "pairs.csv", "--model", folder / name, "--json", tmp_path / "o.json", *options,
                  "--replicates", 100, "--plot", tmp_path / "o.png", "--figsize", "5x3")  # fmt: skip
-    assert result.exit_code == 0, result.output
     answer = json.loads((tmp_path / "o.json").read_text())["metrics"]["pairpreference"]
     pairs = read_sentence_pairs(folder / "pairs.csv")
     metric = PairPreference(protocol, categories=["age", "gender"])
@@ -59,10 +59,9 @@ def test_association_pairs_scores_equal_pair_preference(folder, tmp_path, name, 
 
 
 @pytest.mark.filterwarnings("ignore::tensormetrics.uncertainty.UncertaintyWarning")
-def test_association_triples_scores_equal_pair_preference(folder, tmp_path):
-    result = run("--pairs", folder / "dev.json", "--model", folder / "bert_mlm", "--json", tmp_path / "o.json")
-    assert result.exit_code == 0, result.output
-    answer = json.loads((tmp_path / "o.json").read_text())["metrics"]["pairpreference"]
+def test_association_triples_scores_equal_pair_preference(folder):
+    files = "--pairs", folder / "dev.json", "--model", folder / "bert_mlm"
+    answer = running.answer("association", *files)["metrics"]["pairpreference"]
     triples = read_sentence_triples(folder / "dev.json")
     metric = PairPreference("stereoset", categories=["gender"])
     metric.update(*score_pairs(*make("bert_mlm"), triples), categories=triples.categories, terms=triples.terms)
@@ -73,11 +72,6 @@ def test_association_triples_scores_equal_pair_preference(folder, tmp_path):
 def test_association_pairs_conflicting_options_are_named(folder):
     pairs, model = folder / "pairs.csv", folder / "bert_mlm"
     for arguments, message in [
-        ([], "VECTORS: got nothing, wanted a file; or --pairs FILE --model DIRECTORY"),
-        (["--pairs", pairs], "--pairs: wanted --model DIRECTORY, too"),
-        (["x.txt", "--model", model], "--model: is for --pairs; write both"),
-        (["x.txt", "--pairs", pairs, "--model", model], "--pairs: got VECTORS too, wanted one of them"),
-        (["--pairs", pairs, "--model", model, "--correction", "max-t"], "--correction: got max-t with --pairs"),
         (["--pairs", pairs, "--model", folder], "wanted a folder with config.json, as save_pretrained writes it"),
         (["--pairs", folder / "no.csv", "--model", model], "there is no such file"),
         (["--pairs", pairs, "--model", model, "--protocol", "stereoset"], "--protocol: got stereoset for"),

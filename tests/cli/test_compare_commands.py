@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
+from running import answer, run
 
 from tensormetrics import Table, compare
-from tensormetrics.__main__ import main
 from tensormetrics.association import WEAT, Query, WordEmbeddingModel
 from tensormetrics.retrieval import AccuracyCalculator, evaluate_run
 from tensormetrics.structured import (
@@ -34,16 +33,6 @@ SENTENCES = 30
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def run(command, *options):
-    return CliRunner().invoke(main, [*command.split(), *map(str, options)])
-
-
-def answer(command, *options):
-    result = run(command, *options, "--format", "json")
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
 
 
 def check_equal(output, expected):
@@ -71,25 +60,26 @@ TREC = "trec dense.txt qrels.txt --metric map --metric P_5 --metric num_rel --co
 class TestTrec:
     def test_comparison_equals_compare_of_metrics(self):
         scores = write_runs()
-        check_equal(answer(TREC)["comparison"], compare(*scores))
+        output = answer(TREC)
+        check_equal(output["comparison"], compare(*scores))
+        assert output["options"]["replicates"] == 1000 and "|replicates:1000|" in output["signature"]
+        assert "low" in output["metrics"]["map"] and output["files"]["compare"] == "bm25.txt"
         output = answer(TREC, "--rope", 0.1, "--replicates", 200, "--confidence", 0.8)
         expected = compare(*scores, rope=0.1, replicates=200, confidence=0.8)
         check_equal(output["comparison"], expected)
         assert output["comparison"]["map"]["p_rope"] == float(expected["map"].p_rope)
 
-    def test_comparison_without_replicates_uses_1000(self):
-        write_runs()
-        output = answer(TREC)
-        assert output["options"]["replicates"] == 1000 and "|replicates:1000|" in output["signature"]
-        assert "low" in output["metrics"]["map"] and output["files"]["compare"] == "bm25.txt"
-
-    def test_comparison_tables_of_json_and_text_agree(self):
+    def test_comparison_has_the_same_cells_in_every_format(self):
         expected = compare(*write_runs())
         scores, comparisons = (Table.from_json(json.dumps(table)) for table in answer(TREC)["tables"])
         assert list(comparisons.columns) == ["dense.txt", "bm25.txt", "difference", "p", "verdict"]
         assert comparisons["map", "difference"].discordant == expected["map"].discordant
         text = f"{scores.to_text(4)}\n\n{comparisons.to_text(4)}\n\ntrec|"
         assert run(TREC).stdout.startswith(text) and "difference: dense.txt - bm25.txt; 95% intervals\n" in text
+        interval = next(line for line in comparisons.to_text(4).splitlines() if line.startswith("map")).split("  ")[2]
+        for text_format, end in ("markdown", "|"), ("latex", r"\\"):
+            rows = run(TREC, "--format", text_format).stdout.split("\n")
+            assert any(interval in row and row.endswith(end) for row in rows)
 
     def test_comparison_csv_has_all_digits(self):
         expected = compare(*write_runs())
@@ -98,15 +88,6 @@ class TestTrec:
         for field, column in ("low", "difference/low"), ("p_value", "p"), ("difference", "difference"):
             assert float(rows["P_5"][column]) == float(getattr(expected["P_5"], field))
         assert {"p_rope", "verdict"} < rows["map"].keys()
-
-    @pytest.mark.parametrize(("text_format", "end"), [("markdown", "|"), ("latex", r"\\")])
-    def test_comparison_in_other_formats_has_the_same_cells(self, text_format, end):
-        write_runs()
-        line = next(line for line in run(TREC).stdout.split("\n\n")[1].splitlines() if line.startswith("map"))
-        interval = line.split("  ")[2]
-        assert any(
-            interval in row and row.endswith(end) for row in run(TREC, "--format", text_format).stdout.split("\n")
-        )
 
     def test_comparison_of_other_queries_is_refused_and_names_the_files(self):
         write_runs()
@@ -129,16 +110,6 @@ class TestTrec:
         )
         assert columns[:2] == ["a: dense.txt", f"b: {name}"]
 
-    def test_rope_without_comparison_is_refused(self):
-        write_runs()
-        result = run("trec dense.txt qrels.txt --rope 0.1")
-        assert (result.exit_code, result.stderr) == (2, "tensormetrics: --rope: is for --compare; write both\n")
-
-    def test_comparison_of_only_counts_is_refused(self):
-        write_runs()
-        result = run("trec dense.txt qrels.txt --metric num_rel --compare bm25.txt")
-        assert result.exit_code == 2 and "--metric: got num_rel, wanted at least one mean" in result.stderr
-
 
 def write_embeddings():
     generator = np.random.default_rng(0)
@@ -159,44 +130,20 @@ RETRIEVAL = (
 class TestRetrieval:
     def test_comparison_equals_compare_of_metrics(self):
         labels, embeddings = write_embeddings()
-        scored = {}
-        for name in ("large", "small"):
-            scored[name] = AccuracyCalculator(("precision_at_1", "r_precision", "AMI"))
-            scored[name].get_accuracy(embeddings[name], labels, groups=labels)
+        scored = [AccuracyCalculator(("precision_at_1", "r_precision", "AMI")) for _ in range(2)]
+        for calculator, name in zip(scored, ("large", "small"), strict=True):
+            calculator.get_accuracy(embeddings[name], labels, groups=labels)
         output = answer(RETRIEVAL)
-        check_equal(output["comparison"], compare(scored["large"], scored["small"]))
+        check_equal(output["comparison"], compare(*scored))
         assert output["comparison"]["r_precision"]["groups"] == 8
-
-    def test_comparison_with_references_of_both_models_equals_compare(self):
-        labels, embeddings = write_embeddings()
-        scored = {}
-        for name in ("large", "small"):
-            scored[name] = AccuracyCalculator(("precision_at_1", "r_precision", "AMI"))
-            scored[name].get_accuracy(
-                embeddings[name], labels, embeddings[f"{name}-docs"], labels, groups=np.arange(96) // 2
-            )
-        Path("groups.txt").write_text("\n".join(map(str, np.arange(96) // 2)))
-        references = ["--reference", "large-docs.npy", "--reference-labels", "labels.npy", "--groups", "groups.txt"]
-        output = answer(RETRIEVAL, *references, "--compare-reference", "small-docs.npy")
-        check_equal(output["comparison"], compare(scored["large"], scored["small"]))
+        pairs = np.arange(96) // 2
+        for calculator, name in zip(scored, ("large", "small"), strict=True):
+            calculator.get_accuracy(embeddings[name], labels, embeddings[f"{name}-docs"], labels, groups=pairs)
+        Path("groups.txt").write_text("\n".join(map(str, pairs)))
+        references = "--reference large-docs.npy --reference-labels labels.npy --compare-reference small-docs.npy"
+        output = answer(f"{RETRIEVAL} {references} --groups groups.txt")
+        check_equal(output["comparison"], compare(*scored))
         assert output["files"]["compare_reference"] == "small-docs.npy"
-
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            ("--reference large-docs.npy --reference-labels labels.npy --checkpoint s.pt", "--compare: not together "
-             "with --checkpoint; leave one out"),
-            ("--reference large-docs.npy --reference-labels labels.npy", "--compare-reference: give it where there are "
-             "both --compare and --reference, and only there"),
-            ("--compare few.npy", "labels.npy: got 96 labels for the 9 rows of few.npy"),
-            ("--compare none.npy", "none.npy: there is no such file"),
-        ],
-    )  # fmt: skip
-    def test_comparison_invalid_options_are_one_line(self, options, message):
-        write_embeddings()
-        np.save("few.npy", np.eye(9))
-        result = run(RETRIEVAL, *options.split())
-        assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"tensormetrics: {message}\n")
 
 
 SCHEMA = "from dataclasses import dataclass\n\n@dataclass\nclass Bag:\n    words: list[str]\n"
@@ -221,48 +168,38 @@ def write_structures():
     Path("bag.py").write_text(SCHEMA)
 
 
+def texts(name, suffix):
+    return [Path(f"{file}.{suffix}").read_text() for file in (name, "r")]
+
+
 def score_tags(name):
+    def tags(text):
+        return [[line.split()[1] for line in block.splitlines()] for block in text.split("\n\n")]
+
     scores = SpanScores(labels=["LOC", "PER"], replicates=1000)
-    tags_of_files = [
-        [[line.split()[1] for line in block.splitlines()] for block in Path(f"{file}.bio").read_text().split("\n\n")]
-        for file in (name, "r")
-    ]
-    scores.update_tags(*tags_of_files)
+    scores.update_tags(*map(tags, texts(name, "bio")))
     return scores
 
 
 def score_clusters(name):
     scores = CorefScores(replicates=1000)
-    clusters_of_files = (
-        [clusters for _, clusters in read_conll_coref(Path(f"{file}.conll").read_text().splitlines())]
-        for file in (name, "r")
-    )
-    scores.update_clusters(*clusters_of_files)
+    documents = (read_conll_coref(text.splitlines()) for text in texts(name, "conll"))
+    scores.update_clusters(*([clusters for _, clusters in document] for document in documents))
     return scores
 
 
 def score_graphs(name):
     scores = Smatch(replicates=1000)
-    graphs_of_files = (
-        [read_penman(text) for text in Path(f"{file}.amr").read_text().split("\n\n")] for file in (name, "r")
-    )
-    scores.update(*graphs_of_files)
+    scores.update(*([*map(read_penman, text.split("\n\n"))] for text in texts(name, "amr")))
     return scores
 
 
 def score_objects(name):
-    namespace = {"__name__": "bag"}
-    exec(SCHEMA, namespace)
-    averages = {
-        "micro": micro_average(["precision", "recall", "f1"]),
-        "macro": macro_average(["precision", "recall", "f1"]),
-    }
-    family = Family(derive(namespace["Bag"]), averages, replicates=1000)
-    objects_of_files = (
-        [namespace["Bag"](**json.loads(line)) for line in Path(f"{file}.jsonl").read_text().splitlines()]
-        for file in (name, "r")
-    )
-    family.update(*objects_of_files)
+    exec(SCHEMA, namespace := {"__name__": "bag"})
+    names = ["precision", "recall", "f1"]
+    averages = {"micro": micro_average(names), "macro": macro_average(names)}
+    family, bag = Family(derive(namespace["Bag"]), averages, replicates=1000), namespace["Bag"]
+    family.update(*([bag(**json.loads(line)) for line in text.splitlines()] for text in texts(name, "jsonl")))
     return family
 
 

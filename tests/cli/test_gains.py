@@ -3,15 +3,18 @@
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+import running
 import torch
-from click.testing import CliRunner
 
-from tensormetrics.__main__ import main
 from tensormetrics.retrieval import AccuracyCalculator
+
+run = partial(running.run, "retrieval")
+succeed = partial(running.succeed, "retrieval")
 
 NAMES = ("ndcg_at_5", "mean_average_precision", "recall_at_3")
 METRICS = [word for name in NAMES for word in ("--metric", name)]
@@ -35,14 +38,9 @@ def collection(tmp_path, monkeypatch):
     return queries, documents, np.maximum(gains, 0), pairs
 
 
-def run(*arguments):
-    return CliRunner().invoke(main, ["retrieval", *map(str, arguments)])
-
-
 def values(*arguments):
-    result = run(*arguments, "--format", "json")
-    assert result.exit_code == 0, result.output
-    return {name: metric["value"] for name, metric in json.loads(result.stdout)["metrics"].items()}
+    metrics = running.answer("retrieval", *arguments)["metrics"]
+    return {name: metric["value"] for name, metric in metrics.items()}
 
 
 def calculate(queries, documents, gains, names=NAMES, **options):
@@ -109,42 +107,19 @@ def test_gains_without_relevant_references_exit_with_status_3(collection):
     assert result.exit_code == 3 and "nothing could be scored" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("q.npy", "LABELS: got no file, wanted one, or --gains FILE"),
-        ("q.npy --gains rows.txt --metric AMI", "--gains: AMI uses labels alone; leave out --metric AMI"),
-        (
-            "q.npy c.txt --gains rows.txt --levels",
-            "--levels: not together with --gains, which say what is relevant; leave one out",
-        ),
-        (
-            "q.npy --gains rows.txt --reference d.npy --reference-labels d.txt",
-            "--reference-labels: not together with --gains, which say what is relevant; leave one out",
-        ),
-        (
-            "q.npy c.txt --reference d.npy --reference-labels d.txt --reference-ids d.txt",
-            "--reference-ids: wanted --reference and --gains, which name its rows; leave them out",
-        ),
-        ("q.npy --gains rows.txt --per-class", "--per-class: not without LABELS; give them, too"),
-    ],
-)
-def test_gains_conflicting_options_are_refused(collection, arguments, message):
-    result = run(*arguments.split())
-    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"tensormetrics: {message}\n")
+GAINS = "--reference d.npy --gains rows.txt --replicates 50 --metric ndcg_at_5"
 
 
-@pytest.mark.slow  # starts three processes, twice
-@pytest.mark.parametrize("state", [(), ("--checkpoint", "counts.pt")])
-def test_gains_on_two_ranks_equal_one_process(collection, state):
+@pytest.mark.full  # starts three processes
+@pytest.mark.parametrize("options", ["", GAINS, f"{GAINS} --checkpoint counts.pt"])
+def test_retrieval_on_two_ranks_equals_one_process(collection, options):
     Path("c.txt").write_text("a\nb\nb\n" * 4)
-    arguments = ["retrieval", "q.npy", "c.txt", "--reference", "d.npy", "--gains", "rows.txt", "--replicates", "50"]
-    arguments += [*METRICS, "--format", "json"]
-    expected = json.loads(run(*arguments[1:]).stdout)["metrics"]
+    command = f"retrieval q.npy c.txt --metric mean_average_precision --metric recall_at_3 --format json {options}"
     started = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m"]
-    done = subprocess.run([*started, "tensormetrics", *arguments, *state], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([*started, "tensormetrics", *command.split()], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["metrics"] == expected
+    expected = running.answer(command.partition("--checkpoint")[0])
+    assert json.loads(done.stdout)["metrics"] == expected["metrics"]
 
 
 def test_gains_with_tabs_accept_semicolons_in_names(collection):
@@ -153,18 +128,3 @@ def test_gains_with_tabs_accept_semicolons_in_names(collection):
     Path("named.tsv").write_text("".join(f"{i}\td;{j}\t{gain}\n" for i, j, gain in pairs))
     options = ["q.npy", "--reference", "d.npy", *METRICS, "--gains"]
     assert values(*options, "named.tsv", "--reference-ids", "d.txt") == values(*options, "rows.txt")
-
-
-@pytest.mark.parametrize("row", ["--5", "+-3", "9" * 5000, "12"])
-def test_gains_invalid_row_is_refused(collection, row):
-    Path("odd.txt").write_text(f"0 1 1\n{row} 1 1\n")
-    result = run("q.npy", "--reference", "d.npy", "--gains", "odd.txt")
-    expected = f"odd.txt, line 2: got the query {row!r}, wanted a row of q.npy, 0 to 11; names are given by --ids"
-    assert (result.exit_code, result.stderr) == (2, f"tensormetrics: {expected}\n")
-
-
-def test_default_metrics_equal_those_of_calculator(collection):
-    labels = Path("labels.txt")
-    labels.write_text("a\nb\n" * (QUERIES // 2))
-    result = run("q.npy", labels)
-    assert f"|metric:{'+'.join(AccuracyCalculator().get_curr_metrics())}|" in result.stdout

@@ -1,13 +1,14 @@
-"""Twelve or more malformed files for every command: each gives status 2 and one line with the file and location."""
+"""Malformed files and refused options of every command: status 2, and one line that names the file or option."""
 
 import io
+import itertools
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
-
-from tensormetrics.__main__ import COMMANDS, main
+import torch
+from running import run
 
 
 def npy(array):
@@ -16,7 +17,22 @@ def npy(array):
     return file.getvalue()
 
 
+def pt(stored):
+    file = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse invariant checks")  # of torch 2.11
+        torch.save(stored, file)
+    return file.getvalue()
+
+
+def npz(**arrays):
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
+
+
 ROWS = np.arange(6, dtype=np.float32).reshape(3, 2)
+LEVELS = np.zeros((3, 2), int)
 OBJECT = npy(np.array([{}]))
 CUT = npy(ROWS)[:-4]
 VECTORS = "8 2\nhe 1 2\nhim 2 1\nshe 3 1\nher 1 3\nwork 2 2\nwage 4 1\nhome 1 1\ncare 2 5\n"
@@ -53,252 +69,267 @@ GOOD = {
     "r.amr": "(w / want-01 :ARG0 (b / boy))\n",
     "run.txt": RUN,
     "qrels.txt": QRELS,
+    "refs.jsonl": '{"a": 1, "b": "x"}\n{"a": 2, "b": "y"}\n{"a": 3, "b": "z"}\n\n',
+    "preds.jsonl": '{"a": 1, "b": "x"}\n\nIt is {"a": 3, "b": "Z"}\n',
+    "log.jsonl": '{"id": 3, "out": "{}"}\n{"id": 1, "out": {"a": 1}}\n',
+    "gold.jsonl": '{"id": 1, "c": "m", "a": 1}\n{"id": 2, "c": "m", "a": 2}\n{"id": 3, "c": "n", "a": 3}\n',
+    **{f"{name}.csv": "id,right,topic\n" + "".join(f"q{i},1,law\n" for i in range(60)) for name in "abc"},
+    "d.csv": "id,right\nq1,1\n",
+    "e.csv": "score\n5\n2\n",
+    "battles.csv": "question_id,model_a,model_b,winner\n1,gpt,opus,tie\n1,gpt,llama,model_a\n2,opus,llama,tie\n",
 }
 NO_TAG = "wanted 'O', or a prefix of B, I, E, L, S, U, a dash and a label"
 
 
-def cp1252_message(location, byte, letter):
-    got = f"{location}: got the byte {byte}, wanted text in UTF-8; in cp1252, as Windows writes it, this is {letter!r}"
-    return f"{got}: write iconv -f cp1252 -t utf-8 {location.partition(',')[0]} > NEW"
+def cp1252(place, byte, letter):
+    got = f"{place}: got the byte {byte}, wanted text in UTF-8; in cp1252, as Windows writes it, this is {letter!r}"
+    return f"{got}: write iconv -f cp1252 -t utf-8 {{bad}} > NEW"
+
+
+def no_graph(text, reason):
+    return text, f", line 1: {text!r} is no graph in PENMAN notation: {reason}"
 
 
 GAINS = "a query, a reference and a gain, or TREC's `query 0 document gain`"
 COMMA = "columns are separated by ',', not ';'"
 QUERIES = "--queries q.json"
 SCHEMA_OPTION = "r.jsonl --schema schema.py:Doc"
-GZIPPED = "bad.txt.gz: wanted a whole gzip file; Not a gzipped file (b'8 ')"
 CASES = {  # command -> arguments -> content of the file `bad.*` and the expected line
     "retrieval": {
-        "bad.npy y.txt": [
-            (b"", "bad.npy: the file is empty"),
-            (npy(ROWS[:, None]), "bad.npy: got an array of shape (3, 1, 2), wanted one row per item: (N, D)"),
-            (
-                npy(ROWS * [[1], [np.nan], [1]]),
-                "bad.npy: 1 of 3 rows hold NaN or infinity, the first is row 1; wanted finite values",
-            ),
-            (CUT, "bad.npy: wanted a .npy file; mmap length is greater than file size"),
-            (OBJECT, "bad.npy: wanted a .npy file; got Python objects, which are not unpickled"),
-            (
-                "1 2\n3 4\n",
-                "bad.npy: wanted a .npy file; the magic string is not correct; expected b'\\x93NUMPY', got b'1 2\\n3 '",
-            ),
+        "bad.pt y.txt": [
+            ("hello", ": wanted a file of torch.save; it is damaged"),
+            (pt([np.random.default_rng()]), ": wanted a file of torch.save; got Python objects, which are not "
+             "unpickled"),
+            (pt(torch.eye(2).to_sparse()), ": got a torch.sparse_coo tensor, wanted a dense one of real numbers"),
+            (pt(torch.eye(2) * 1j), ": got a cpu torch.complex64 tensor, wanted a dense one of real numbers"),
+            (pt({}), ": it holds no array"),
+            (pt([1]), ": got a list, wanted an array"),
         ],
-        "bad.pt y.txt": [("hello", "bad.pt: wanted a file of torch.save; it is damaged")],
+        "bad.npz y.txt": [(npz(x=ROWS, y=ROWS), ": got no name for a file of x, y; write bad.npz:x")],
+        "bad.npz:z y.txt": [(npz(x=ROWS), ": got the name 'z' for a file of x; write bad.npz:x")],
+        "bad.npy:x y.txt": [(npy(ROWS), ":x: a .npy file holds one array; leave out ':x'")],
+        "bad.doc y.txt": [
+            ("1", ": got a file of type '.doc', wanted one of .npy, .npz, .pt, .pth, .safetensors, .csv, .jsonl"),
+        ],
+        "x.npy y.txt --compare bad.npy": [(npy(np.eye(9)), "y.txt: got 3 labels for the 9 rows of bad.npy")],
+        "x.npy bad.npy --levels --per-class": [(npy(LEVELS), "--per-class: not together with --levels; leave one out")],
+        "x.npy y.txt --reference x.npy --reference-labels bad.csv": [
+            ("a\nb\nc\n", ": wanted labels of the kind of y.txt, words or integers"),
+        ],
+        "x.npy --reference x.npy --gains bad.txt": [
+            (f"0 1 1\n{row} 1 1\n",
+             f", line 2: got the query {row!r}, wanted a row of x.npy, 0 to 2; names are given by --ids")
+            for row in ("--5", "+-3", "9" * 5000, "12")
+        ],
+        "bad.npy y.txt": [
+            (b"", ": the file is empty"),
+            (b"\x93NUMPY", ": wanted a .npy file; EOF: reading magic string, expected 8 bytes got 6"),
+            (npy(np.array(["a"])), ": got an array of <U1, wanted numbers"),
+            (npy(ROWS[:0]), ": got an array of shape (0, 2), wanted at least one row"),
+            (npy(ROWS[:, None]), ": got an array of shape (3, 1, 2), wanted one row per item: (N, D)"),
+            (npy(ROWS * [[1], [np.nan], [1]]),
+             ": 1 of 3 rows hold NaN or infinity, the first is row 1; wanted finite values"),
+            (CUT, ": wanted a .npy file; mmap length is greater than file size"),
+            (OBJECT, ": wanted a .npy file; got Python objects, which are not unpickled"),
+            ("1 2\n3 4\n",
+             ": wanted a .npy file; the magic string is not correct; expected b'\\x93NUMPY', got b'1 2\\n3 '"),
+        ],
         "x.npy bad.npy": [
-            (
-                npy(np.uint64([2**63, 0, 1])),
-                "bad.npy: got a label above 9223372036854775807, wanted an integer of at most 64 bits",
-            )
+            (npy(ROWS[:, 0]), ": got torch.float32, wanted integer labels"),
+            (npy(LEVELS), ": got an array of shape (3, 2), wanted one label per row: (N,); levels of labels, (N, L), "
+             "are an option of retrieval"),
+            (npy(np.uint64([2**63, 0, 1])),
+             ": got a label above 9223372036854775807, wanted an integer of at most 64 bits")
         ],
         "bad.csv y.txt": [
-            ("1,2\n3\n5,6\n", "bad.csv, line 2: got 1 columns, wanted 2 as above"),
-            ("1,2\n3,x\n5,6\n", "bad.csv, line 2: got 'x', wanted a finite number"),
-            (
-                "1;2\n3;4\n5;6\n",
-                f"bad.csv, line 2: got '3;4', wanted a finite number; {COMMA}",
-            ),
-            ("# rows\n1,2\n3,4\n5,6\n", "bad.csv, line 2: got 2 columns, wanted 1 as above"),
-            ('"1,2\n3,4\n5,6\n', "bad.csv, line 3: unexpected end of data"),
-            (b"1,2\n3,caf\xe9\n", cp1252_message("bad.csv, line 2", "0xe9", "é")),
+            ("id,a\nx,1\ny,1,2\n", ", line 3: got 3 columns, wanted 2 as above"),
+            ("id,a\nx,1\n3,2\n", ", line 3: got '3', wanted a name as above"),
+            ("1,2".encode("utf-16")[:-1], ": got a file marked as UTF-16 that is not whole, or is none"),
+            ("1,2\n3\n5,6\n", ", line 2: got 1 columns, wanted 2 as above"),
+            ("1,2\n3,x\n5,6\n", ", line 2: got 'x', wanted a finite number"),
+            ("1;2\n3;4\n5;6\n", f", line 2: got '3;4', wanted a finite number; {COMMA}"),
+            ("# rows\n1,2\n3,4\n5,6\n", ", line 2: got 2 columns, wanted 1 as above"),
+            ('"1,2\n3,4\n5,6\n', ", line 3: unexpected end of data"),
+            (b"1,2\n3,caf\xe9\n", cp1252(", line 2", "0xe9", "é")),
         ],
         "x.npy y.txt --cameras bad.txt": [
-            ("a\n", "bad.txt: got 1 labels for the 3 rows of x.npy"),
-            ("", "bad.txt: the file is empty"),
-            ("1\n2\n0.5\n", "bad.txt, line 3: got '0.5', wanted an integer of at most 64 bits or a word"),
+            ("a\n", ": got 1 labels for the 3 rows of x.npy"),
+            ("", ": the file is empty"),
+            ("1\n2\n0.5\n", ", line 3: got '0.5', wanted an integer of at most 64 bits or a word"),
         ],
-        "x.npy bad.csv --levels": [("a,b\nc\nd,e\n", "bad.csv, line 2: got 1 columns, wanted 2 as above")],
+        "x.npy bad.csv --levels": [("a,b\nc\nd,e\n", ", line 2: got 1 columns, wanted 2 as above")],
         "x.npy bad.txt": [
-            ("0\n1\n", "bad.txt: got 2 labels for the 3 rows of x.npy"),
-            ("0\n1.5\n1\n", "bad.txt, line 2: got '1.5', wanted an integer of at most 64 bits or a word"),
+            ("1\nnan\n", ", line 2: got 'nan', wanted an integer of at most 64 bits or a word"),
+            ("\n\n", ": got no label, wanted one per line"),
+            ("0\n1\n", ": got 2 labels for the 3 rows of x.npy"),
+            ("0\n1.5\n1\n", ", line 2: got '1.5', wanted an integer of at most 64 bits or a word"),
+        ],
+        "x.npy bad.csv": [
+            ("word\na\na\nb\n", ": got 4 labels for the 3 rows of x.npy; leave out the header"),
+            ("1\n2,3\n", ", line 2: got 2 columns, wanted one label"),
+            ("cat;3\ndog;4\n", ", line 1: got 2 columns, wanted one label"),
+            ('cat\n""\ndog\n', ", line 2: got an empty cell, wanted a label"),
+            (f"1\n{2**63}\n", f", line 2: got '{2**63}', wanted an integer of at most 64 bits or a word"),
+        ],
+        "x.npy bad.jsonl": [
+            ("1\n1.5\n", ", line 2: got 1.5, wanted an integer of at most 64 bits"),
+            ('"a"\n1\n', ", line 2: got 1, wanted a word"),
+            ("null\n", ", line 1: got null, wanted an integer of at most 64 bits or a word"),
         ],
         "x.npy y.txt --reference bad.npy --reference-labels y.txt": [
-            (npy(np.ones((3, 3))), "bad.npy: got shape (3, 3), wanted (N, 2)")
+            (npy(np.ones((3, 3))), ": got shape (3, 3), wanted (N, 2)")
         ],
         "x.npy y.txt --reference x.npy --reference-labels bad.txt": [
             ("7\n8\n9\n", "y.txt: none of its labels is one of bad.txt")
         ],
         "x.npy --gains bad.csv": [
-            ("", "bad.csv: the file is empty"),
-            ("0,1\n", f"bad.csv, line 1: got 2 columns, wanted {GAINS}"),
-            ("0,1,2\n0,2\n", f"bad.csv, line 2: got 2 columns, wanted {GAINS}"),
-            ("0,1,2\n0,0,2,1\n", "bad.csv, line 2: got 4 columns, wanted 3 as above"),
-            (
-                "query;row;gain\n0;7;1\n",
-                "bad.csv, line 2: got the reference '7', wanted a row of x.npy, 0 to 2; names are given by --ids",
-            ),
-            (
-                "q1,2,1\nq2,2,1\n",
-                "bad.csv, line 1: got the query 'q1', wanted a row of x.npy, 0 to 2; names are given by --ids",
-            ),
-            ("0,1,2\n0,2,nan\n", "bad.csv, line 2: got the gain 'nan', wanted a finite number"),
-            ("0,1,1O\n0,2,1\n", "bad.csv, line 1: got the gain '1O', wanted a finite number"),
-            ("0,1,2\n0,2,x\n", "bad.csv, line 2: got the gain 'x', wanted a finite number"),
-            ("0,1,2\n1,0,1\n0,1,0\n", "bad.csv, line 3: got '1' for '0' again, wanted each pair once"),
-            ("query,row,gain\n", "bad.csv: got no gain, wanted lines of a query, a reference and a gain"),
-            (b"0,1,2\n\xe9,1,2\n", cp1252_message("bad.csv, line 2", "0xe9", "é")),
-            ('0,"1,2\n', "bad.csv, line 1: unexpected end of data"),
+            ("", ": the file is empty"),
+            ("0,1\n", f", line 1: got 2 columns, wanted {GAINS}"),
+            ("0,1,2\n0,2\n", f", line 2: got 2 columns, wanted {GAINS}"),
+            ("0,1,2\n0,0,2,1\n", ", line 2: got 4 columns, wanted 3 as above"),
+            ("query;row;gain\n0;7;1\n",
+             ", line 2: got the reference '7', wanted a row of x.npy, 0 to 2; names are given by --ids"),
+            ("q1,2,1\nq2,2,1\n",
+             ", line 1: got the query 'q1', wanted a row of x.npy, 0 to 2; names are given by --ids"),
+            ("0,1,2\n0,2,nan\n", ", line 2: got the gain 'nan', wanted a finite number"),
+            ("0,1,1O\n0,2,1\n", ", line 1: got the gain '1O', wanted a finite number"),
+            ("0,1,2\n0,2,x\n", ", line 2: got the gain 'x', wanted a finite number"),
+            ("0,1,2\n1,0,1\n0,1,0\n", ", line 3: got '1' for '0' again, wanted each pair once"),
+            ("query,row,gain\n", ": got no gain, wanted lines of a query, a reference and a gain"),
+            (b"0,1,2\n\xe9,1,2\n", cp1252(", line 2", "0xe9", "é")),
+            ('0,"1,2\n', ", line 1: unexpected end of data"),
         ],
         "x.npy --reference x.npy --gains g.txt --reference-ids bad.txt": [
-            ("a\na\nb\n", "bad.txt: got the id 'a' more than once, wanted a different one per row"),
+            ("a\na\nb\n", ": got the id 'a' more than once, wanted a different one per row"),
             ("a\nb\nc\n", "g.txt, line 1: got the reference '1', wanted an id in bad.txt"),
-            ("a\n", "bad.txt: got 1 labels for the 3 rows of x.npy"),
+            ("a\n", ": got 1 labels for the 3 rows of x.npy"),
         ],
         "bad.jsonl y.txt": [
-            ("[1, 2]\n[3, 4\n[5, 6]\n", "bad.jsonl, line 2: this is no JSON: Expecting ',' delimiter at character 6")
+            ("[1, NaN]\n", ", line 1: this is no JSON: got NaN, wanted a finite number"),
+            (f"[1{400 * '0'}]\n", ", line 1: int too large to convert to float"),
+            ("[1, 2]\n[1]\n", ", line 2: got 1 numbers, wanted 2 as above"),
+            ('{"x": 1}\n', ', line 1: wanted a list of numbers, got {"x": 1}'),
+            ("[1, 2]\n[3, 4\n[5, 6]\n", ", line 2: this is no JSON: Expecting ',' delimiter at character 6")
         ],
     },
     "trec": {
         "bad.txt qrels.txt": [
-            ("", "bad.txt: the file is empty"),
-            ("q1 Q0 a 1 3\n", "bad.txt, line 1: got 5 fields, wanted 6: query - document - score -"),
-            ("q1 Q0 a 1 x t\n", "bad.txt, line 1: got the score 'x', wanted a number"),
-            ("q1 Q0 a 1 nan t\n", "bad.txt, line 1: got the score 'nan', wanted a number"),
-            (RUN + RUN, "bad.txt: got the document 'a' twice for the query 'q1'"),
-            (
-                "q9 Q0 a 1 1 t\n",
-                "bad.txt and qrels.txt: no query is in both; their names begin with 'q9', 'q1', 'q2'",
-            ),
-            (b"q1 Q0 \xff 1 3 t\n" * 2, cp1252_message("bad.txt, line 1", "0xff", "ÿ")),
-            (
-                RUN.encode("utf-16-le"),
-                "bad.txt: got bytes of 0, wanted text in UTF-8; write iconv -f utf-16le -t utf-8 bad.txt > NEW",
-            ),
-            (b"\x93NUMPY" + bytes(100), "bad.txt, line 1: got the byte 0x93, wanted text in UTF-8"),
+            ("", ": the file is empty"),
+            ("q1 Q0 a 1 3\n", ", line 1: got 5 fields, wanted 6: query - document - score -"),
+            ("q1 Q0 a 1 x t\n", ", line 1: got the score 'x', wanted a number"),
+            ("q1 Q0 a 1 nan t\n", ", line 1: got the score 'nan', wanted a number"),
+            (RUN + RUN, ": got the document 'a' twice for the query 'q1'"),
+            ("q9 Q0 a 1 1 t\n", "bad.txt and qrels.txt: no query is in both; their names begin with 'q9', 'q1', 'q2'"),
+            (b"q1 Q0 \xff 1 3 t\n" * 2, cp1252(", line 1", "0xff", "ÿ")),
+            (RUN.encode("utf-16-le"),
+             ": got bytes of 0, wanted text in UTF-8; write iconv -f utf-16le -t utf-8 bad.txt > NEW"),
+            (b"\x93NUMPY" + bytes(100), ", line 1: got the byte 0x93, wanted text in UTF-8"),
         ],
         "run.txt bad.txt": [
-            ("", "bad.txt: the file is empty"),
-            ("q1 0 a\nq1 0 b 1\n", "bad.txt, line 2: got 4 fields, wanted 3: query document gain"),
-            ("q1 0 b 0.5\n", "bad.txt: got the gain '0.5' for 'b', wanted an integer"),
-            ("q1 0 b one\n", "bad.txt, line 1: got the gain 'one', wanted a number"),
-            (QRELS + "q1 0 b 0\n", "bad.txt: got the document 'b' twice for the query 'q1'"),
-            (b"\xff\xfe" + b"q", "bad.txt: got a file marked as UTF-16 that is not whole, or is none"),
+            ("", ": the file is empty"),
+            ("q1 0 a\nq1 0 b 1\n", ", line 2: got 4 fields, wanted 3: query document gain"),
+            ("q1 0 b 0.5\n", ": got the gain '0.5' for 'b', wanted an integer"),
+            ("q1 0 b one\n", ", line 1: got the gain 'one', wanted a number"),
+            (QRELS + "q1 0 b 0\n", ": got the document 'b' twice for the query 'q1'"),
+            (b"\xff\xfe" + b"q", ": got a file marked as UTF-16 that is not whole, or is none"),
         ],
     },
     "posterior": {
         "bad.csv": [
-            ("", "bad.csv: the file is empty"),
-            ("cat,dog\n9,nan\n2,8\n", "bad.csv, line 2: got 'nan', wanted a count"),
-            ("9,1\n2\n", "bad.csv, line 2: got 1 columns, wanted 2 as above"),
-            (
-                "9,1,0\n2,8,1\n",
-                "bad.csv: got 2 rows of 3 columns, wanted a square, with at most one row and one column of names",
-            ),
-            (
-                ",cat,dog\ncat,9,1\ncow,2,8\n",
-                "bad.csv: rows are called ['cat', 'cow'], columns ['cat', 'dog'], wanted the same names",
-            ),
-            ("cat,cat\n9,1\n2,8\n", "bad.csv: got classes called ['cat', 'cat'], wanted distinct names"),
-            ("9,1\n2,1e300\n", "bad.csv: got 1e+300 in row 1, wanted rows that add up to at most 1e+37"),
-            ("9,-1\n2,8\n", "bad.csv: got -1.0 at [0, 1], wanted finite counts >= 0"),
+            ("", ": the file is empty"),
+            ("cat,dog\n9,nan\n2,8\n", ", line 2: got 'nan', wanted a count"),
+            ("9,1\n2\n", ", line 2: got 1 columns, wanted 2 as above"),
+            ("9,1,0\n2,8,1\n",
+             ": got 2 rows of 3 columns, wanted a square, with at most one row and one column of names"),
+            (",cat,dog\ncat,9,1\ncow,2,8\n",
+             ": rows are called ['cat', 'cow'], columns ['cat', 'dog'], wanted the same names"),
+            ("cat,cat\n9,1\n2,8\n", ": got classes called ['cat', 'cat'], wanted distinct names"),
+            ("9,1\n2,1e300\n", ": got 1e+300 in row 1, wanted rows that add up to at most 1e+37"),
+            ("9,-1\n2,8\n", ": got -1.0 at [0, 1], wanted finite counts >= 0"),
         ],
         "bad.csv --prior 0": [
-            (
-                "9,1\n0,0\n",
-                "bad.csv: row 1 is empty, so nothing is known of that class; leave the class out, or give a positive "
-                "--prior",
-            ),
+            ("9,1\n0,0\n",
+             ": row 1 is empty, so nothing is known of that class; leave the class out, or give a positive --prior"),
         ],
         "bad.npy": [
-            (npy(np.ones((2, 2, 2))), "bad.npy: got shape (2, 2, 2), wanted (C, C) with C >= 2"),
-            (CUT, "bad.npy: wanted a .npy file; mmap length is greater than file size"),
-            (OBJECT, "bad.npy: wanted a .npy file; got Python objects, which are not unpickled"),
+            (npy(np.ones((2, 2, 2))), ": got shape (2, 2, 2), wanted (C, C) with C >= 2"),
+            (CUT, ": wanted a .npy file; mmap length is greater than file size"),
+            (OBJECT, ": wanted a .npy file; got Python objects, which are not unpickled"),
         ],
         "--paired bad.csv": [
-            ("truth,mlp\ncat,dog\ncat\n", "bad.csv, line 3: got 1 columns, wanted 2 as above"),
-            ("truth,mlp,mlp\ncat,dog,cat\n", "bad.csv: got models called mlp, mlp, wanted distinct names"),
+            ("truth,mlp\ncat,cat\n", ": got the one label 'cat', wanted at least two"),
+            ("truth,mlp\ncat,dog\ncat\n", ", line 3: got 1 columns, wanted 2 as above"),
+            ("truth,mlp,mlp\ncat,dog,cat\n", ": got models called mlp, mlp, wanted distinct names"),
         ],
-        "bad.jsonl": [
-            ("[9, 1]\n[2, 8\n", "bad.jsonl, line 2: this is no JSON: Expecting ',' delimiter at character 6")
-        ],
-        "m.csv bad.csv": [("cat,cow\n9,1\n2,8\n", "bad.csv: its classes are cat, cow, but those before are cat, dog")],
+        "bad.jsonl": [("[9, 1]\n[2, 8\n", ", line 2: this is no JSON: Expecting ',' delimiter at character 6")],
+        "m.csv bad.csv": [("cat,cow\n9,1\n2,8\n", ": its classes are cat, cow, but those before are cat, dog")],
     },
     "association": {
         f"bad.txt {QUERIES}": [
-            ("", "bad.txt: the file is empty"),
-            (VECTORS.replace("8 2", "8 3"), "bad.txt, line 2: got 3 fields, wanted a word and 3 numbers"),
-            (VECTORS.replace("her 1", "her nan"), "bad.txt: the vector of 'her' holds NaN or infinity"),
-            (VECTORS.replace("her 1 3", "her 1"), "bad.txt, line 5: got 2 fields, wanted a word and 2 numbers"),
-            (VECTORS.replace("8 2", "9 2"), "bad.txt: got 8 rows, wanted 9"),
-            (
-                VECTORS.replace("her 1", "her x"),
-                "bad.txt, line 5: wanted 2 numbers after the word (could not convert string to float: b'x')",
-            ),
-            ("words and\nhe 1 2\n", "bad.txt, line 1: got 'words and', wanted the numbers of words and dimensions"),
-            (f"2 {10**9}\nhe 1 2\n", "bad.txt, line 1: got 1000000000 dimensions, wanted at most 1048576"),
-            ("2 2\nunknown 1 2\nwords 2 1\n", "bad.txt: none of the words of the queries is in it"),
+            ("", ": the file is empty"),
+            (VECTORS.replace("8 2", "8 3"), ", line 2: got 3 fields, wanted a word and 3 numbers"),
+            (VECTORS.replace("her 1", "her nan"), ": the vector of 'her' holds NaN or infinity"),
+            (VECTORS.replace("her 1 3", "her 1"), ", line 5: got 2 fields, wanted a word and 2 numbers"),
+            (VECTORS.replace("8 2", "9 2"), ": got 8 rows, wanted 9"),
+            (VECTORS.replace("her 1", "her x"),
+             ", line 5: wanted 2 numbers after the word (could not convert string to float: b'x')"),
+            ("words and\nhe 1 2\n", ", line 1: got 'words and', wanted the numbers of words and dimensions"),
+            (f"2 {10**9}\nhe 1 2\n", ", line 1: got 1000000000 dimensions, wanted at most 1048576"),
+            ("2 2\nunknown 1 2\nwords 2 1\n", ": none of the words of the queries is in it"),
         ],
-        f"bad.bin {QUERIES}": [
-            (BINARY[:-3], "bad.bin, row 1: got 8 bytes and the end, wanted a word, a space and 8 bytes")
-        ],
+        f"bad.bin {QUERIES}": [(BINARY[:-3], ", row 1: got 8 bytes and the end, wanted a word, a space and 8 bytes")],
         f"bad.npy {QUERIES}": [
-            (
-                OBJECT,
-                "bad.npy, line 1: got the word b\"\\x93NUMPY\\x01\\x00v\\x00{'descr':\", wanted utf-8 "
-                "('utf-8' codec can't decode byte 0x93 in position 0: invalid start byte)",
-            )
+            (OBJECT, ", line 1: got the word b\"\\x93NUMPY\\x01\\x00v\\x00{'descr':\", wanted utf-8 "
+             "('utf-8' codec can't decode byte 0x93 in position 0: invalid start byte)")
         ],
         "v.txt --queries bad.json": [
-            (QUERY[:-2], "bad.json: this is no JSON: Expecting ',' delimiter: line 1 column 105 (char 104)"),
-            (
-                '[{"target_sets": [["he"]]}]',
-                "bad.json, query 0: missing 1 required positional argument: 'attribute_sets'",
-            ),
-            (
-                '{"target_sets": [["he"]]}',
-                'bad.json: wanted a list of at least one query, got {"target_sets": [["he"]]}',
-            ),
+            (QUERY[:-2], ": this is no JSON: Expecting ',' delimiter: line 1 column 105 (char 104)"),
+            ('[{"target_sets": [["he"]]}]', ", query 0: missing 1 required positional argument: 'attribute_sets'"),
+            ('{"target_sets": [["he"]]}',
+             'bad.json: wanted a list of at least one query, got {"target_sets": [["he"]]}'),
         ],
-        f"bad.txt.gz {QUERIES}": [(VECTORS, GZIPPED)],
+        f"bad.txt.gz {QUERIES}": [(VECTORS, ": wanted a whole gzip file; Not a gzipped file (b'8 ')")],
     },
     "structured": {
         f"bad.jsonl {SCHEMA_OPTION}": [
-            ("", "bad.jsonl: the file is empty"),
-            ("[1]\n" + DOCUMENT, "bad.jsonl, line 1: got an array, wanted an object"),
-            (
-                DOCUMENT.replace("1", "NaN") + DOCUMENT,
-                "bad.jsonl, line 1: this is no JSON: NaN is no JSON",
+            ("", ": the file is empty"),
+            ("[1]\n" + DOCUMENT, ", line 1: got an array, wanted an object"),
+            (DOCUMENT.replace("1", "NaN") + DOCUMENT, ", line 1: this is no JSON: NaN is no JSON"),
+            (DOCUMENT + DOCUMENT.replace('"left": 1, ', ""), ", line 2: mentions[0].left: got no such key, wanted int"),
+            ((DOCUMENT * 2)[:-20], ", line 2: this is no JSON: truncated"),
+            (OBJECT, ", line 1: this is no JSON: the bytes are not UTF-8"),
+            (DOCUMENT, ": number of documents is 1, but that of r.jsonl is 2"),
+            *(
+                (DOCUMENT.replace("1", value) + DOCUMENT, f", line 1: mentions[0].left: got {got}, wanted int")
+                for value, got in (("1.5", "1.5"), ('"1"', "'1'"), ("true", "True"), ("null", "null"))
             ),
-            (
-                DOCUMENT + DOCUMENT.replace('"left": 1, ', ""),
-                "bad.jsonl, line 2: mentions[0].left: got no such key, wanted int",
-            ),
-            ((DOCUMENT * 2)[:-20], "bad.jsonl, line 2: this is no JSON: truncated"),
-            (OBJECT, "bad.jsonl, line 1: this is no JSON: the bytes are not UTF-8"),
-            (DOCUMENT, "bad.jsonl: number of documents is 1, but that of r.jsonl is 2"),
-            (
-                DOCUMENT.replace("1", "1.5") + DOCUMENT,
-                "bad.jsonl, line 1: mentions[0].left: got 1.5, wanted int",
-            ),
-            (
-                DOCUMENT.replace("PER", "ORG") + DOCUMENT,
-                "bad.jsonl, line 1: mentions[0].label: got 'ORG', wanted one of 'PER', 'LOC'",
-            ),
-            (DOCUMENT + '{"mentions": ]}\n', "bad.jsonl, line 2: this is no JSON: Expecting value at 13"),
+            (DOCUMENT.replace("PER", "ORG") + DOCUMENT,
+             ", line 1: mentions[0].label: got 'ORG', wanted one of 'PER', 'LOC'"),
+            (DOCUMENT + '{"mentions": ]}\n', ", line 2: this is no JSON: Expecting value at 13"),
         ],
         "r.jsonl r.jsonl --schema bad.py:Doc": [
+            ("raise SystemExit(3)", "--schema: bad.py:Doc cannot be imported: SystemExit: 3"),
             ("1 / 0\n", "--schema: bad.py:Doc cannot be imported: ZeroDivisionError: division by zero"),
-            (
-                "class Doc:\n    pass\n",
-                "--schema: got bad.py:Doc, which is <class '_schema_bad.Doc'>, wanted a dataclass, a NamedTuple, a "
-                "TypedDict or a class of attrs, msgspec or pydantic",
-            ),
+            ("class Doc:\n    pass\n",
+             "--schema: got bad.py:Doc, which is <class '_schema_bad.Doc'>, wanted a dataclass, a NamedTuple, a "
+             "TypedDict or a class of attrs, msgspec or pydantic"),
         ],
     },
     "ner": {
         "bad.bio r.bio": [
-            ("", "bad.bio: the file is empty"),
-            ("\n-DOCSTART- O\n\n", "bad.bio: there is no sentence in it"),
-            ("a B-PER\nb nan\nc O\n\nd B-LOC\n", f"bad.bio, line 2: got tag 'nan', {NO_TAG}"),
-            ("a B-PER\nb\nc O\n\nd B-LOC\n", f"bad.bio, line 2: got tag 'b', {NO_TAG}"),
-            ("a B-PER\nb I-PER\n", "bad.bio: number of sentences is 1, but that of r.bio is 2"),
-            (OBJECT, "bad.bio, line 1: got the byte 0x93, wanted text in UTF-8"),
-            ("a B-PER\nb I-PER\n\nd B-LOC\n", "bad.bio: sentence 1 has 2 tokens, but in r.bio it has 3"),
-            ("a B-PER\nb Q-PER\nc O\n\nd B-LOC\n", f"bad.bio, line 2: got tag 'Q-PER', {NO_TAG}"),
-            ('{"a": "B-PER"}\n', f"bad.bio, line 1: got tag '\"B-PER\"}}', {NO_TAG}"),
+            ("", ": the file is empty"),
+            ("\n-DOCSTART- O\n\n", ": there is no sentence in it"),
+            ("a B-PER\nb nan\nc O\n\nd B-LOC\n", f", line 2: got tag 'nan', {NO_TAG}"),
+            ("a B-PER\nb\nc O\n\nd B-LOC\n", f", line 2: got tag 'b', {NO_TAG}"),
+            ("a B-PER\nb I-PER\n", ": number of sentences is 1, but that of r.bio is 2"),
+            (OBJECT, ", line 1: got the byte 0x93, wanted text in UTF-8"),
+            ("a B-PER\nb I-PER\n\nd B-LOC\n", ": sentence 1 has 2 tokens, but in r.bio it has 3"),
+            ("a B-PER\nb Q-PER\nc O\n\nd B-LOC\n", f", line 2: got tag 'Q-PER', {NO_TAG}"),
+            ('{"a": "B-PER"}\n', f", line 1: got tag '\"B-PER\"}}', {NO_TAG}"),
         ],
         "bad.bio r.bio --mode iob2": [
-            ("a B-PER\nb B-\nc O\n\nd B-LOC\n", f"bad.bio, line 2: got tag 'B-', {NO_TAG}"),
-            (b"a B-PER\nb \xff\nc O\n", cp1252_message("bad.bio, line 2", "0xff", "ÿ")),
+            ("a B-PER\nb B-\nc O\n\nd B-LOC\n", f", line 2: got tag 'B-', {NO_TAG}"),
+            (b"a B-PER\nb \xff\nc O\n", cp1252(", line 2", "0xff", "ÿ")),
         ],
         "r.bio bad.bio": [
             ("a B-PER\nb I-PER\nc O\nd B-LOC\n", "r.bio: number of sentences is 2, but that of bad.bio is 1")
@@ -306,85 +337,201 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
     },
     "coref": {
         "bad.conll r.conll": [
-            ("", "bad.conll: the file is empty"),
-            ("# no document\n", "bad.conll: there is no document in it"),
-            ("a (0)\n", "bad.conll, line 1: got 'a (0)' outside of a document, wanted #begin document"),
-            (CONLL.replace("0)", "-"), "bad.conll, line 2: bracket (0 is never closed"),
-            (CONLL.replace("(0", "-"), "bad.conll, line 3: bracket 0) was never opened"),
-            (OBJECT, "bad.conll, line 1: got the byte 0x93, wanted text in UTF-8"),
-            (CONLL * 2, "bad.conll: number of documents is 2, but that of r.conll is 1"),
-            (
-                CONLL.replace("#end document\n", ""),
-                "bad.conll, line 1: the document '(x); part 000' has no end, wanted #end document",
-            ),
-            (
-                CONLL.replace("(x)", "(y)"),
-                "bad.conll: document 1 is '(y); part 000', but in r.conll it is '(x); part 000'",
-            ),
-            (CONLL.replace("a (0", "a (0)|(1)"), "bad.conll, line 3: bracket 0) was never opened"),
-            (
-                CONLL.replace("#end", "#begin"),
-                "bad.conll, line 1: the document '(x); part 000' has no end, wanted #end document",
-            ),
+            ("", ": the file is empty"),
+            ("# no document\n", ": there is no document in it"),
+            ("a (0)\n", ", line 1: got 'a (0)' outside of a document, wanted #begin document"),
+            (CONLL.replace("0)", "-"), ", line 2: bracket (0 is never closed"),
+            (CONLL.replace("(0", "-"), ", line 3: bracket 0) was never opened"),
+            (OBJECT, ", line 1: got the byte 0x93, wanted text in UTF-8"),
+            (CONLL * 2, ": number of documents is 2, but that of r.conll is 1"),
+            (CONLL.replace("#end document\n", ""),
+             ", line 1: the document '(x); part 000' has no end, wanted #end document"),
+            (CONLL.replace("(x)", "(y)"), ": document 1 is '(y); part 000', but in r.conll it is '(x); part 000'"),
+            (CONLL.replace("a (0", "a (0)|(1)"), ", line 3: bracket 0) was never opened"),
+            (CONLL.replace("#end", "#begin"),
+             ", line 1: the document '(x); part 000' has no end, wanted #end document"),
         ],
         "r.conll bad.conll": [
-            (
-                CONLL.replace("a (0\nb 0)", "a (0)|(1)"),
-                "bad.conll: document '(x); part 000': mention (0, 0) is in two clusters; of predictions, "
-                "repeated_mentions='first' or 'largest' chooses one of them",
-            )
+            (CONLL.replace("a (0\nb 0)", "a (0)|(1)"),
+             ": document '(x); part 000': mention (0, 0) is in two clusters; of predictions, "
+             "repeated_mentions='first' or 'largest' chooses one of them")
         ],
     },
     "amr": {
         "bad.amr r.amr": [
-            ("", "bad.amr: the file is empty"),
-            ("# ::id 1\n\n", "bad.amr: there is no graph in it"),
-            ("want\n", "bad.amr, line 1: 'want\\n' holds 0 graphs in PENMAN notation, wanted one"),
-            (
-                "(w / want-01 :ARG0 (b / boy)\n",
-                "bad.amr, line 1: '(w / want-01 :ARG0 (b / boy)\\n' is no graph in PENMAN notation: Unexpected end of "
-                "input",
-            ),
-            (
-                "(w / want-01 :ARG0 (w / boy))\n",
-                "bad.amr, line 1: '(w / want-01 :ARG0 (w / boy))\\n' defines the variable w twice; wanted other names, "
-                "or the name alone",
-            ),
-            (
-                "(w / want-01))\n",
-                "bad.amr, line 1: '(w / want-01))\\n' is no graph in PENMAN notation: there is more text "
-                "after the graph",
-            ),
-            ("(w /\n", "bad.amr, line 1: '(w /\\n' is no graph in PENMAN notation: Unexpected end of input"),
-            (OBJECT, "bad.amr, line 1: got the byte 0x93, wanted text in UTF-8"),
-            ("(w / want-01)\n\n(b / boy)\n", "bad.amr: number of graphs is 2, but that of r.amr is 1"),
-            (
-                "(w / want-01)\n(b / boy)\n",
-                "bad.amr, line 1: '(w / want-01)\\n(b / boy)\\n' holds 2 graphs in PENMAN notation, wanted one",
-            ),
-            (
-                '(w / want-01 :name "x)\n',
-                "bad.amr, line 1: '(w / want-01 :name \"x)\\n' is no graph in PENMAN notation: Expected: "
-                "SYMBOL, STRING, LPAREN",
-            ),
+            ("", ": the file is empty"),
+            ("# ::id 1\n\n", ": there is no graph in it"),
+            ("want\n", ", line 1: 'want\\n' holds 0 graphs in PENMAN notation, wanted one"),
+            no_graph("(w / want-01 :ARG0 (b / boy)\n", "Unexpected end of input"),
+            no_graph("(w / want-01))\n", "there is more text after the graph"),
+            no_graph("(w /\n", "Unexpected end of input"),
+            no_graph('(w / want-01 :name "x)\n', "Expected: SYMBOL, STRING, LPAREN"),
+            ("(w / want-01 :ARG0 (w / boy))\n", ", line 1: '(w / want-01 :ARG0 (w / boy))\\n' defines the variable w "
+             "twice; wanted other names, or the name alone"),
+            (OBJECT, ", line 1: got the byte 0x93, wanted text in UTF-8"),
+            ("(w / want-01)\n\n(b / boy)\n", ": number of graphs is 2, but that of r.amr is 1"),
+            ("(w / want-01)\n(b / boy)\n", ", line 1: '(w / want-01)\\n(b / boy)\\n' holds 2 graphs in PENMAN "
+             "notation, wanted one"),
         ],
         "r.amr bad.amr": [
-            (
-                "# ::id 1\n(w want-01)\n",
-                "bad.amr, line 2: '(w want-01)\\n' is no graph in PENMAN notation: Expected: ROLE",
-            )
+            ("# ::id 1\n(w want-01)\n", ", line 2: '(w want-01)\\n' is no graph in PENMAN notation: Expected: ROLE"),
         ],
     },
-}
+    "ratings": {
+        "bad.csv": [
+            (f"model_a,model_b,winner\n{text}", message)
+            for text, message in (
+                ("opus,gpt,nobody\n", ", line 2: got 'nobody' for an outcome, wanted model_a, model_b, tie..."),
+                ("a,b,a\nc,d,c\n", "got no battle between a, b and c, d..."),
+                ("a,a,tie\n", "a, b: battle 0: got a model against itself..."),
+                ("", ": got no battles..."),
+            )
+        ],
+        "bad.csv --prior-sd 0": [
+            ("model_a,model_b,winner\na,b,a\n",
+             "a never lost, so that the likelihood has no maximum; write --prior-sd 3..."),
+        ],
+    },
+}  # fmt: skip
 
 
 def write(name, content):
     Path(name).write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
-@pytest.mark.parametrize("command", CASES)
-def test_cases_of_command_are_twelve_or_more(command):
-    assert sum(map(len, CASES[command].values())) >= 12 and command in COMMANDS
+OPTIONS = {  # command -> further words -> the line; after an invalid value comes where help is
+    "retrieval x.npy y.txt --reference x.npy --reference-labels y.txt": {
+        "--reference-ids y.txt": "--reference-ids: wanted --reference and --gains, which name its rows; leave them out",
+        "--compare x.npy": "--compare-reference: give it where there are both --compare and --reference, and only "
+        "there",
+        "--compare x.npy --checkpoint s.pt": "--compare: not together with --checkpoint; leave one out",
+    },
+    "retrieval x.npy y.txt": {
+        "--k many": "--k: got 'many', wanted an integer >= 1 or max_bin_count; leave it out for all neighbors",
+        "--k None": "--k: got 'None', wanted an integer >= 1 or max_bin_count; leave it out for all neighbors",
+        "--json no/o.json": "no/o.json: cannot be written: there is no folder no",
+        "--plot o.doc": "o.doc: got a file of type '.doc', wanted one of .png, .svg, .pdf",
+        "--replicates 1": "Invalid value for '--replicates': 1 is not 0, or at least 2.",
+        "--knn hnsw": "Invalid value for '--knn': 'hnsw' is not one of 'torch', 'faiss', 'keops'.",
+        "--device meta": "--device: got 'meta', which cannot be used here: Tensor.item() cannot be called on meta "
+        "tensors",
+        "--cameras y.txt --metric nearest_centroid_accuracy": "--cameras: nearest_centroid_accuracy cannot leave them "
+        "out; leave out --metric nearest_centroid_accuracy",
+        "--ties optimistic --knn faiss": "--ties: got 'optimistic', wanted 'index' with --knn faiss or keops",
+        "--reference-cameras y.txt": "--reference-cameras: give them where there are both --cameras and --reference, "
+        "and only there",
+        "--reference x.npy": "--reference and --reference-labels: give both or neither",
+        "--gains g.txt --levels": "--levels: not together with --gains, which say what is relevant; leave one out",
+        "--compare none.npy": "none.npy: there is no such file",
+    },
+    "retrieval x.npy --gains g.txt": {
+        "--metric AMI": "--gains: AMI uses labels alone; leave out --metric AMI",
+        "--per-class": "--per-class: not without LABELS; give them, too",
+        "--reference x.npy --reference-labels y.txt": "--reference-labels: not together with --gains, which say what "
+        "is relevant; leave one out",
+    },
+    "retrieval x.npy": {
+        "": "LABELS: got no file, wanted one, or --gains FILE",
+        "none.npy": "none.npy: there is no such file",
+    },
+    "trec run.txt qrels.txt": {
+        "--rope 0.1": "--rope: is for --compare; write both",
+        "--metric num_rel --compare run.txt": "--metric: got num_rel, wanted at least one mean...",
+        "--metric ndgc": "--metric: got 'ndgc', wanted some of map...",
+    },
+    "posterior m.csv": {
+        "m.csv": "m.csv: got a second experiment called m; rename one",
+        "--metric acuracy": "metric 'acuracy': there is no metric 'acuracy'; the closest are accuracy, acc, "
+        "balanced_accuracy",
+        "--prior -1": "--prior: got entries from -1.0 to -1.0, wanted finite ones >= 0",
+        "--compare": "--compare: got one experiment, wanted at least two",
+        "--rope 1": "--rope: is for --compare; write both",
+        "--replicates 999999999999999": "--replicates: got 999999999999999, wanted at most 1000000000...",
+        "--title x": "--title: is for --plot; write both",
+        "--figsize 5x4": "--figsize: is for --plot; write both",
+        "--confidence 2": "Invalid value for '--confidence': 2.0 is not in the range 0<x<=1.",
+        **{
+            f"--compare {option} {value}": f"Invalid value for '{option}': {value} is not a finite number."
+            for option, value in itertools.product(("--width", "--rope"), ("nan", "inf"))
+        },
+        "--confidence nan": "Invalid value for '--confidence': nan is not a finite number.",
+        "--confidence inf": "Invalid value for '--confidence': inf is not in the range 0<x<=1.",
+        **{
+            f"--plot o.png --figsize {size}": f"Invalid value for '--figsize': '{size}' is no width and height of 1 to "
+            "100 inches, such as 6x4."
+            for size in ("5", "0x4", "5x4000", "ax4", "5x-4")
+        },
+    },
+    "posterior": {
+        "": "MATRIX: got no file, wanted at least one, or --paired FILE",
+        "none.csv": "none.csv: there is no such file",
+    },
+    "association v.txt": {
+        "--metric mac --p-value exact": "--p-value: mac has none for a query; leave out --metric mac",
+        "--correction holm": "--correction: got holm with --p-value left out, wanted exact, approximate or auto",
+        "--p-value exact --correction max-t": "--correction: got max-t with --p-value exact, wanted approximate or "
+        "auto",
+        "--queries q.json --metric gweat --p-value exact": "--p-value of gweat: got 'exact', wanted one of 'auto', "
+        "'approximate'",
+    },
+    "association": {
+        "": "VECTORS: got nothing, wanted a file; or --pairs FILE --model DIRECTORY...",
+        "--pairs y.txt": "--pairs: wanted --model DIRECTORY, too...",
+        "--pairs y.txt --model . --correction max-t": "--correction: got max-t with --pairs...",
+        "v.txt --model .": "--model: is for --pairs; write both",
+        "v.txt --pairs y.txt --model .": "--pairs: got VECTORS too, wanted one of them",
+        "none.txt": "none.txt: there is no such file",
+    },
+    "structured r.jsonl r.jsonl": {
+        "--schema nowhere:Doc": "--schema: nowhere:Doc cannot be imported: ModuleNotFoundError: No module named "
+        "'nowhere'",
+        "--schema json:Doc": "--schema: json:Doc cannot be imported: AttributeError: module 'json' has no attribute "
+        "'Doc'",
+        "--schema Doc": "--schema: got 'Doc', wanted MODULE:CLASS",
+    },
+    "json preds.jsonl refs.jsonl": {
+        "--field b": "--field: got 'b', wanted NAME=VALUE...",
+        "--field c=exact": "--field: got 'c', wanted a path of the schema...",
+        "--field b=exactly": "--field: got 'exactly', wanted one of exact, casefold, normalized, similar, near, "
+        "parsed, dates, weight, ignore, ordered, match, by; perhaps 'exact'",
+        "--require micro-f1=x": "--require: got 'x', wanted a number...",
+        "--on-invalid raise": "preds.jsonl, line 2: unreadable, empty...",
+        "--schema s.json": "s.json: there is no such file",
+    },
+    "json log.jsonl": {
+        "refs.jsonl": "log.jsonl: number of documents is 2, but that of refs.jsonl is 3",
+        "refs.jsonl --id id": "refs.jsonl, line 1: there is no key 'id', wanted one of a, b",
+        "gold.jsonl --id c": "log.jsonl, line 1: there is no key 'c'...",
+    },
+    "json": {
+        "preds.jsonl gold.jsonl --id id": "preds.jsonl, line 1: there is no key 'id'...",
+        "gold.jsonl gold.jsonl --id c": "gold.jsonl, line 2: got the id 'm' again, that of line 1...",
+        "preds.jsonl preds.jsonl": "preds.jsonl, line 2: the line is empty...",
+    },
+    "scores a.csv": {
+        "": "--metric: got 'score', wanted one of 'id', 'right', 'topic' of a.csv",
+        "d.csv --metric right": "ids: d.csv lacks 59 of 60, 59 are missing in some model; write --on...",
+        "--metric right --rope 1": "--rope: is for several files...",
+        "--metric right --power .8": "--power: is for several files...",
+        "a.csv --metric right": "a.csv: got this file twice...",
+        "b.csv c.csv --metric right --anytime": "--anytime: is for one file or two...",
+    },
+    "scores": {
+        "e.csv --anytime": "--bounds: got none, wanted the least and the largest possible score; write --bounds 0...",
+        "e.csv --bounds 0 1": "scores: got 5.0, wanted scores within the bounds 0.0 and 1.0",
+        "no.csv": "no.csv: there is no such file",
+    },
+    "ratings battles.csv": {
+        "--a left": "--a: got no column 'left' in battles.csv, wanted one of 'question_id', ...",
+        "--anchor 1200": "--anchor: got '1200', wanted a model and its rating...",
+        "--anchor claude=1200": "--anchor: got 'claude', wanted one of 'gpt', 'llama', 'opus'...",
+        "--groups topic": "battles.csv, line 2: got no 'topic'...",
+    },
+    "demo": {
+        "--output x.npy/x": "--output: x.npy/x cannot be made: Not a directory",
+        f"--seed {10**23}": f"Invalid value for '--seed': {10**23} is not in the range {-(2**63)}<=x<={2**64 - 1}.",
+    },
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -392,6 +539,17 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, content in GOOD.items():
         write(name, content)
+
+
+def check_refused(line, *words):
+    for package in {"amr": "penman", "faiss": "faiss"}.keys() & {*words}:
+        pytest.importorskip({"amr": "penman", "faiss": "faiss"}[package])
+    result, expected = run(*words), f"tensormetrics: {line}"
+    assert (result.exit_code, result.stdout) == (2, "") and len(result.stderr.splitlines()) == 1, result.output
+    if line.endswith("..."):
+        assert result.stderr.startswith(expected.removesuffix("..."))
+    else:
+        assert result.stderr == f"{expected}\n"
 
 
 @pytest.mark.parametrize(
@@ -404,31 +562,17 @@ def folder(tmp_path, monkeypatch):
     ],
 )
 def test_malformed_file_prints_one_line_with_status_2(folder, command, arguments, content, line):
-    if command == "amr":
-        pytest.importorskip("penman")
     bad = next(word for word in arguments.split() if word.startswith("bad")).partition(":")[0]
     write(bad, content)
-    result = CliRunner().invoke(main, [command, *arguments.split(), "--json", "out.json", "--plot", "out.png"])
-    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"tensormetrics: {line}\n")
+    line = f"{bad}{line}" if line[0] in ":," else line
+    check_refused(line.replace("{bad}", bad), command, *arguments.split(), "--json", "out.json", "--plot", "out.png")
     assert not list(Path().glob("out.*"))
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        "retrieval x.npy y.txt",
-        "retrieval x.npy --gains g.txt",
-        "trec run.txt qrels.txt",
-        "posterior m.csv",
-        f"association v.txt {QUERIES}",
-        f"structured r.jsonl {SCHEMA_OPTION}",
-        "ner r.bio r.bio",
-        "coref r.conll r.conll",
-        "amr r.amr r.amr",
-    ],
+    ("command", "words", "line"), [(command, *case) for command, cases in OPTIONS.items() for case in cases.items()]
 )
-def test_well_formed_files_exit_with_status_0(folder, arguments):
-    if arguments.startswith("amr"):
-        pytest.importorskip("penman")
-    result = CliRunner().invoke(main, arguments.split())
-    assert result.exit_code == 0 and result.stdout and not result.stderr, result.output
+def test_refused_options_print_one_line_with_status_2(folder, command, words, line):
+    if line.startswith("Invalid value"):
+        line += f" See: tensormetrics {command.split()[0]} --help"
+    check_refused(line, *command.split(), *words.split())

@@ -1,33 +1,31 @@
 """`tensormetrics posterior` on small matrices."""
 
 import json
+from functools import partial
+from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+import running
 
-from tensormetrics.__main__ import main
 from tensormetrics._cli.commands.posterior import draw
 from tensormetrics.posterior import Study
 
-
-def run(*arguments):
-    return CliRunner().invoke(main, ["posterior", *map(str, arguments)])
+run = partial(running.run, "posterior")
+succeed = partial(running.succeed, "posterior")
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path, monkeypatch):
     (tmp_path / "a.csv").write_text("90,10\n12,88\n")
     (tmp_path / "b.csv").write_text("95,5\n10,90\n")
-    (tmp_path / "large.csv").write_text("1,2\n3,1e300\n")
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def test_posterior_scores_equal_study(folder):
-    result = run(folder / "a.csv", folder / "b.csv", "--metric", "acc", "--metric", "tpr", "--compare",
-                 "--rope", "0.01", "--seed", 3, "--json", folder / "o.json",
-                 "--plot", folder / "o.png")  # fmt: skip
-    assert result.exit_code == 0, result.output
-    scores = json.loads((folder / "o.json").read_text())["scores"]
+    options = "--metric acc --metric tpr --compare --rope 0.01 --seed 3 --json o.json --plot o.png"
+    result = running.succeed(f"posterior a.csv b.csv {options}")
+    scores = json.loads(Path("o.json").read_text())["scores"]
     assert list(scores) == ["acc", "tpr, class 0", "tpr, class 1"]
     study = Study(3, metrics={"acc": {}})
     study.add_experiment("a", [[90, 10], [12, 88]])
@@ -39,12 +37,12 @@ def test_posterior_scores_equal_study(folder):
     assert scores["acc"]["pairs"][0]["p_ROPE"] == float(pair.p_rope[0])
     ranks = {row["Experiment"]: row["Rank 1"] for row in scores["acc"]["ranks"]}
     assert ranks["b"] > 0.8 and sum(ranks.values()) == pytest.approx(1)
-    assert f"{row['Median']:.4f}" in result.stdout and (folder / "o.png").read_bytes().startswith(b"\x89PNG")
+    assert f"{row['Median']:.4f}" in result.stdout and Path("o.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_posterior_prior_option_equals_study_with_prior(folder):
     for prior in ("0", "jeffreys", "balanced", "hierarchical"):
-        result = run(folder / "a.csv", "--metric", "acc", "--prior", prior, "--json", "-")
+        result = run("a.csv", "--metric", "acc", "--prior", prior, "--json", "-")
         study = Study(0, metrics={"acc": {}})
         priors = ("perks", prior) if prior in ("balanced", "hierarchical") else (prior if prior != "0" else 0,) * 2
         study.add_experiment("a", [[90, 10], [12, 88]], *priors)
@@ -63,6 +61,7 @@ def test_draw_shows_all_scores_of_all_experiments():
     assert len(figure.legends) == 1
 
 
+@pytest.mark.full
 def test_draw_with_compare_shows_differences_from_the_best():
     study = Study(0, metrics={"acc": {}})
     for name, right in ("a", 80), ("b", 95), ("c", 90):
@@ -79,46 +78,22 @@ def test_posterior_folder_names_the_group(folder):
     for group in ("mlp", "cnn"):
         (folder / group).mkdir()
         (folder / group / "fold.csv").write_text("9,1\n2,8\n")
-    result = run(folder / "mlp" / "fold.csv", folder / "cnn" / "fold.csv", "--metric", "acc")
+    result = run("mlp/fold.csv", "cnn/fold.csv", "--metric", "acc")
     assert result.exit_code == 0 and "mlp/fold" in result.stdout and "cnn/fold" in result.stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "MATRIX: got no file, wanted at least one, or --paired FILE"),
-        (["none.csv"], "{}/none.csv: there is no such file"),
-        (["a.csv", "a.csv"], "{}/a.csv: got a second experiment called a; rename one"),
-        (["a.csv", "--metric", "acuracy"], "metric 'acuracy': there is no metric 'acuracy'; the closest are accuracy, "
-         "acc, balanced_accuracy"),
-        (["a.csv", "--prior", "-1"], "--prior: got entries from -1.0 to -1.0, wanted finite ones >= 0"),
-        (["large.csv"], "{}/large.csv: got 1e+300 in row 1, wanted rows that add up to at most 1e+37"),
-        (["a.csv", "--compare"], "--compare: got one experiment, wanted at least two"),
-        (["a.csv", "b.csv", "--rope", "1"], "--rope: is for --compare; write both"),
-        (["a.csv", "b.csv", "--compare", "--rope", "nan"], "Invalid value for '--rope': nan is not a "
-         "finite number. See: tensormetrics posterior --help"),
-        (["a.csv", "--confidence", "2"], "Invalid value for '--confidence': 2.0 is not in the range 0<x<=1. See: "
-         "tensormetrics posterior --help"),
-    ],
-)  # fmt: skip
-def test_posterior_invalid_options_exit_with_status_2_and_one_line(folder, arguments, message):
-    result = run(*(folder / a if ".csv" in a else a for a in arguments))
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == f"tensormetrics: {message.format(folder)}\n"
 
 
 def test_posterior_class_names_are_read_from_the_file(folder):
     for text in (",cat,dog\ncat,90,10\ndog,12,88\n", "\ufeff;cat;dog\r\ncat;90;10\r\ndog;12;88\r\n"):
-        (folder / "named.csv").write_text(text, encoding="utf-8", newline="")
-        result = run(folder / "named.csv", "--metric", "tpr", "--json", "-")
+        Path("named.csv").write_text(text, encoding="utf-8", newline="")
+        result = run("named.csv", "--metric", "tpr", "--json", "-")
         assert list(json.loads(result.stdout)["scores"]) == ["tpr, class cat", "tpr, class dog"]
 
 
 def test_posterior_zero_division_sets_undefined_scores(folder):
-    (folder / "never.csv").write_text("9,0\n3,0\n")
+    Path("never.csv").write_text("9,0\n3,0\n")
     observed = []
     for option in [], ["--zero-division", "1"]:
-        result = run(folder / "never.csv", "--metric", "ppv", "--prior", "0", *option, "--json", "-")
+        result = run("never.csv", "--metric", "ppv", "--prior", "0", *option, "--json", "-")
         observed.append(json.loads(result.stdout)["scores"]["ppv, class 1"]["summaries"][0]["Observed"])
     assert observed[0] is None or observed[0] != observed[0]
     assert observed[1] == 1
@@ -126,8 +101,8 @@ def test_posterior_zero_division_sets_undefined_scores(folder):
 
 def test_posterior_paired_classes_are_sorted_as_numbers(folder):
     rows = [f"{truth},{truth},{(truth + 1) % 11}" for truth in range(11)]
-    (folder / "items.csv").write_text("\n".join(["truth,right,next", *rows]))
-    result = run("--paired", folder / "items.csv", "--metric", "mae", "--metric", "tpr", "--json", "-")
+    Path("items.csv").write_text("\n".join(["truth,right,next", *rows]))
+    result = run("--paired", "items.csv", "--metric", "mae", "--metric", "tpr", "--json", "-")
     scores = json.loads(result.stdout)["scores"]
     assert list(scores)[1:] == [f"tpr, class {label}" for label in range(11)]
     assert scores["mae"]["summaries"][1]["Observed"] == pytest.approx(20 / 11)  # ten errors of 1 and one error of 10
@@ -136,40 +111,27 @@ def test_posterior_paired_classes_are_sorted_as_numbers(folder):
 @pytest.mark.parametrize(("mark", "encoding"), [(",", "utf-8"), (";", "utf-8-sig"), ("\t", "utf-16")])
 def test_posterior_paired_accepts_files_of_spreadsheets(folder, mark, encoding):
     rows = ["truth,mlp,caf\u00e9", "cat,cat,dog", "dog,dog,dog", "cat,cat,cat", "dog,cat,dog"]
-    (folder / "items.csv").write_bytes("\r\n".join(rows).replace(",", mark).encode(encoding))
-    result = run("--paired", folder / "items.csv", "--metric", "acc", "--json", "-")
-    assert result.exit_code == 0, result.output
+    Path("items.csv").write_bytes("\r\n".join(rows).replace(",", mark).encode(encoding))
+    result = succeed("--paired", "items.csv", "--metric", "acc", "--json", "-")
     summaries = json.loads(result.stdout)["scores"]["acc"]["summaries"]
     assert [(row["Group"], row["Observed"]) for row in summaries] == [("mlp", 0.75), ("caf\u00e9", 0.75)]
 
 
 def test_posterior_width_reports_needed_items(folder):
-    result = run(folder / "a.csv", "--metric", "acc", "--metric", "tpr", "--width", "0.02", "--json", folder / "o.json")
-    assert result.exit_code == 0, result.output
-    scores = json.loads((folder / "o.json").read_text())["scores"]
+    result = running.succeed("posterior a.csv --metric acc --metric tpr --width 0.02 --json o.json")
+    scores = json.loads(Path("o.json").read_text())["scores"]
     assert scores["acc"]["items"] == [pytest.approx(0.89 * 0.11 * (2 * 1.96 / 0.02) ** 2, rel=0.05)]
     assert scores["tpr, class 1"]["items"][0] > scores["acc"]["items"][0]
     assert "items for an interval of 0.02" in result.stdout
 
 
-@pytest.mark.parametrize("option", ["--width", "--rope", "--confidence"])
-@pytest.mark.parametrize("value", ["nan", "inf"])
-def test_posterior_nonfinite_option_is_refused(folder, option, value):
-    result = run(folder / "a.csv", "--compare", option, value)
-    assert result.exit_code == 2 and f"Invalid value for '{option}': " in result.output
-
-
 def test_posterior_unreachable_width_is_reported(folder):
-    result = run(folder / "a.csv", "--metric", "acc", "--width", "1e-30")
+    result = run("a.csv", "--metric", "acc", "--width", "1e-30")
     assert result.exit_code == 0 and "--width: got 1e-30, which even 1e+12 items would not reach" in result.output
 
 
 def test_posterior_paired_strips_blanks(folder):
-    (folder / "items.csv").write_text("truth, mlp\ncat, cat\ndog ,dog\n")
-    result = run("--paired", folder / "items.csv", "--metric", "acc", "--json", "-")
+    Path("items.csv").write_text("truth, mlp\ncat, cat\ndog ,dog\n")
+    result = run("--paired", "items.csv", "--metric", "acc", "--json", "-")
     (row,) = json.loads(result.stdout)["scores"]["acc"]["summaries"]
     assert (row["Group"], row["Observed"]) == ("mlp", 1)
-    (folder / "items.csv").write_text("truth,mlp\ncat,cat\n")
-    result = run("--paired", folder / "items.csv")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == f"tensormetrics: {folder}/items.csv: got the one label 'cat', wanted at least two\n"

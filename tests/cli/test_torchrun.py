@@ -25,14 +25,8 @@ def files(tmp_path_factory) -> Path:
 
 
 def command(folder: Path) -> list[str]:
-    arguments = ["q.npy", "q-labels.npy", "--reference", "r.npy", "--reference-labels", "r-labels.npy"]
-    return [
-        "-m",
-        "tensormetrics",
-        "retrieval",
-        *(str(folder / g) if g.endswith(".npy") else g for g in arguments),
-        *METRICS,
-    ]
+    words = "-m tensormetrics retrieval q.npy q-labels.npy --reference r.npy --reference-labels r-labels.npy".split()
+    return [*(str(folder / word) if word.endswith(".npy") else word for word in words), *METRICS]
 
 
 def workers_of(launcher: int) -> list[int]:

@@ -9,8 +9,6 @@ from torch.utils.data import DataLoader, TensorDataset
 from tensormetrics.posterior import ConfusionPosterior
 from tensormetrics.retrieval import HitRate
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning", "ignore::FutureWarning")
-
 
 def data() -> TensorDataset:
     generator = torch.Generator().manual_seed(0)
@@ -38,7 +36,6 @@ def test_accelerate():
     accelerated()
 
 
-@pytest.mark.slow
 def test_two_processes_of_accelerate():
     accelerate = pytest.importorskip("accelerate")
     accelerate.debug_launcher(accelerated, num_processes=2)
@@ -55,11 +52,3 @@ def test_ignite():
     )
     alone.update(*data().tensors)
     assert evaluator.run(DataLoader(data(), batch_size=8)).metrics == {"found": float(alone.compute())}
-
-
-def test_a_plain_loop():
-    metric, alone = HitRate(1), HitRate(1)
-    for batch in DataLoader(data(), batch_size=8):
-        metric.update(*batch)
-    alone.update(*data().tensors)
-    assert metric.compute() == alone.compute()

@@ -15,8 +15,6 @@ with warnings.catch_warnings():
     transformers = pytest.importorskip("transformers")
     pytest.importorskip("accelerate")
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning", "ignore::FutureWarning")
-
 
 class Classifier(nn.Module):
     def __init__(self) -> None:

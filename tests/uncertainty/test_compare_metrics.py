@@ -8,15 +8,12 @@ import torch
 from test_weights import weight
 from torchmetrics import MeanSquaredError
 from torchmetrics.classification import (
-    BinaryAUROC,
     MulticlassConfusionMatrix,
     MulticlassF1Score,
     MulticlassMatthewsCorrCoef,
 )
 
-from tensormetrics.association import WEAT
 from tensormetrics.core.resampling.draws import pseudo_masses, t_scales
-from tensormetrics.posterior import ConfusionPosterior
 from tensormetrics.retrieval import FirstRank, PrecisionAtK
 from tensormetrics.structured import Family, MultisetMatch, Suite, dsl, micro_average
 from tensormetrics.uncertainty import Estimate, Uncertain, as_scalars, compare
@@ -77,14 +74,12 @@ def test_comparison_of_binary_scores_equals_oracle(generator, device):
     assert comparison.discordant == (difference != 0).sum() and 0 < comparison.p_rope < 1
 
 
-def test_compare_rope_of_zero_is_a_point_and_negative_rope_raises(generator):
+def test_compare_rope_of_zero_is_a_point(generator):
     a, b = (torch.rand(20, generator=generator) < 0.5 for _ in range(2))
     ones = torch.ones(20, dtype=torch.int64)
     metrics = make_metric(a.long(), ones), make_metric(b.long(), ones)
     assert float(compare(*metrics, rope=0)["precision"].p_rope) == 0
     assert float(compare(metrics[0], metrics[0], rope=1)["precision"].p_rope) == 1
-    with pytest.raises(ValueError, match="rope: got -0.1, wanted None or a number >= 0"):
-        compare(*metrics, rope=-0.1)
 
 
 def test_compare_lower_is_better_reverses_p_better(generator):
@@ -140,65 +135,6 @@ def test_suite_interval_does_not_depend_on_update_order(generator):
         without_replicates = make_suite()
         without_replicates.update(documents[0], documents[1])
         without_replicates.interval()
-
-
-def test_compare_invalid_arguments_raise(generator):
-    ones = torch.ones(5, dtype=torch.int64)
-    metric, without_replicates = make_metric(ones, ones), MultisetMatch()
-    without_replicates.update(ones[:, None], ones[:, None])
-    posterior = ConfusionPosterior(2)
-    posterior.update(ones, ones)
-    for call, kind, message in (
-        (lambda: compare(metric, WEAT()), ValueError, "b: got a WEAT, wanted a MultisetMatch as a is"),
-        (
-            lambda: compare(metric, "3"),
-            TypeError,
-            "b: got a str, wanted a metric of this package, or Uncertain(it), or a number",
-        ),
-        (lambda: compare(3, metric), TypeError, "a: got a int, wanted a metric of this package, or Uncertain(it)"),
-        (lambda: compare(metric, np.inf), ValueError, "b: got inf, wanted a metric or a finite number"),
-        (
-            lambda: compare(metric, 0.5, alternative="larger"),
-            ValueError,
-            "alternative: got 'larger', wanted one of 'two-sided', 'greater', 'less'",
-        ),
-        (
-            lambda: compare(metric, metric, alternative="less", confidence=0.5),
-            ValueError,
-            "confidence: got 0.5, wanted a number between 0.5 and 1 for one side",
-        ),
-        (
-            lambda: compare(metric, make_metric(ones, ones, ids=ones)),
-            ValueError,
-            "a, b: their items differ; feed both with the same ids (or, without ids, the same order)",
-        ),
-        (lambda: compare(metric, metric, rope=-1), ValueError, "rope: got -1, wanted None or a number >= 0"),
-        (lambda: metric.interval(confidence=0), ValueError, "confidence: got 0, wanted a number between 0 and 1"),
-        (
-            without_replicates.interval,
-            ValueError,
-            "replicates: MultisetMatch keeps sums; write MultisetMatch(..., replicates=1000) and update again",
-        ),
-        (
-            lambda: metric.interval(replicates=7),
-            ValueError,
-            "replicates: got 7, but this MultisetMatch was made with replicates=200; leave it out",
-        ),
-        (
-            lambda: compare(posterior, posterior),
-            ValueError,
-            "ids: got none, so that items cannot be paired; write update(preds, target, ids=...)",
-        ),
-        (lambda: Uncertain(3), TypeError, "metric: got a int, wanted a metric of torchmetrics"),
-        (
-            lambda: Uncertain(BinaryAUROC()),
-            ValueError,
-            "metric: BinaryAUROC keeps preds, target, which is no sum; metrics of scores want thresholds=100",
-        ),
-    ):
-        with pytest.raises(kind) as error:
-            call()
-        assert str(error.value) == message
 
 
 def test_uncertain_interval_treats_updates_as_items(generator):
@@ -268,10 +204,7 @@ def test_as_scalars_names_values_and_ends():
         }
     )
     assert as_scalars({"x": torch.tensor(2.0)}) == {"x": 2.0}
-
-
-def test_as_scalars_single_result_uses_its_name():
-    estimate = Estimate(*torch.tensor([[0.5, 0.6], [0.4, 0.5], [0.6, 0.7]]), name="tpr")
-    assert as_scalars(estimate, "val/") == as_scalars({"tpr": estimate}, "val/")
-    assert as_scalars(estimate, labels={"tpr": ["a", "b"]})["tpr/b/high"] == pytest.approx(0.7)
+    single = Estimate(*estimate, name="tpr")
+    assert as_scalars(single, "val/") == as_scalars({"tpr": single}, "val/")
+    assert as_scalars(single, labels={"tpr": ["a", "b"]})["tpr/b/high"] == pytest.approx(0.7)
     assert as_scalars(Estimate(*torch.tensor([1.0, 0.5, 2.0]))) == {"value": 1.0, "value/low": 0.5, "value/high": 2.0}

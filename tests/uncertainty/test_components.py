@@ -1,19 +1,11 @@
 """Variance components of scores of repeated items."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
+from golden import golden
 
 from tensormetrics.uncertainty import variance_components
-
-CASES = [
-    case
-    for case in json.loads((Path(__file__).parent / "golden_evaluations.json").read_text())
-    if case["function"] == "variance_components"
-]
 
 
 def crossed(table):
@@ -25,7 +17,7 @@ def crossed(table):
     return variance_components(scores, 3 * (index // seeds) - 7, [f"seed {k}" for k in (index % seeds).tolist()])
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
+@golden("evaluations", "variance_components")
 def test_variance_components_golden_cases_equal_stored_values(case, device):
     inputs, expected = case["inputs"], case["expected"]
     if "table" in inputs:
@@ -130,29 +122,7 @@ def test_items_without_a_second_score_have_nan_variance_within():
     assert float(parts.se()) == pytest.approx(np.std([0.5, 0.25, 1], ddof=1) / 3**0.5)
 
 
-@pytest.mark.parametrize(
-    ("scores", "ids", "repeats", "message"),
-    [
-        ([1.0, 2, 3], [0, 0, 0], None, "^ids: got 1 items, wanted at least 2"),
-        ([1.0, 2], [0, 1], [0, 0], "^ids, repeats: got 2 items and 1 seeds"),
-        ([1.0, 2, 3], ["a", "a", "b"], [1, 2, 2], "^repeats: got none for the item 'b' and the repeat 1"),
-        ([1.0, 2, 3, 4, 5], [0, 0, 1, 1, 1], [5, 6, 5, 6, 6], "^repeats: got 2 scores for the item 1 and the repeat 6"),
-        ([1.0, 2, float("nan"), 4], [0, 0, 1, 1], [5, 6, 5, 6], "^repeats: got none for the item 1 and the repeat 5"),
-        ([1.0, 2, 3], [0, 1], None, "^ids: got shape"),
-    ],
-)
-def test_variance_components_incomplete_table_is_refused(scores, ids, repeats, message):
-    with pytest.raises(ValueError, match=message):
-        variance_components(scores, ids, repeats)
-
-
-def test_interval_of_nested_repeats_is_refused_and_names_alternative():
-    with pytest.raises(ValueError, match=r"write interval\(scores, ids=ids\)"):
-        variance_components([1.0, 2, 3], [0, 0, 1]).interval()
-    with pytest.raises(ValueError, match="^repeats: got 0"):
-        variance_components([1.0, 2, 3], [0, 0, 1]).se(repeats=0)
-
-
+@pytest.mark.full
 @pytest.mark.parametrize(("items", "seeds", "sd"), [(50, 3, 0.05), (200, 3, 0.0), (20, 10, 0.05)])
 def test_crossed_intervals_cover_the_truth_for_other_seeds(items, seeds, sd):
     generator, sets = torch.Generator().manual_seed(0), 2000

@@ -1,6 +1,8 @@
 """Corrections of p-values for multiple testing."""
 
 import math
+import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -34,19 +36,26 @@ def test_correct_p_values_null_families_reject_at_the_nominal_rate(generator):
     assert (p <= 0.05).any(1).double().mean() > 0.5
 
 
+p_values_of = partial(run_queries, value="p_value", as_dataframe=False)
+
+
+def model_of(vectors, name="m"):
+    return WordEmbeddingModel.from_tensor(vectors, [f"w{i}" for i in range(len(vectors))], name)
+
+
+def words(start, stop):
+    return [f"w{i}" for i in range(start, stop)]
+
+
 def test_run_queries_correction_treats_queries_of_a_model_as_one_family(generator):
-    vocabulary = [f"w{i}" for i in range(24)]
-    models = [
-        WordEmbeddingModel.from_tensor(torch.randn(24, 5, generator=generator), vocabulary, name) for name in "ab"
-    ]
+    models = [model_of(torch.randn(24, 5, generator=generator), name) for name in "ab"]
     queries = [
-        Query([vocabulary[i : i + 4], vocabulary[i + 4 : i + 8]], [vocabulary[16:20], vocabulary[20:]])
+        Query([words(i, i + 4), words(i + 4, i + 8)], [words(16, 20), words(20, 24)], [f"t{i}", f"s{i}"])
         for i in range(0, 9, 4)
     ]
-    queries = [Query(q.target_sets, q.attribute_sets, [f"t{i}", f"s{i}"]) for i, q in enumerate(queries)]
-    run_options = {"metric_params": {"calculate_p_value": True}, "value": "p_value", "as_dataframe": False}
-    uncorrected = run_queries(WEAT, queries, models, **run_options)
-    corrected = run_queries(WEAT, queries, models, correction="holm", **run_options)
+    options = {"metric_params": {"calculate_p_value": True}}
+    uncorrected = p_values_of(WEAT, queries, models, **options)
+    corrected = p_values_of(WEAT, queries, models, correction="holm", **options)
     assert uncorrected.correction is None and corrected.correction == "holm"
     assert torch.equal(corrected.values, correct_p_values(uncorrected.values))
     assert not torch.equal(uncorrected.values, corrected.values)
@@ -85,23 +94,17 @@ def test_step_down_p_values_equal_a_loop(generator, device):
 @pytest.mark.parametrize("alternative", ["right-sided", "left-sided", "two-sided"])
 def test_max_t_correction_of_one_query_equals_uncorrected_p_value(metric, alternative, generator, device):
     """The p-value of one query agrees with the uncorrected one of independent draws, also with a missing target."""
-    vocabulary = [f"w{i}" for i in range(24)]
-    vectors = torch.randn(24, 5, generator=generator).to(device)
-    model = WordEmbeddingModel.from_tensor(vectors, vocabulary, "m")
-    sets_of_names = [vocabulary[:6], vocabulary[6:12]], [vocabulary[12:18], vocabulary[18:]]
-    if metric.metric_template == (2, 1):
-        sets_of_names = sets_of_names[0], sets_of_names[1][:1]
+    model = model_of(torch.randn(24, 5, generator=generator).to(device))
+    targets, attributes = [words(0, 6), words(6, 12)], [words(12, 18), words(18, 24)]
+    attributes = attributes[:1] if metric.metric_template == (2, 1) else attributes
     options = {"calculate_p_value": True, "p_value_method": "approximate", "p_value_test_type": alternative}
     options |= {"p_value_iterations": 2000, "p_value_seed": 4}
-    run_options = {"metric_params": options, "value": "p_value", "as_dataframe": False}
-    for query in (
-        Query(*sets_of_names),
-        Query([[*sets_of_names[0][0][:5], "?"], sets_of_names[0][1]], sets_of_names[1]),
-    ):
-        uncorrected = run_queries(metric, [query], [model], **run_options).values
-        if not (metric.paired and "?" in query.target_sets[0]):
+    for first in (targets[0], [*targets[0][:5], "?"]):
+        query = Query([first, targets[1]], attributes)
+        uncorrected = p_values_of(metric, [query], [model], metric_params=options).values
+        if not (metric.paired and "?" in first):
             assert uncorrected.isfinite().all()
-        corrected = run_queries(metric, [query], [model], correction="max-t", **run_options).values
+        corrected = p_values_of(metric, [query], [model], metric_params=options, correction="max-t").values
         assert torch.equal(corrected.isnan(), uncorrected.isnan())
         assert not ((corrected - uncorrected).abs() > four_standard_errors(uncorrected, 2000)).any()
 
@@ -128,49 +131,42 @@ def null_queries(shared: bool) -> list[Query]:
 def test_max_t_correction_of_correlated_queries_is_small(generator):
     """If the results of 20 queries are strongly correlated, the smallest p-value is hardly corrected."""
     queries = null_queries(True)
-    vocabulary = [f"w{i}" for i in range(12 + 200)]
-    vectors = torch.randn(len(vocabulary), 50, generator=generator) * 0.3
+    vectors = torch.randn(12 + 200, 50, generator=generator) * 0.3
     axis = torch.randn(50, generator=generator)
     for q in range(20):
         vectors[12 + 10 * q : 17 + 10 * q] += axis
         vectors[17 + 10 * q : 22 + 10 * q] -= axis
     vectors[:6] += 0.2 * axis
-    model = WordEmbeddingModel.from_tensor(vectors, vocabulary, "m")
     options = {"calculate_p_value": True, "p_value_method": "approximate", "p_value_iterations": 2000}
-    run_options = {"metric_params": options, "value": "p_value", "as_dataframe": False}
     uncorrected, holm, max_t = (
-        run_queries(WEAT, queries, [model], correction=correction, **run_options).values
+        p_values_of(WEAT, queries, [model_of(vectors)], correction=correction, metric_params=options).values
         for correction in (None, "holm", "max-t")
     )
     assert (uncorrected <= max_t + four_standard_errors(uncorrected, 2000)).all() and (max_t <= holm).all()
     assert max_t.min() < 3 * uncorrected.min() and holm.min() == 20 * uncorrected.min()
 
 
-def test_max_t_correction_without_random_draws_is_refused(generator):
-    vocabulary = [f"w{i}" for i in range(8)]
-    model = WordEmbeddingModel.from_tensor(torch.randn(8, 3, generator=generator), vocabulary, "m")
-    query = Query([vocabulary[:2], vocabulary[2:4]], [vocabulary[4:6], vocabulary[6:]])
-    metric_params = {"calculate_p_value": True}
-    for metric, params, message in (
-        (WEAT, {}, "correction: got 'max-t' without p-values; write metric_params={'calculate_p_value': True}"),
-        (
-            WEAT,
-            {**metric_params, "p_value_method": "exact"},
-            "correction: got 'max-t' with p_value_method='exact', wanted 'approximate': it draws",
-        ),
-    ):
-        with pytest.raises(ValueError) as error:
-            run_queries(metric, [query], [model], metric_params=params, value="p_value", correction="max-t")
-        assert str(error.value) == message
-    with pytest.raises(ValueError, match="^correction: got 'y', wanted one of 'max-t', 'holm', 'bh'$"):
-        run_queries(WEAT, [query], [model], value="p_value", correction="y")
+class CustomWEAT(WEAT):
+    def run_query(self, *args, **options):
+        return super().run_query(*args, **options)
 
-    class CustomWEAT(WEAT):
-        def run_query(self, *args, **options):
-            return super().run_query(*args, **options)
 
-    with pytest.raises(ValueError, match="^correction: got 'max-t' for WEAT, which draws no scores; write 'holm' or"):
-        run_queries(CustomWEAT, [query], [model], metric_params=metric_params, value="p_value", correction="max-t")
+@pytest.mark.parametrize(
+    ("metric", "params", "correction", "message"),
+    [
+        (WEAT, {}, "max-t", "got 'max-t' without p-values; write metric_params={'calculate_p_value': True}"),
+        (WEAT, {"calculate_p_value": True, "p_value_method": "exact"}, "max-t",
+         "got 'max-t' with p_value_method='exact', wanted 'approximate': it draws"),
+        (WEAT, {}, "y", "got 'y', wanted one of 'max-t', 'holm', 'bh'"),
+        (CustomWEAT, {"calculate_p_value": True}, "max-t",
+         "got 'max-t' for WEAT, which draws no scores; write 'holm' or 'bh'"),
+    ],
+)  # fmt: skip
+def test_max_t_correction_without_random_draws_is_refused(metric, params, correction, message, generator):
+    query = Query([words(0, 2), words(2, 4)], [words(4, 6), words(6, 8)])
+    model = model_of(torch.randn(8, 3, generator=generator))
+    with pytest.raises(ValueError, match=f"^{re.escape(f'correction: {message}')}$"):
+        p_values_of(metric, [query], [model], metric_params=params, correction=correction)
 
 
 @pytest.mark.slow
@@ -178,16 +174,14 @@ def test_max_t_correction_without_random_draws_is_refused(generator):
 def test_familywise_error_of_null_queries(shared, generator):
     """5 % of 1,000 families of 20 null queries have a corrected p-value of at most .05."""
     queries = null_queries(shared)
-    vocabulary = sorted({w for q in queries for sets in (*q.target_sets, *q.attribute_sets) for w in sets})
+    count = 1 + max(int(w[1:]) for q in queries for sets in (*q.target_sets, *q.attribute_sets) for w in sets)
     options = {"calculate_p_value": True, "p_value_method": "approximate", "p_value_iterations": 399}
-    run_options = {"metric_params": options, "value": "p_value", "as_dataframe": False}
     false = dict.fromkeys((None, "max-t", "holm"), 0)
     for _ in range(1000):
-        model = WordEmbeddingModel.from_tensor(torch.randn(len(vocabulary), 8, generator=generator), vocabulary, "m")
+        model = model_of(torch.randn(count, 8, generator=generator))
         for correction in false:
-            false[correction] += bool(
-                (run_queries(WEAT, queries, [model], correction=correction, **run_options).values <= 0.05).any()
-            )
+            p_values = p_values_of(WEAT, queries, [model], correction=correction, metric_params=options).values
+            false[correction] += bool((p_values <= 0.05).any())
     print({correction: count / 1000 for correction, count in false.items()}, "shared" if shared else "own targets")
     assert abs(false["max-t"] / 1000 - 0.05) < 0.02
     assert false[None] > 300 and false["holm"] <= 70

@@ -2,25 +2,17 @@
 
 import json
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from golden import golden
 
 from tensormetrics import Table, compare, interval
 from tensormetrics.posterior import Study
-from tensormetrics.retrieval import HitRate, evaluate_run
+from tensormetrics.retrieval import evaluate_run
 from tensormetrics.uncertainty import BrierScore, Scores, UncertaintyWarning
 from tensormetrics.uncertainty.statistics.rank_sets import rank_sets
-
-GOLDEN = json.loads((Path(__file__).parent / "golden_scores.json").read_text())
-
-
-def golden(function):
-    # Intervals have neither importance weights nor standard errors, so these are skipped.
-    cases = [case for case in GOLDEN if case["function"] == function and not case["inputs"].get("weights")]
-    return pytest.mark.parametrize("case", cases, ids=lambda case: case["id"])
 
 
 def check_golden(case, result):
@@ -45,14 +37,14 @@ def close_to(result):
     return [pytest.approx(float(value), rel=1e-9, abs=1e-12) for value in statistics(result)]
 
 
-@golden("interval")
+@golden("scores", "interval")
 def test_interval_golden_cases_equal_stored_values(case):
     inputs = case["inputs"]
     options = {name: inputs.get(name) for name in ("groups", "replicates", "confidence")}
     check_golden(case, interval(inputs["scores"], **options))
 
 
-@golden("compare")
+@golden("scores", "compare")
 def test_compare_golden_cases_equal_stored_values(case):
     inputs = case["inputs"]
     options = {name: inputs.get(name) for name in ("groups", "replicates")}
@@ -62,7 +54,7 @@ def test_compare_golden_cases_equal_stored_values(case):
     check_golden(case, compare(inputs["a"], inputs["b"], **options))
 
 
-@golden("rank_sets")
+@golden("scores", "rank_sets")
 def test_rank_sets_golden_cases_equal_stored_values(case):
     values, draws = (torch.tensor(case["inputs"][name], dtype=torch.float64) for name in ("values", "draws"))
     ranks, expected = rank_sets(values, draws), case["expected"]
@@ -76,13 +68,8 @@ def test_interval_of_equal_scores_in_any_container_is_equal(two):
     scores, groups = two[0], [f"g{i % 12}" for i in range(60)]
     frame = pandas.DataFrame({"acc": scores.numpy(), "topic": groups})
     expected = statistics(interval(scores, groups=groups))
-    for data in (
-        scores.tolist(),
-        tuple(scores.tolist()),
-        scores.numpy(),
-        frame["acc"],
-        frame["acc"].astype("Float64"),
-    ):
+    series = frame["acc"], frame["acc"].astype("Float64")
+    for data in (scores.tolist(), tuple(scores.tolist()), scores.numpy(), *series):
         assert statistics(interval(data, groups=groups)) == expected
     assert statistics(interval(frame, score="acc", groups="topic")) == expected
     assert statistics(interval(dict(enumerate(scores.tolist())), groups=dict(enumerate(groups)))) == expected
@@ -195,6 +182,8 @@ def test_compare_table_equals_comparisons_of_all_pairs(kind, items, generator):
         one, cell = compare(models[a], models[b], **options), table[row, "difference"]
         assert statistics(cell) == close_to(one) and float(cell.p_rope) == float(one.p_rope)
         assert cell.discordant == one.discordant and cell.items == one.items == items
+        for name in ("p_not_worse", "p_equivalent", "se", "sd"):
+            assert float(getattr(cell, name)) == pytest.approx(float(getattr(one, name)))
         assert statistics(cell.a) == close_to(one.a)
         assert statistics(cell.b) == close_to(interval(models[b], groups=options.get("groups")))
     assert [*table.models.rows] == [*models] and table.best and pickle.loads(pickle.dumps(table)) == table
@@ -230,15 +219,6 @@ def test_ranks_follow_clear_differences(generator):
     losses = compare(models, higher_is_better=False)
     assert losses.best == ("m0",) and losses.ranks["m3"] == (4, 4)
     assert table.models["m3", "first rank"] == 1 and table.models["m3", "best"] is True
-
-
-def test_compare_metrics_reports_best_model(generator):
-    target = torch.arange(60) % 3
-    metrics = {}
-    for name, noise in (("good", 0.3), ("bad", 1.5)):
-        metrics[name] = HitRate(1)
-        metrics[name].update(torch.eye(3)[target] + noise * torch.randn(60, 3, generator=generator), target)
-    assert compare(metrics).best == ("good",)
 
 
 @pytest.mark.slow
@@ -287,46 +267,6 @@ def test_compare_equal_scores_of_any_source_agree(tmp_path, generator):
         )
     (row,) = study.compare("acc").cells
     assert statistics(row[0]) == by_position
-
-
-@pytest.mark.parametrize(
-    ("call", "kind", "message"),
-    [
-        (lambda: interval([]), ValueError, "scores: got none, wanted at least one"),
-        (lambda: interval([float("nan")] * 3), ValueError, "scores: got 3 scores that are all missing"),
-        (lambda: interval([1.0, float("inf")]), ValueError, "scores: got infinite ones, wanted finite numbers"),
-        (lambda: interval(["a", "b"]), TypeError, "scores: got a value that is no number"),
-        (lambda: interval(0.5), TypeError, "scores: got a float, wanted scores or a metric"),
-        (lambda: interval([1, 2], bounds=(0, 1)), ValueError, "scores: got 2.0, wanted scores within the bounds 0 and"),
-        (lambda: interval([1, 2], bounds=(1, 1)), ValueError, "bounds: got (1, 1), wanted two numbers"),
-        (lambda: interval([1, 2], ids=[1]), ValueError, "ids: got 1, wanted 2, one for each score"),
-        (lambda: interval([1, 2], ids=[1, None]), ValueError, "ids: got a missing one"),
-        (lambda: interval([1, 2], groups="topic"), TypeError, "groups: got a str, wanted a tensor of integers"),
-        (lambda: interval([1, 2], groups={1: 2}), ValueError, "groups: got a dictionary for scores without ids"),
-        (lambda: interval({"a": 1, "b": 2}, groups={"a": 2}), ValueError, "groups: got none for the id 'b'"),
-        (lambda: interval({"a": 1}, ids=["a"]), ValueError, "ids: got some beside a dictionary, whose keys they are"),
-        (lambda: interval([1, 2], metric="acc"), ValueError, "metric: got it for scores, a list; leave it out"),
-        (lambda: interval(HitRate(1), ids=[1]), ValueError, "ids: got it for a HitRate, which knows its items"),
-        (lambda: compare([1, 0], [1, 0, 1]), ValueError, "scores: got 2 of a, 3 of b, wanted as many of each"),
-        (lambda: compare({"x": 1}, [1]), ValueError, "ids: got some for a and none for b"),
-        (lambda: compare({"x": 1}, {"y": 1}, on_missing="drop"), ValueError, "ids: no item has a score of each model"),
-        (lambda: compare([1, 0], [1, 0], on_missing="skip"), ValueError, "on_missing: got 'skip', wanted one of"),
-        (lambda: compare([1, 0], [1, 0], rope=-1), ValueError, "rope: got -1, wanted None or a number >= 0"),
-        (lambda: compare({"x": [1, 0]}), ValueError, "a: got 1 models, wanted at least two"),
-        (lambda: compare([1, 0], [[1, 0]]), ValueError, "b: got scores (1, 2), wanted (2,) as a has"),
-        (lambda: compare([1, 0], HitRate(1)), TypeError, "a: got a list, wanted a metric of this package"),
-        (lambda: compare([1, 0]), TypeError, "b: got a NoneType, wanted scores of the same items, or a number"),
-        (
-            lambda: compare({"x": [[1, 0]], "y": [[1, 0]]}),
-            ValueError,
-            "x: got scores (1, 2), wanted a score for each item",
-        ),
-    ],
-)  # fmt: skip
-def test_scores_invalid_arguments_raise(call, kind, message):
-    with pytest.raises(kind) as error:
-        call()
-    assert str(error.value).startswith(message), error.value
 
 
 def test_compare_three_pairs_warns_once():

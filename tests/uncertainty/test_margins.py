@@ -1,25 +1,16 @@
 """Non-inferiority and equivalence from `rope`, standard errors, and the assurance of more items."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
+from golden import golden
 from scipy import stats
 
 from tensormetrics import compare
 from tensormetrics.uncertainty import BinaryAUROC, BrierScore, Comparison, compare_samples
 
-GOLDEN = json.loads((Path(__file__).parent / "golden_evaluations.json").read_text())
 
-
-def golden(function):
-    cases = [case for case in GOLDEN if case["function"] == function]
-    return pytest.mark.parametrize("case", cases, ids=lambda case: case["id"])
-
-
-@golden("equivalence")
+@golden("evaluations", "equivalence")
 @pytest.mark.parametrize("is_pair", [True, False])
 def test_equivalence_golden_cases_equal_stored_p_values(case, is_pair):
     scores = torch.tensor(case["inputs"]["difference_scores"], dtype=torch.float64)
@@ -29,7 +20,7 @@ def test_equivalence_golden_cases_equal_stored_p_values(case, is_pair):
         assert float(getattr(comparison, name)) == pytest.approx(expected, abs=1e-9)
 
 
-@golden("assurance")
+@golden("evaluations", "assurance")
 def test_assurance_golden_cases_equal_stored_values(case):
     inputs = case["inputs"]
     values = map(torch.tensor, (inputs["difference"], -1.0, 1.0, 1.0, 0.5, torch.nan))
@@ -98,16 +89,6 @@ def test_margins_without_rope_or_items_are_none():
         draws.assurance(5)
     with pytest.raises(ValueError, match="^more: got -1"):
         compare([0.5] * 6, [0.25] * 6).assurance(-1)
-
-
-def test_margins_of_several_models_equal_pairwise_compare(generator):
-    scores = dict(zip("abc", torch.rand(3, 30, generator=generator), strict=True))
-    table = compare(scores, rope=0.2)
-    for row in table.rows:
-        single = compare(*(scores[name] for name in row.split(" - ")), rope=0.2)
-        pair = table[row, "difference"]
-        for name in ("p_not_worse", "p_equivalent", "se", "sd"):
-            assert float(getattr(pair, name)) == pytest.approx(float(getattr(single, name)))
 
 
 def test_assurance_equals_fraction_of_larger_samples_that_decide():

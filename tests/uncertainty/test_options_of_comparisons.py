@@ -18,45 +18,25 @@ from tensormetrics.uncertainty.pairs.metric_pairs import check_same_scores
 
 # Options that define the score, by domain. Each constructor option is listed here or in `model_options` of its class.
 SCORING = {
-    "association": {
-        *("C", "correction", "direction", "distance", "estimator", "estimator_params", "holdout", "n_components"),
-        *("n_iterations", "normalize_direction", "penalize_intercept", "print_model_evaluation"),
-        *("random_state", "replicates", "return_effect_size", "samples", "seed", "strictness", "variance", "weighting"),
-        *("categories", "folds", "neighbors", "protocol"),
-    },
-    "posterior": {
-        *("batch_shape", "confidence", "confusion_prior", "dtype", "ignore_index", "interval", "method", "metrics"),
-        *("num_classes", "replicates", "prevalence_prior", "seed", "zero_division"),
-    },
-    "retrieval": {
-        *("average", "avg_of_avgs", "beta", "denominator", "depth", "exclude", "far", "gain", "gains", "ignore"),
-        *("include", "k", "label_columns", "label_comparison_fn", "label_levels", "on_lone", "return_per_class"),
-        *("score", "statistic", "ties"),
-        *("empty_target_action", "ignore_index", "metrics", "relevance_level", "top_k"),
-    },
-    "structured": {
-        *(
-            "average",
-            "columns",
-            "constraint",
-            "counts",
-            "duplicates",
-            "empty",
-            "format",
-            "ks",
-            "labels",
-            "link",
-            "metrics",
-            "node_limit",
-            "objective",
-        ),
-        *("policy", "replicates", "restarts", "scheme", "scores", "seed", "singletons", "solver", "threshold", "top"),
-        *("zero_division", "by", "members", "metric", "reduction", "repeated_mentions", "schema"),
-    },
-    "uncertainty": {
-        *("bins", "item_bounds", "k", "metric", "norm", "replicates", "require", "seed", "width"),
-        *("anchor", "models", "prior_sd", "scale", "ties"),  # of `Ratings`
-    },
+    domain: {*names.split()}
+    for domain, names in {
+        "association": """
+            C categories correction direction distance estimator estimator_params folds holdout n_components
+            n_iterations neighbors normalize_direction penalize_intercept print_model_evaluation protocol
+            random_state replicates return_effect_size samples seed strictness variance weighting""",
+        "posterior": """
+            batch_shape confidence confusion_prior dtype ignore_index interval method metrics num_classes
+            prevalence_prior replicates seed zero_division""",
+        "retrieval": """
+            average avg_of_avgs beta denominator depth empty_target_action exclude far gain gains ignore
+            ignore_index include k label_columns label_comparison_fn label_levels metrics on_lone relevance_level
+            return_per_class score statistic ties top_k""",
+        "structured": """
+            average by columns constraint counts duplicates empty format ks labels link members metric metrics
+            node_limit objective policy reduction repeated_mentions replicates restarts schema scheme scores seed
+            singletons solver threshold top zero_division""",
+        "uncertainty": "anchor bins item_bounds k metric models norm prior_sd replicates require scale seed ties width",
+    }.items()
 }
 
 

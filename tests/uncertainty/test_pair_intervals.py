@@ -152,7 +152,7 @@ def test_intervals_of_several_rates_equal_those_of_the_curve():
 
 
 def test_compare_finds_better_embeddings():
-    x, y = items(200, 8, ties=False)
+    x, y = items(100, 8, ties=False)
     noise = 3 * torch.randn(x.shape, generator=torch.Generator().manual_seed(1))
     better, worse = PairwiseAUROC(), PairwiseAUROC()
     better.update(x, y)

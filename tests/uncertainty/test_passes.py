@@ -1,24 +1,19 @@
 """`pass_at_k` and `PassAtK`: probabilities that any or all of k samples are right."""
 
 import itertools
-import json
 import math
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 import torch
+from golden import golden
 
 from tensormetrics import compare, interval
 from tensormetrics.uncertainty import PassAtK, UncertaintyWarning, pass_at_k
 from tensormetrics.uncertainty.metrics import passes
 
-GOLDEN = json.loads((Path(__file__).parent / "golden_evaluations.json").read_text())
 
-
-@pytest.mark.parametrize(
-    "case", [case for case in GOLDEN if case["function"] == "pass_at_k"], ids=lambda case: case["id"]
-)
+@golden("evaluations", "pass_at_k")
 @pytest.mark.parametrize("require", ["any", "all"])
 def test_pass_at_k_golden_cases_equal_stored_values(case, require):
     assert float(pass_at_k(**case["inputs"], require=require)) == pytest.approx(case["expected"][require], abs=1e-12)
@@ -46,28 +41,6 @@ def test_counts_are_broadcast_and_chunks_change_nothing(generator, monkeypatch, 
     assert chances.shape == (5, 7, 3) and torch.equal(chances[..., 2], pass_at_k(n, c, 7))
     monkeypatch.setattr(passes, "CHUNK", 35 * 3)
     assert torch.equal(pass_at_k(n, c, (20, 1, 7)), chances)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((3, 1, 4), r"^n: got fewer than k = 4; wanted"),
-        ((torch.tensor([5, 5]), torch.tensor([1, 6]), 2), "^c: got more than n"),
-        ((5, -1, 2), "^c: got < 0"),
-        ((5, 1, 0), "^k: got 0, wanted an integer >= 1"),
-        ((5, 1, ()), "^k: got no number"),
-        ((5.0, 1, 2), "^n: got torch.float32, wanted an integer dtype"),
-    ],
-)
-def test_pass_at_k_impossible_counts_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        pass_at_k(*arguments)
-
-
-def test_unknown_requirement_is_refused():
-    for call in (lambda: pass_at_k(5, 1, 2, require="most"), lambda: PassAtK(require="most")):
-        with pytest.raises(ValueError, match="require: got 'most', wanted one of 'any', 'all'"):
-            call()
 
 
 def problems(generator, device):
@@ -140,20 +113,6 @@ def test_forward_with_insufficient_samples_is_nan_and_accumulates():
     assert float(metric(torch.tensor([True, False]), ["c", "c"])) == 1
     metric.update(torch.tensor([False, False]), ["a", "b"])
     assert float(metric.compute()) == pytest.approx(2 / 3)
-
-
-@pytest.mark.parametrize(
-    ("args", "kwargs"),
-    [
-        ((torch.ones(3).bool(),), {}),
-        ((torch.ones(3).long(),), {"ids": torch.arange(3)}),
-        ((torch.ones(3).bool(), torch.arange(3)), {"c": torch.ones(3).long()}),
-        ((), {"n": torch.ones(3).long(), "ids": torch.arange(3)}),
-    ],
-)
-def test_update_mixing_both_signatures_is_refused(args, kwargs):
-    with pytest.raises(TypeError, match=r"^update: wanted \(correct, problem_ids\), or \(c, n, ids=ids\)"):
-        PassAtK(1).update(*args, **kwargs)
 
 
 def test_groups_of_one_problem_must_agree():

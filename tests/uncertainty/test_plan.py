@@ -1,25 +1,17 @@
 """Power, detectable difference and number of items of a comparison."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
+from golden import golden
 from scipy import stats
 
 from tensormetrics import compare
 from tensormetrics.uncertainty import Comparison, plan
 from tensormetrics.uncertainty.planning import more_items
 
-CASES = [
-    case
-    for case in json.loads((Path(__file__).parent / "golden_evaluations.json").read_text())
-    if case["function"] == "plan"
-]
 
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
+@golden("evaluations", "plan")
 def test_plan_golden_cases_equal_stored_values(case):
     result = plan(**case["inputs"])
     for name, expected in case["expected"].items():
@@ -90,26 +82,6 @@ def test_a_pilot_of_scores_is_their_paired_difference(generator):
 
 def test_plan_without_variance_needs_two_items():
     assert int(plan(sd=0.0, difference=0.1, power=0.8).items) == 2
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"sd": 1.0, "difference": 0.1}, "^difference, items, power: wanted two of them"),
-        ({"sd": 1.0, "difference": 0.1, "items": 5, "power": 0.8}, "^difference, items, power: wanted two of them"),
-        ({"difference": 0.1, "power": 0.8}, "^pilot, sd: wanted one of both"),
-        ({"sd": -1.0, "difference": 0.1, "power": 0.8}, "^sd: wanted numbers >= 0"),
-        ({"sd": 0.0, "difference": 0.0, "power": 0.8}, "^difference: wanted finite numbers other than 0"),
-        ({"sd": 1.0, "difference": -0.2, "power": 0.8, "rope": 0.1}, "^difference: wanted finite numbers other"),
-        ({"sd": 1.0, "difference": 0.1, "power": 0.04}, "^power: wanted numbers above 0.05"),
-        ({"sd": 1.0, "difference": 0.1, "items": 1}, "^items: wanted at least 2"),
-        ({"sd": 1.0, "difference": 1e-9, "power": 0.8}, "^difference: got one that no number of items shows"),
-        ({"pilot": ([1.0, 2], [1.0]), "difference": 1.0, "power": 0.8}, "^pilot: got scores"),
-    ],
-)
-def test_plan_invalid_arguments_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        plan(**options)
 
 
 def test_planned_power_is_reached_in_simulated_samples():

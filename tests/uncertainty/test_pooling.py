@@ -197,53 +197,6 @@ def test_fits_do_not_modify_the_samples():
     assert torch.equal(samples, SAMPLES)
 
 
-FLAT = torch.linspace(0, 1, 101, dtype=torch.float64)[:, None].repeat(1, 3) * 0.98 + 0.01
-U_SHAPED = torch.special.ndtri(FLAT).mul(3).sigmoid()
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: pool_beta(U_SHAPED, U, UNIT), "samples: the product of their beta densities has no finite mass; A"),
-        (lambda: pool_gamma(FLAT**9, U, UNIT), "samples: the product of their gamma densities has no finite mass; A"),
-        (lambda: pool_beta(SAMPLES, U, (0.0, math.inf)), r"bounds: got \(0.0, inf\), 'beta' wants finite ones; A"),
-        (lambda: pool_beta(SAMPLES, U, (1.0, 0.0)), r"bounds: got \(1.0, 0.0\), wanted \(low, high\) with low <= high"),
-        (
-            lambda: pool_gamma(SAMPLES, U, (-1.0, 1.0)),
-            r"bounds: got \(-1.0, 1.0\), 'gamma' wants a lower one >= 0; write shifted=True, or A",
-        ),
-        (
-            lambda: pool_beta(SAMPLES, U, UNIT, estimation_method="moments"),
-            "estimation_method: got 'moments', wanted one of 'mle', 'mm', 'mome'",
-        ),
-        (
-            lambda: POOLS["hksj"](SAMPLES[:, :1], U, UNIT),
-            "samples: got 1 experiment, hksj_sampling_distribution=True wants at least 2; use 'singleton'",
-        ),
-        (
-            lambda: pool_correlated(SAMPLES[:, :1], U, UNIT),
-            "samples: got 1 experiment, 'correlated' wants at least 2; use 'singleton'",
-        ),
-        (lambda: pool_correlated(SAMPLES, U, UNIT, rho=1), r"rho: got 1, wanted None or a number in \[0, 1\)"),
-        (
-            lambda: pool_histogram(SAMPLES, U, UNIT, pseudo_count_weight=0),
-            "pseudo_count_weight: got 0, wanted a finite number > 0",
-        ),
-        (
-            lambda: pool_histogram(SAMPLES, U, UNIT, pseudo_count_weight=[0.1]),
-            r"pseudo_count_weight: got \[0.1\], wanted a finite number > 0",
-        ),
-        (
-            lambda: get_experiment_aggregator("singleton")(SAMPLES, UNIT),
-            "samples: got 3 experiments, 'singleton' takes one; A",
-        ),
-    ],
-)
-def test_pools_invalid_arguments_raise(call, message):
-    with pytest.raises(ValueError, match=f"^{message.replace('A', chr(117) + 'se .fe., .re. or .hist.')}$"):
-        call()
-
-
 @pytest.mark.parametrize("alias", ALIASES)
 def test_aggregators_sample_each_class_from_a_separate_stream(alias, device):
     samples = torch.stack([SAMPLES, SAMPLES**2], -1).to(device)

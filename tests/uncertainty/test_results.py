@@ -6,17 +6,14 @@ import math
 import pickle
 import shutil
 import subprocess
-import warnings
 
 import numpy as np
 import pytest
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-import tensormetrics
 from tensormetrics import Comparison, Estimate, Table
 from tensormetrics.core.numbers import quantiles
-from tensormetrics.core.results.table import pairs_table
 from tensormetrics.core.results.text_tables import escaped_latex
 
 
@@ -76,11 +73,6 @@ def test_result_compared_with_numbers_and_results():
     with pytest.raises(IndexError, match="write .difference, .low or .high"):
         comparison()[0]
     assert np.asarray(a).item() == float(a) == 0.084
-
-
-def test_estimate_times_negative_number_swaps_ends():
-    value, low, high = -2 * estimate()
-    assert (float(value), float(low), float(high)) == (-0.168, -0.218, -0.122)
 
 
 def test_results_are_indexed_by_label_and_number():
@@ -225,24 +217,6 @@ def test_table_json_round_trip_is_equal(tmp_path):
     assert back != original.select("u") and pickle.loads(pickle.dumps(original)) == original
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{", "source: wanted what Table.to_json wrote; "),
-        ('{"schema": "x"}', "source: got the schema 'x', wanted 'tensormetrics/table/1'"),
-        ('{"schema": "tensormetrics/table/1"}', "does not fit 'tensormetrics/table/1': KeyError: 'columns'"),
-        (
-            '{"schema": "tensormetrics/table/1", "title": null, "caption": null, "index": "", "columns": [{"name": "a",'
-            '"higher_is_better": null}], "rows": [{"name": "r", "cells": {"a": {"low": 1, "rce": 2}}}]}',
-            "does not fit",
-        ),
-    ],
-)
-def test_table_from_foreign_json_is_refused(text, message):
-    with pytest.raises(ValueError, match=message):
-        Table.from_json(text)
-
-
 def test_csv_has_all_digits(tmp_path):
     text = Table.of({"a": {"x": estimate(0.1 + 0.2), "d": comparison(), "n": 1 / 3}}).to_csv(tmp_path / "table.csv")
     header, row = text.splitlines()
@@ -291,27 +265,6 @@ def test_results_of_several_values_fill_columns():
     ]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ((["a", "a"], ["x"], [[1], [2]]), ValueError, "rows: got 'a' twice, wanted distinct names"),
-        ((["a"], [1], [[1]]), TypeError, "columns: got 1, wanted texts"),
-        ((["a"], ["x"], []), ValueError, "cells: got 0 rows, wanted 1"),
-        ((["a"], ["x"], [[1, 2]]), ValueError, "cells: got 2 in row 'a', wanted 1"),
-        ((["a"], ["x"], [{"y": 1}]), ValueError, "cells: got 'y' in row 'a', wanted one of x"),
-        (
-            (["a"], ["x"], [[torch.ones(2)]]),
-            TypeError,
-            "cells: got a Tensor in row 'a', column 'x', wanted an Estimate",
-        ),
-        ((["a"], ["x"], [[Estimate(*torch.rand(3, 2))]]), TypeError, "got 2 values .* Table.of splits"),
-    ],
-)
-def test_table_invalid_arguments_are_refused(arguments, error, message):
-    with pytest.raises(error, match=message):
-        Table(*arguments)
-
-
 def test_tables_are_immutable():
     with pytest.raises(AttributeError, match="a Table is immutable"):
         table().title = "new"
@@ -320,21 +273,6 @@ def test_tables_are_immutable():
 def test_empty_tables_have_every_form():
     empty = Table([], ["x"], [])
     assert str(empty) and empty.to_csv() == ",x\n" and Table.from_json(empty.to_json()) == empty and empty.to_latex()
-
-
-def test_pairs_table_has_columns_per_score():
-    pairs = {("a", "b"): {"acc": comparison(), "f1": comparison(p_corrected=torch.tensor(0.002))}}
-    one, two = pairs_table(pairs, ["acc"]), pairs_table(pairs, ["acc", "f1"])
-    assert [*one.columns] == ["difference", "p", "corrected p", "p_better", "verdict"]
-    assert one.rows == ("a - b",) and one["a - b", "verdict"] == "better" and one["a - b", "corrected p"] is None
-    assert [*two.columns] == ["acc", "acc p", "f1", "f1 p"] and math.isclose(two["a - b", "f1 p"], 0.002, rel_tol=1e-6)
-
-
-def test_package_exports_uncertainty_names():
-    assert tensormetrics.Table is tensormetrics.uncertainty.Table
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert tensormetrics.interval and tensormetrics.compare
 
 
 @pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.999])
@@ -350,7 +288,7 @@ def test_quantiles_of_large_samples_are_those_of_small_ones(count, confidence, m
     assert np.allclose(np.quantile(samples[:, 0], tails), [end[0] for end in expected])
 
 
-@pytest.mark.parametrize("factor", [100, np.float32(100), np.int64(100)])
+@pytest.mark.parametrize("factor", [100, np.float32(100), np.int64(100), -2])
 def test_estimate_times_number_scales_value_and_ends(factor):
-    estimate = Estimate(*torch.tensor([0.5, 0.25, 0.75], dtype=torch.float64)) * factor
-    assert [*map(float, estimate)] == [50, 25, 75]
+    scaled = [*map(float, estimate(0.5, 0.25, 0.75) * factor)]
+    assert scaled == ([50, 25, 75] if factor > 0 else [-1, -1.5, -0.5])

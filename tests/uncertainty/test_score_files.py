@@ -4,14 +4,12 @@ import gzip
 import json
 import math
 import re
-from pathlib import Path
 
 import pytest
+from golden import golden
 
 from tensormetrics import compare, interval
 from tensormetrics.uncertainty import Scores, read_scores
-
-GOLDEN = json.loads((Path(__file__).parent / "golden_scores.json").read_text())
 
 
 def harness_row(doc_id, score, *, answer_filter="strict-match", digest=None, **fields):
@@ -53,7 +51,7 @@ def file(tmp_path):
     return write
 
 
-@pytest.mark.parametrize("case", [case for case in GOLDEN if case["function"] == "read_scores"], ids=lambda c: c["id"])
+@golden("scores", "read_scores")
 def test_read_scores_golden_files_equal_stored_scores(case, file):
     inputs, expected = case["inputs"], case["expected"]
     path = file(inputs["text"])

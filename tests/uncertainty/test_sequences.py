@@ -1,18 +1,14 @@
 """Anytime-valid intervals, against stored values, a loop over means, and simulations."""
 
-import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from golden import golden
 
 from tensormetrics import compare, interval
-from tensormetrics.uncertainty import BrierScore, Scores
-from tensormetrics.uncertainty.anytime.sequences import PRECISION, decreasing_root
-
-GOLDEN = json.loads((Path(__file__).parent / "golden_sequences.json").read_text())
+from tensormetrics.uncertainty import Scores
 
 
 def log_capital(scores, mean, confidence):
@@ -36,27 +32,7 @@ def is_rejected(scores, mean, confidence):
     return log_capital(scores, mean, confidence) >= threshold, log_capital(mirrored, 1 - mean, confidence) >= threshold
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda x: torch.where(x <= 0.3, 1.0, -1.0).double(),  # a step
-        lambda x: 0.3 - x,
-        lambda x: (0.3 - x).sign() * (0.3 - x).abs() ** 0.1,
-        lambda x: (0.3 / x.clamp(min=1e-300)).log(),
-        lambda x: torch.where(x <= 0.3, 1e300, -1e-300 * x),
-    ],
-)
-def test_decreasing_root_of_any_function_is_accurate(function):
-    points = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
-    root = decreasing_root(function, points[0], float(function(points[1])))
-    assert 0.3 - 2 * PRECISION <= float(root) <= 0.3
-
-
-def test_decreasing_root_of_a_negative_function_is_0():
-    assert float(decreasing_root(lambda x: -1 - x, torch.zeros(1, dtype=torch.float64), -2.0)) == 0
-
-
-@pytest.mark.parametrize("case", GOLDEN, ids=lambda case: case["id"])
+@golden("sequences", "confidence_sequence")
 def test_golden_scores_give_stored_ends(case):
     inputs, expected = case["inputs"], case["expected"]
     options = {name: inputs[name] for name in ("confidence", "looks")}
@@ -87,8 +63,7 @@ def test_looks_are_intervals_of_the_items_so_far(generator):
     for column, look in enumerate([7, 20, 50]):
         for row in range(3):
             single = interval(scores[row, :look], bounds=(0, 1), anytime=True)
-            for a, b in zip(path[row, column], single, strict=True):
-                assert float(a) == pytest.approx(float(b), abs=1e-12)
+            assert [*map(float, path[row, column])] == pytest.approx([*map(float, single)], abs=1e-12)
     assert bool((path.low.diff() >= -1e-12).all() & (path.high.diff() <= 1e-12).all())  # a rejected mean stays rejected
 
 
@@ -96,16 +71,14 @@ def test_interval_moves_and_scales_with_the_bounds(generator):
     scores = torch.rand(40, generator=generator).double()
     unit = interval(scores, bounds=(0, 1), anytime=True)
     moved = interval(20 * scores - 5, bounds=(-5, 15), anytime=True)
-    for a, b in zip(moved, unit, strict=True):
-        assert float(a) == pytest.approx(20 * float(b) - 5)
+    assert [*map(float, moved)] == pytest.approx([20 * float(end) - 5 for end in unit])
 
 
 def test_groups_count_as_their_means_when_they_are_complete():
     groups = ["b", "a", "a", "b", "c", "c"]
     estimate = interval([0, 1, 0, 1, 1, 1], groups=groups, anytime=True, looks=[1, 2, 3])
     means = interval([0.5, 0.5, 1.0], bounds=(0, 1), anytime=True, looks=[1, 2, 3])  # a is complete before b
-    for a, b in zip(estimate, means, strict=True):
-        assert a.tolist() == b.tolist()
+    assert [end.tolist() for end in estimate] == [end.tolist() for end in means]
     assert (estimate.items, estimate.groups) == (6, 3)
     assert repr(estimate).endswith(
         "6 items in 3 groups, betting confidence sequence of the mean of group means, only 3 groups"
@@ -127,8 +100,8 @@ def test_missing_scores_are_left_out(generator):
     estimate = interval(with_nan, bounds=(0, 1), anytime=True)
     for row in range(2):
         valid = with_nan[row][with_nan[row].isfinite()]
-        for a, b in zip(estimate[row], interval(valid, bounds=(0, 1), anytime=True), strict=True):
-            assert float(a) == pytest.approx(float(b), abs=1e-12)
+        expected = [*map(float, interval(valid, bounds=(0, 1), anytime=True))]
+        assert [*map(float, estimate[row])] == pytest.approx(expected, abs=1e-12)
     assert estimate.details["missing"] == 2
 
 
@@ -181,8 +154,7 @@ def test_one_sided_bound_is_that_of_a_two_sided_interval_of_less_confidence(gene
 def test_compare_with_a_number_moves_the_interval(generator):
     a, _ = two(generator)
     comparison, estimate = compare(a, 0.7, anytime=True), interval(a, anytime=True)
-    for mine, end in zip(comparison, estimate, strict=True):
-        assert float(mine) == pytest.approx(float(end) - 0.7)
+    assert [*map(float, comparison)] == pytest.approx([float(end) - 0.7 for end in estimate])
     expected = [log_capital(x, m, 0.95) for x, m in ((a.tolist(), 0.7), ((1 - a).tolist(), 0.3))]
     assert float(comparison.p_value) == pytest.approx(min(1, 2 * math.exp(-max(expected))))
 
@@ -215,7 +187,9 @@ def test_equal_models_are_undecided(generator):
 LOOKS = [10, 20, 35, 50, 75, 100, 150, 200, 300, 400]
 
 
-@pytest.mark.parametrize("kind", ["right .9", "right .5", "Beta(.3, 3)"])
+@pytest.mark.parametrize(
+    "kind", ["right .9", *(pytest.param(kind, marks=pytest.mark.full) for kind in ("right .5", "Beta(.3, 3)"))]
+)
 def test_simulated_means_are_missed_at_any_look_in_less_than_5_percent(generator, kind):
     if kind == "Beta(.3, 3)":
         scores = torch.from_numpy(np.random.default_rng(0).beta(0.3, 3, (400, 400)))
@@ -228,39 +202,8 @@ def test_simulated_means_are_missed_at_any_look_in_less_than_5_percent(generator
     assert 0 < float(missed) <= 0.05
 
 
+@pytest.mark.full
 def test_simulated_equal_models_differ_at_any_look_in_less_than_5_percent(generator):
     a, b = (torch.rand(2, 400, 400, generator=generator) < 0.7).double()
     path = compare(a, b, anytime=True, looks=LOOKS)
     assert 0 < float((path.p_value <= 0.05).any(-1).double().mean()) <= 0.05
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda x: interval(x, anytime=True), ValueError, "bounds: got none"),
-        (lambda x: interval(x, bounds=(0, torch.inf), anytime=True), ValueError, "bounds: got .*inf"),
-        (lambda x: interval(x, bounds=(0, 1), looks=[3]), ValueError, "looks: got some without anytime"),
-        (lambda x: interval(x, bounds=(0, 1), anytime=True, looks=[11]), ValueError, "numbers of items from 1 to 10"),
-        (lambda x: interval(x, bounds=(0, 1), anytime=True, looks=[0]), ValueError, "looks: got 0"),
-        (lambda x: interval(x, bounds=(0, 1), anytime=True, looks=[]), ValueError, "looks: got"),
-        (
-            lambda x: interval(x, bounds=(0, 1), anytime=True, replicates=9),
-            ValueError,
-            "replicates: got 9 with anytime",
-        ),
-        (lambda x: interval(x, bounds=(0, 1), anytime=True, confidence=1), ValueError, "confidence: got 1"),
-        (lambda x: interval(x, bounds=(0, 0.1), anytime=True), ValueError, "wanted scores within the bounds"),
-        (lambda x: interval(BrierScore(), anytime=True), TypeError, "anytime: got a BrierScore, wanted the scores"),
-        (lambda x: compare(BrierScore(), BrierScore(), anytime=True), TypeError, "a: got a BrierScore with anytime"),
-        (lambda x: compare(x, x[:5], bounds=(0, 1), anytime=True), ValueError, "wanted as many of each"),
-        (lambda x: compare(x, 1.5, bounds=(0, 1), anytime=True), ValueError, "wanted a number between the bounds"),
-        (lambda x: compare(x, x, anytime=True), ValueError, "bounds: got none"),
-        (lambda x: compare(x, x, bounds=(0, 1), anytime=True, seed=1), ValueError, "seed: got 1 with anytime"),
-        (lambda x: compare(x, x, bounds=(0, 1), anytime=True, alternative="more"), ValueError, "alternative: got"),
-        (lambda x: compare({"a": x, "b": x}, bounds=(0, 1), anytime=True), TypeError, "got several models"),
-        (lambda x: compare(x, x, bounds=(0, 1), looks=[3]), ValueError, "looks: got some without anytime"),
-    ],
-)
-def test_anytime_invalid_arguments_raise(generator, call, error, message):
-    with pytest.raises(error, match=message):
-        call(torch.rand(10, generator=generator).double())
