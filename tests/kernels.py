@@ -19,7 +19,7 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 def interpreted(file: str, which: str) -> subprocess.CompletedProcess:
     """Run the tests of a file with a marker in Triton's interpreter, in a new process since that one cannot compile."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", which, "-p", "no:cacheprovider", file]
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-q", "-x", "-m", which, "-p", "no:cacheprovider", file]
     return subprocess.run(command, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True)
 
 

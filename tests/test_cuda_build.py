@@ -55,6 +55,7 @@ def build(folder: Path, **environment: str) -> tuple[dict, list[list[str]], subp
     return json.loads(path.read_text()) if path.exists() else {}, [line.split() for line in lines], process
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "version, requested, targets",
     [
@@ -75,6 +76,7 @@ def test_build_compiles_for_supported_or_requested_architectures(version, reques
         assert all(f"code={target}" in option for option, target in zip(flags(targets), targets, strict=True))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("requested", ["7.0", "8.0;sm_90", "native"])
 def test_build_for_unsupported_architecture_names_it(requested, tmp_path):
     write_nvcc(tmp_path, "13.0")
@@ -83,6 +85,7 @@ def test_build_for_unsupported_architecture_names_it(requested, tmp_path):
     assert process.returncode == 1 and calls == [] and message in process.stderr
 
 
+@pytest.mark.full
 def test_build_with_newer_nvcc_warns_and_records_versions(tmp_path):
     write_nvcc(tmp_path, "13.0")
     write_driver(tmp_path, 12040)

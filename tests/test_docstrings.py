@@ -177,6 +177,7 @@ def test_public_names_are_listed_on_page():
     assert set(NAMES) - set(mentioned) == set()
 
 
+@pytest.mark.full
 def test_reference_pages_show_every_name(tmp_path):
     pdoc = pytest.importorskip("pdoc")
     assert all(hasattr(tensormetrics, name) for name in tensormetrics.__all__)  # loads the lazy attributes

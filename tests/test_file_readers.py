@@ -90,7 +90,7 @@ def test_streaming_readers_read_pipes_and_gzip(reader, tmp_path):
             reader.read(pipe)
 
 
-@pytest.mark.parametrize("num_mutations", [36, pytest.param(720, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("num_mutations", [pytest.param(36, marks=pytest.mark.full), pytest.param(720, marks=pytest.mark.slow)])
 def test_readers_of_damaged_files_raise_documented_errors(num_mutations):
     """Damaged files give the documented error or the result of another reader."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
@@ -184,6 +184,7 @@ def test_load_csv_reads_line_longer_than_field_limit(tmp_path):
         posterior.load_csv(path)
 
 
+@pytest.mark.full
 def test_trec_reads_run_from_standard_input(tmp_path):
     (tmp_path / "run.txt").write_text("q1 Q0 d1 1 2.5 x\n")
     (tmp_path / "qrels.txt").write_text("q1 0 d1 1\n")
@@ -195,6 +196,7 @@ def test_trec_reads_run_from_standard_input(tmp_path):
     assert process.returncode == 0 and "map" in process.stdout, process.stderr
 
 
+@pytest.mark.full
 def test_trec_reads_qrels_once_for_two_runs(tmp_path):
     for name in ("run.txt", "other.txt"):
         (tmp_path / name).write_text("q1 Q0 d1 1 2.5 x\nq2 Q0 d1 1 2.5 x\n")

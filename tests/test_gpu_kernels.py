@@ -101,6 +101,7 @@ def without_compiler(monkeypatch) -> None:
 
 
 FAILURES = {
+    "gave other values than the CPU": lambda monkeypatch: install(monkeypatch, wrong_launch),
     "triton is not installed": without_triton,
     "compute capability is 7.5": old_card,
     "install gcc": without_compiler,
@@ -108,7 +109,6 @@ FAILURES = {
     "its trial raised RuntimeError: PassManager::run failed": lambda monkeypatch: install(
         monkeypatch, failing_launch("PassManager::run failed")
     ),
-    "gave other values than the CPU": lambda monkeypatch: install(monkeypatch, wrong_launch),
 }
 
 
@@ -140,7 +140,9 @@ def rows_using_triton() -> set[str]:
     return rows
 
 
-@pytest.mark.parametrize("reason", FAILURES)
+@pytest.mark.parametrize(
+    "reason", [next(iter(FAILURES)), *(pytest.param(reason, marks=pytest.mark.full) for reason in [*FAILURES][1:])]
+)
 def test_failing_kernels_fall_back_to_torch_after_one_warning(reason, gpu, rows_using_triton, monkeypatch):
     expected = {
         name: compute_row(ROWS[name], torch.device("cpu"), torch.Generator().manual_seed(0))
@@ -292,6 +294,7 @@ def test_check_gpu_without_gpu_exits_with_message():
     assert result.exit_code == 3 and result.stdout == f"{gpu_report.NO_GPU}\n"
 
 
+@pytest.mark.full
 def test_check_gpu_runs_without_click():
     if torch.cuda.is_available():
         pytest.skip("needs a machine without a GPU")
@@ -306,6 +309,7 @@ def test_check_gpu_of_unknown_device_exits_with_error():
     assert result.exit_code == 2 and "--device: got 'gpu0', wanted a GPU" in result.stderr
 
 
+@pytest.mark.full
 def test_families_of_all_packages_are_registered():
     code = "import tensormetrics._cli.machine.{} as machine; print(*sorted(machine.gpu_kernels.FAMILIES), sep=',')"
     names = "canonical distances,counting,drawn sums,preparation,sampler,search,solver"

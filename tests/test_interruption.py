@@ -60,6 +60,7 @@ for call, long, short in (*sizes, (sampler, 400_000, 10), (sequence, 24_000, 5))
 """
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not _setters(), reason="needs the native library: Python interrupts the references")
 def test_sigint_interrupts_long_native_calls():
     delays = {}

@@ -213,6 +213,7 @@ def main() -> None:
     print("end")
 
 
+@pytest.mark.full
 def test_wrong_tensors_are_errors():
     if not all(native.has_kernel(name, "cpu") for name in ARGUMENTS):
         pytest.skip("built without native code")

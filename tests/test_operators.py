@@ -294,6 +294,7 @@ def test_canonical_distances_are_not_fused():
     assert "vmulpd" in listing and not re.findall(r"\bvfn?m(?:add|sub)\w*[ps]d\b", listing)
 
 
+@pytest.mark.full
 def test_out_of_memory_is_an_error_in_the_name_of_the_operator():
     program = """
 import resource, torch
