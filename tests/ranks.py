@@ -63,13 +63,26 @@ def _answers(task: bytes, world: int) -> dict[int, tuple[bool, Any]]:
         process.start()
         theirs.close()  # so that the end of the process is seen
         PROCESSES.append((process, ours))
+    _send_all(task, world)
+    loaded = _receive_all(world)  # imports may take longer than a rank waits for another
+    if len(loaded) < world or not all(succeeded for succeeded, _ in loaded.values()):
+        return loaded
+    _send_all(b"go", world)
+    return _receive_all(world)
+
+
+def _send_all(message: bytes, world: int) -> None:
     for _, connection in PROCESSES[:world]:
-        connection.send_bytes(task)
+        connection.send_bytes(message)
+
+
+def _receive_all(world: int) -> dict[int, tuple[bool, Any]]:
+    """Return what the ranks send, but for those whose processes have ended."""
     answers = {}
     for rank, (_, connection) in enumerate(PROCESSES[:world]):
         try:
             answers[rank] = connection.recv() if connection.poll(SECONDS) else (False, f"no answer in {SECONDS} s")
-        except EOFError:
+        except (EOFError, ConnectionResetError):
             continue
     return answers
 
@@ -93,6 +106,8 @@ def _serve(rank: int, connection: Connection) -> None:
         with _settings_restored():
             try:
                 function, world, arguments, folder, timeout = pickle.loads(task)
+                connection.send((True, b""))
+                connection.recv_bytes()
                 dist.init_process_group(
                     "gloo",
                     init_method=f"file://{folder}/rendezvous",

@@ -112,22 +112,21 @@ def test_conflicts_of_versions_give_one_sentence(nvcc, of_torch, driver, sentenc
     assert len(sentences) == (sentence is not None) and all(sentence in conflict for conflict in sentences)
 
 
-@pytest.mark.parametrize(
-    "capability, code",
-    [
-        ((7, 5), "sm_75"),
-        ((8, 0), "sm_80"),
-        ((8, 9), "sm_80"),
-        ((9, 0), "sm_90"),
-        ((10, 0), "sm_100a"),
-        ((10, 3), "compute_90"),
-        ((12, 1), "sm_120f"),
-        ((13, 0), "compute_90"),
-        ((7, 0), ""),
-    ],
-)
-def test_code_for_card_is_of_its_family_or_older_ptx(capability, code):
-    assert code_for(capability, ["sm_75", "sm_80", "sm_90", "sm_100a", "sm_120f", "compute_90", "compute_120f"]) == code
+CODE_FOR = {
+    "sm_75": [(7, 5)],
+    "sm_80": [(8, 0), (8, 9)],
+    "sm_90": [(9, 0)],
+    "sm_100a": [(10, 0)],
+    "sm_120f": [(12, 1)],
+    "compute_90": [(10, 3), (13, 0)],
+    "": [(7, 0)],
+}
+
+
+def test_code_for_card_is_of_its_family_or_older_ptx():
+    targets = ["sm_75", "sm_80", "sm_90", "sm_100a", "sm_120f", "compute_90", "compute_120f"]
+    for code, capabilities in CODE_FOR.items():
+        assert [code_for(capability, targets) for capability in capabilities] == [code] * len(capabilities)
 
 
 def test_info_shows_versions_and_code_for_each_card(tmp_path, monkeypatch):
@@ -136,7 +135,7 @@ def test_info_shows_versions_and_code_for_each_card(tmp_path, monkeypatch):
     record["cuda"]["nvcc"] = "13.0"
     (tmp_path / "_build.json").write_text(json.dumps(record))
     monkeypatch.setattr(native, "FOLDER", tmp_path)
-    monkeypatch.setattr(info._cuda_build, "cuda_of_driver", lambda: "12.4")
+    monkeypatch.setattr(info.cuda_build, "cuda_of_driver", lambda: "12.4")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a card")
