@@ -83,21 +83,7 @@ def declare_huge_size(content: bytes, draw: random.Random) -> bytes:
 
 def replace_number(content: bytes, draw: random.Random) -> bytes:
     """Replace a number by text that is no number, or by an unusual number."""
-    odd = (
-        b"nan",
-        b"inf",
-        b"-inf",
-        b"1e999",
-        b"-0",
-        b"1_0",
-        b"0x10",
-        b"1,5",
-        b"\xd9\xa3",
-        b"",
-        b"1e-400",
-        b"NaN",
-        b"null",
-    )
+    odd = [b"", b"\xd9\xa3", *b"nan inf -inf 1e999 -0 1_0 0x10 1,5 1e-400 NaN null".split()]
     digits = [*re.finditer(rb"[\d.]+", content)]
     if not digits:
         return insert(content, draw, draw.choice(odd))
@@ -125,9 +111,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     lambda content, draw: b"\xef\xbb\xbf" + content,
     lambda content, draw: content.replace(b"\n", draw.choice((b"\r\n", b"\r", b"\n\n"))),
     lambda content, draw: content.replace(b".", b","),
-    lambda content, draw: insert(
-        content, draw, draw.choice((b"[", b"(", b"{", b'{"a":', b"- ")) * draw.choice((15, 100_000))
-    ),
+    lambda content, draw: insert(content, draw, draw.choice(NESTS) * draw.choice((15, 100_000))),
     lambda content, draw: insert(content, draw, draw.choice((b"a", b"1", b",", b" ", b'"')) * 3_000_000),
     lambda content, draw: insert(content, draw, bytes(draw.randrange(256) for _ in range(draw.choice((1, 4, 64))))),
 )

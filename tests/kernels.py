@@ -19,7 +19,7 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 def interpreted(file: str, which: str) -> subprocess.CompletedProcess:
     """Run the tests of a file with a marker in Triton's interpreter, in a new process since that one cannot compile."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", which, "-p", "no:cacheprovider", file]
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-q", "-x", "-m", which, "-p", "no:cacheprovider", file]
     return subprocess.run(command, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True)
 
 
@@ -70,7 +70,9 @@ def hold(compiler: str, name: str, architecture: int, resources: dict[str, int])
     if os.environ.get("COUNT_RESOURCES") == "1":
         compiler_limits.setdefault(name, {})[f"sm_{architecture}"] = resources
         COUNTED.write_text(json.dumps(counted, indent=1, sort_keys=True) + "\n")
-    elif not compiler_limits:
-        pytest.skip(f"nothing was counted with {compiler}")
+    family, slack = compiler.partition(" ")[0], 1.0
+    if not compiler_limits:  # another version than those counted may need a fifth more
+        compiler_limits, slack = counted[max(version for version in counted if version.startswith(family))], 1.2
     limits = compiler_limits[name][f"sm_{architecture}"]
-    assert all(resources[resource] <= limits[resource] for resource in limits), f"{name}: {resources}, counted {limits}"
+    excess = {resource: n for resource, n in resources.items() if n > slack * limits[resource] + 16 * (slack > 1)}
+    assert not excess, f"{name}, sm_{architecture}: got {excess}, wanted at most {limits}"

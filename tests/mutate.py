@@ -181,7 +181,7 @@ def rebuild(folder: Path) -> bool:
 
 
 def run_tests(arguments: list[str], folder: Path) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *arguments]
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-q", "-x", "-p", "no:cacheprovider", *arguments]
     settings = os.environ | {"PYTHONPATH": str(folder)}  # for the programs that tests start
     return subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, timeout=SECONDS)
 

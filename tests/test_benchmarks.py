@@ -1,6 +1,5 @@
 """The benchmark runner on tiny files, and the tables that benchmarks write."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -16,9 +15,13 @@ FAILING = "assert 1 == 2, 'ours differs'"
 LONELY = f'NEEDS = ("no_such_rival",)\n{FAILING}'
 
 
+@pytest.fixture(autouse=True)
+def root(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+
+
 @pytest.fixture
 def runner(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
     import benchmarks.__main__ as runner
 
     monkeypatch.setattr(runner, "machine", lambda device: "1-core-test")
@@ -63,13 +66,8 @@ def test_run_of_one_benchmark_replaces_only_its_section(run, tmp_path):
     assert report.read_text() == "# Measured on 1-core-test\n" + old("another") + old("bad_one") + new
 
 
-def test_run_skipped_benchmark_exits_with_zero(run):
-    status, _, tables = run("--only", "lonely", "good_one")
-    assert status == 0 and len(tables) == 1
-
-
 def test_quick_run_writes_tables_only_to_requested_folder(run, tmp_path):
-    status, printed, tables = run("--quick", "--only", "good_one")
+    status, printed, tables = run("--quick", "--only", "lonely", "good_one")  # one that is skipped is no failure
     assert status == 0 and not tables
     assert printed.out.startswith("a row --quick --device cpu --output\n") and " s  table not kept\n" in printed.out
     assert run("--quick", "--only", "good_one", "--output", str(tmp_path / "there"))[0] == 0
@@ -86,34 +84,19 @@ def test_failed_run_writes_rows_only_without_older_ones(run, tmp_path):
     assert run("--only", "bad_one")[2] == expected_tables
 
 
-def test_run_without_table_reports_failure(runner, tmp_path):
-    (tmp_path / "silent.py").write_text("")
-    assert runner.run(tmp_path / "silent.py", tmp_path / "none.md", False, "cpu") == "it wrote no table"
-
-
 def test_obstacle_names_devices_that_benchmark_does_not_measure(runner, tmp_path, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     (tmp_path / "fast.py").write_text('DEVICES = ("cuda",)\n')
     (tmp_path / "slow.py").write_text("import no_such_rival\n")
-    obstacles = {
-        (name, quick, device): runner.obstacle(tmp_path / f"{name}.py", quick, device)
-        for name in ("fast", "slow")
-        for quick in (False, True)
-        for device in ("cpu", "cuda")
-    }
-    assert {case: reason for case, reason in obstacles.items() if reason} == {
-        ("fast", False, "cpu"): "it measures on cuda, not on cpu",
-        ("slow", False, "cuda"): "it measures on cpu, not on cuda",
-        ("slow", True, "cuda"): "it measures on cpu, not on cuda",
-    }
-
-
-def test_run_on_missing_gpu_exits_with_error(run, runner, monkeypatch, capfd):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    with pytest.raises(SystemExit) as stop:
-        run("--device", "cuda")
-    assert stop.value.code == 2
-    assert capfd.readouterr().err.endswith("error: --device cuda: torch sees no GPU here\n")
+    for name, quick, device, reason in (
+        ("fast", False, "cpu", "it measures on cuda, not on cpu"),
+        ("fast", True, "cpu", ""),
+        ("fast", False, "cuda", ""),
+        ("slow", False, "cuda", "it measures on cpu, not on cuda"),
+        ("slow", True, "cuda", "it measures on cpu, not on cuda"),
+        ("slow", False, "cpu", ""),
+    ):
+        assert (runner.obstacle(tmp_path / f"{name}.py", quick, device) or "") == reason
 
 
 def test_declared_needs_and_devices_of_real_benchmarks_are_valid(runner):
@@ -123,8 +106,7 @@ def test_declared_needs_and_devices_of_real_benchmarks_are_valid(runner):
 
 
 @pytest.fixture
-def common(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
+def common():
     from benchmarks import _common
 
     return _common
@@ -152,16 +134,8 @@ def test_table_is_written_row_by_row(common, tmp_path, monkeypatch, capsys):
     assert stop.value.code == 1
 
 
-def test_conditions_name_date_machine_and_versions(common, monkeypatch):
-    monkeypatch.setattr(common, "machine", lambda device: f"a {device}")
-    options = common.argparse.Namespace(device="cpu", quick=False)
-    pattern = r"\d{4}-\d\d-\d\d, a cpu, Python 3\.\S+, torch \S+, numpy \S+, \d+ threads?, load average \d+\.\d at .*"
-    assert re.fullmatch(pattern, common.conditions(options, ("numpy",)))
-
-
 @pytest.fixture
-def report(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
+def report():
     from benchmarks import _report
 
     return _report
@@ -206,8 +180,7 @@ def test_write_readme_fills_quotes_from_report(report, monkeypatch, tmp_path):
         report.write_readme(readme, tmp_path / "report.md")
 
 
-def test_gallery_page_shows_all_pictures(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
+def test_gallery_page_shows_all_pictures():
     from benchmarks import _gallery
 
     results = ROOT / "benchmarks" / "results"
@@ -217,10 +190,9 @@ def test_gallery_page_shows_all_pictures(monkeypatch):
 
 
 @pytest.mark.slow
-def test_gallery_write_creates_page_and_pictures(monkeypatch, tmp_path):
+def test_gallery_write_creates_page_and_pictures(tmp_path):
     pytest.importorskip("matplotlib")
     pytest.importorskip("sklearn")
-    monkeypatch.syspath_prepend(str(ROOT))
     from benchmarks import _gallery
 
     _gallery.write(tmp_path)
@@ -228,18 +200,7 @@ def test_gallery_write_creates_page_and_pictures(monkeypatch, tmp_path):
     assert all(file.stat().st_size > 3000 for file in (tmp_path / "gallery").iterdir())
 
 
-def test_machine_name_has_cores_and_instruction_set(common, monkeypatch):
-    monkeypatch.setattr(common.os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(common.platform, "machine", lambda: "x86_64")
-    for capability, name in {"AVX512": "2-core-x86-avx512", "AVX2": "2-core-x86-avx2", "DEFAULT": "2-core-x86"}.items():
-        monkeypatch.setattr(common.torch.backends.cpu, "get_cpu_capability", lambda c=capability: c)
-        assert common.machine() == name
-    monkeypatch.setattr(common.torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
-    assert common.machine("cuda") == "nvidia-h200"
-
-
-def test_machine_rates_and_fractions_of_limits(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
+def test_machine_rates_and_fractions_of_limits():
     from benchmarks._machine import Machine, measured
 
     rates = measured(turns=1, size=64, copied=2**12)

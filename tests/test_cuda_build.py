@@ -55,6 +55,7 @@ def build(folder: Path, **environment: str) -> tuple[dict, list[list[str]], subp
     return json.loads(path.read_text()) if path.exists() else {}, [line.split() for line in lines], process
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "version, requested, targets",
     [
@@ -75,6 +76,7 @@ def test_build_compiles_for_supported_or_requested_architectures(version, reques
         assert all(f"code={target}" in option for option, target in zip(flags(targets), targets, strict=True))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("requested", ["7.0", "8.0;sm_90", "native"])
 def test_build_for_unsupported_architecture_names_it(requested, tmp_path):
     write_nvcc(tmp_path, "13.0")
@@ -83,6 +85,7 @@ def test_build_for_unsupported_architecture_names_it(requested, tmp_path):
     assert process.returncode == 1 and calls == [] and message in process.stderr
 
 
+@pytest.mark.full
 def test_build_with_newer_nvcc_warns_and_records_versions(tmp_path):
     write_nvcc(tmp_path, "13.0")
     write_driver(tmp_path, 12040)
@@ -109,22 +112,21 @@ def test_conflicts_of_versions_give_one_sentence(nvcc, of_torch, driver, sentenc
     assert len(sentences) == (sentence is not None) and all(sentence in conflict for conflict in sentences)
 
 
-@pytest.mark.parametrize(
-    "capability, code",
-    [
-        ((7, 5), "sm_75"),
-        ((8, 0), "sm_80"),
-        ((8, 9), "sm_80"),
-        ((9, 0), "sm_90"),
-        ((10, 0), "sm_100a"),
-        ((10, 3), "compute_90"),
-        ((12, 1), "sm_120f"),
-        ((13, 0), "compute_90"),
-        ((7, 0), ""),
-    ],
-)
-def test_code_for_card_is_of_its_family_or_older_ptx(capability, code):
-    assert code_for(capability, ["sm_75", "sm_80", "sm_90", "sm_100a", "sm_120f", "compute_90", "compute_120f"]) == code
+CODE_FOR = {
+    "sm_75": [(7, 5)],
+    "sm_80": [(8, 0), (8, 9)],
+    "sm_90": [(9, 0)],
+    "sm_100a": [(10, 0)],
+    "sm_120f": [(12, 1)],
+    "compute_90": [(10, 3), (13, 0)],
+    "": [(7, 0)],
+}
+
+
+def test_code_for_card_is_of_its_family_or_older_ptx():
+    targets = ["sm_75", "sm_80", "sm_90", "sm_100a", "sm_120f", "compute_90", "compute_120f"]
+    for code, capabilities in CODE_FOR.items():
+        assert [code_for(capability, targets) for capability in capabilities] == [code] * len(capabilities)
 
 
 def test_info_shows_versions_and_code_for_each_card(tmp_path, monkeypatch):
@@ -133,7 +135,7 @@ def test_info_shows_versions_and_code_for_each_card(tmp_path, monkeypatch):
     record["cuda"]["nvcc"] = "13.0"
     (tmp_path / "_build.json").write_text(json.dumps(record))
     monkeypatch.setattr(native, "FOLDER", tmp_path)
-    monkeypatch.setattr(info._cuda_build, "cuda_of_driver", lambda: "12.4")
+    monkeypatch.setattr(info.cuda_build, "cuda_of_driver", lambda: "12.4")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a card")

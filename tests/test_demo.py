@@ -14,6 +14,7 @@ def exit_status(*arguments):
     return stop.value.code
 
 
+@pytest.mark.full
 def test_demo_reports_metrics_of_held_out_digits(tmp_path, capsys):
     assert exit_status("demo", "--output", str(tmp_path), "--device", "cpu") == 0
     report = json.loads((tmp_path / "report.json").read_text())

@@ -8,13 +8,14 @@ from device_budget import FILE, TORCH, counts
 
 RECORDED = json.loads(FILE.read_text())
 KINDS = ("operators", "waits", "bytes")
+SLACK = 1.0 if TORCH == RECORDED["torch"] else 1.25  # another torch decomposes operators differently
 
 
 def test_every_row_has_device_budget():
     assert RECORDED["rows"].keys() == (METRICS | FUNCTIONS).keys(), "run python tests/device_budget.py NAME ..."
 
 
-@pytest.mark.skipif(TORCH != RECORDED["torch"], reason=f"the counts are those of torch {RECORDED['torch']}")
+@pytest.mark.full
 @pytest.mark.parametrize("name", METRICS | FUNCTIONS)
 def test_device_use_is_within_budget(name):
     assert name in RECORDED["rows"], f"run python tests/device_budget.py {name}"
@@ -24,6 +25,6 @@ def test_device_use_is_within_budget(name):
             excess += [
                 f"{call}, size {size}: {count} {kind}, allowed {limit}"
                 for kind, count, limit in zip(KINDS, counted, allowed, strict=True)
-                if count > limit
+                if count > limit * (1 if kind == "waits" else SLACK)
             ]
     assert excess == [], "reduce its device use, or record the new counts by python tests/device_budget.py"

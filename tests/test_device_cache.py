@@ -8,21 +8,12 @@ import torch
 from torch._subclasses import FakeTensorMode
 
 import tensormetrics
-from tensormetrics.association.resampling import subset_sums
 from tensormetrics.core.native.device_cache import cached_per_device
-from tensormetrics.core.resampling import weights
-from tensormetrics.structured.suites.entities import tags
-
-TABLES = {
-    "weights": lambda like: weights._tables(like)[0],
-    "rules": lambda like: tags._rules(like, "iob2"),
-    "binomials": subset_sums._binomials,
-}
 
 
-@pytest.fixture(params=TABLES)
-def table(request):
-    return TABLES[request.param]
+@pytest.fixture
+def table():
+    return cached_per_device(lambda device: torch.arange(3.0, device=device))
 
 
 def test_fake_tensors_are_not_cached(table):
@@ -42,22 +33,19 @@ def test_table_is_computed_once_per_device(table):
     assert table(torch.empty(0)) is table(torch.ones(2, 3))
 
 
-def test_fake_table_of_real_tensor_is_not_cached():
-    made = cached_per_device(lambda device: torch.arange(3, device=device))
+def test_fake_table_of_real_tensor_is_not_cached(table):
     outside = torch.empty(0)
     with FakeTensorMode():
-        made(outside)
-    assert made(outside).tolist() == [0, 1, 2]
+        table(outside)
+    assert table(outside).tolist() == [0, 1, 2]
 
 
-def test_table_made_in_inference_mode_supports_backward():
-    made = cached_per_device(lambda device: torch.arange(3.0, device=device))
+def test_table_made_in_inference_mode_supports_backward(table):
     with torch.inference_mode():
-        made(torch.empty(0))
-    table = made(torch.empty(0))
-    assert not table.is_inference()
+        table(torch.empty(0))
+    assert not table(torch.empty(0)).is_inference()
     x = torch.ones(3, requires_grad=True)
-    (x * table).sum().backward()
+    (x * table(x)).sum().backward()
     assert x.grad.tolist() == [0, 1, 2]
 
 

@@ -2,10 +2,10 @@
 
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+import ranks
 import torch
 from cases import METRICS
 from fake_device import DEVICE, Device, Elsewhere
@@ -23,7 +23,7 @@ SHARDS = {2: [41, 19], 3: [0, 50, 10]}  # rows per rank; a rank with 0 rows is n
 NO_BACKEND = "No backend type associated with device type cpu"  # message of NCCL
 
 
-def fake_nccl() -> None:
+def fake_nccl(patch: pytest.MonkeyPatch) -> None:
     """Let collectives of this process accept only tensors of the fake device, as NCCL accepts only GPU tensors."""
 
     def refuse_cpu_tensors(send: Callable) -> Callable:
@@ -38,19 +38,22 @@ def fake_nccl() -> None:
         return guarded
 
     for name in ("all_gather", "all_to_all_single", "broadcast", "all_reduce", "isend", "irecv"):
-        setattr(dist, name, refuse_cpu_tensors(getattr(dist, name)))
-    dist.P2POp = lambda send, tensor, *rank, **group: (send, tensor, *rank, group)
-    dist.batch_isend_irecv = lambda transfers: [send(x, *rank, **group) for send, x, *rank, group in transfers]
-    dist.distributed_c10d._get_object_coll_device = lambda group: DEVICE
-    distributed.movable = lambda group=None: {DEVICE.type}
+        patch.setattr(dist, name, refuse_cpu_tensors(getattr(dist, name)))
+    patch.setattr(dist, "P2POp", lambda send, tensor, *rank, **group: (send, tensor, *rank, group))
+    patch.setattr(
+        dist,
+        "batch_isend_irecv",
+        lambda transfers: [send(x, *rank, **group) for send, x, *rank, group in transfers],
+    )
+    patch.setattr(dist.distributed_c10d, "_get_object_coll_device", lambda group: DEVICE)
+    patch.setattr(distributed, "movable", lambda group=None: {DEVICE.type})
 
 
-def run_rank_on_device(rank: int, folder: str, is_moved: bool) -> None:
-    """Run `run_rank` with inputs on the fake device, and metrics too if `is_moved`. Rank 1 has no data."""
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
-    fake_nccl()
+def results_on_device(rank: int, world: int, is_moved: bool) -> dict[str, Any]:
+    """Compute with inputs on the fake device, and metrics too if `is_moved`. Rank 1 has no data."""
     results = {}
-    with warnings.catch_warnings(), Device():
+    with pytest.MonkeyPatch.context() as patch, Device():
+        fake_nccl(patch)
         warnings.simplefilter("ignore")
         for name, case in METRICS.items():
             metric, inputs = case.make(), case.inputs(torch.Generator().manual_seed(0), N)
@@ -66,15 +69,13 @@ def run_rank_on_device(rank: int, folder: str, is_moved: bool) -> None:
                 results[name] = tree_map(lambda x: x.cpu(), metric.compute())
             except Exception as error:
                 results[name] = f"{type(error).__name__}: {error}"
-    torch.save(results, Path(folder) / f"{rank}.pt")
-    torch.distributed.destroy_process_group()
+    return results
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("is_moved", [False, True], ids=["metrics of the host", "metrics moved"])
-def test_backend_without_cpu_tensors_equals_single_process(is_moved, tmp_path):
-    torch.multiprocessing.spawn(run_rank_on_device, args=(str(tmp_path), is_moved), nprocs=2)
-    for rank in range(2):
-        results = torch.load(tmp_path / f"{rank}.pt", weights_only=False)
+def test_backend_without_cpu_tensors_equals_single_process(is_moved):
+    for rank, results in enumerate(ranks.run(results_on_device, is_moved)):
         failed = {name: result for name, result in results.items() if isinstance(result, str)}
         assert failed == {}
         for name, case in METRICS.items():
@@ -83,33 +84,27 @@ def test_backend_without_cpu_tensors_equals_single_process(is_moved, tmp_path):
             assert_same(results[name], single.compute(), 1e-12, where=f"{name}, rank {rank}")
 
 
-def run_rank(rank: int, world: int, folder: str) -> None:
-    warnings.simplefilter("error")
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=world)
-    try:
-        results = {}
-        for name, case in METRICS.items():
-            inputs = case.inputs(torch.Generator().manual_seed(0), sum(SHARDS[world]))
-            metric = case.make()
-            shard = [t.split(SHARDS[world])[rank] for t in inputs]
-            if len(shard[0]):
-                metric.update(*(t[:5] for t in shard))
-                metric.update(*(t[5:] for t in shard))
-            first = metric.compute()
-            metric.update(*(t[:0] for t in shard))  # after a synchronization each rank keeps only its local rows
-            results[name] = first, metric.compute()
-        torch.save(results, Path(folder) / f"{rank}.pt")
-    finally:
-        torch.distributed.destroy_process_group()
+def results_of_shard(rank: int, world: int) -> dict[str, Any]:
+    results = {}
+    for name, case in METRICS.items():
+        inputs = case.inputs(torch.Generator().manual_seed(0), sum(SHARDS[world]))
+        metric = case.make()
+        shard = [t.split(SHARDS[world])[rank] for t in inputs]
+        if len(shard[0]):
+            metric.update(*(t[:5] for t in shard))
+            metric.update(*(t[5:] for t in shard))
+        first = metric.compute()
+        metric.update(*(t[:0] for t in shard))  # after a synchronization each rank keeps only its local rows
+        results[name] = first, metric.compute()
+    return results
 
 
-@pytest.mark.parametrize("world", SHARDS)
-def test_several_ranks_equal_single_process(world, tmp_path):
-    torch.multiprocessing.spawn(run_rank, args=(world, str(tmp_path)), nprocs=world)
-    ranks = [torch.load(tmp_path / f"{rank}.pt", weights_only=False) for rank in range(world)]
+@pytest.mark.parametrize("world", [2, pytest.param(3, marks=pytest.mark.full)])
+def test_several_ranks_equal_single_process(world):
+    answers = ranks.run(results_of_shard, world=world)
     for name, case in METRICS.items():
         single = case.make()
         single.update(*case.inputs(torch.Generator().manual_seed(0), sum(SHARDS[world])))
-        for results in ranks:
+        for rank, results in enumerate(answers):
             for value in results[name]:
-                assert_same(value, single.compute(), where=name)
+                assert_same(value, single.compute(), where=f"{name}, rank {rank} of {world}")

@@ -32,11 +32,14 @@ def value_of(domain: str, name: str):
     return getattr(import_module(f"tensormetrics.{domain}"), name)
 
 
-@pytest.mark.parametrize(("domain", "name"), NAMES, ids=str)
-def test_public_name_has_docstring(domain, name):
-    value = value_of(domain, name)
-    text = vars(value).get("__doc__") if inspect.isclass(value) else value.__doc__
-    assert text and not text.startswith(f"{name}(")  # the default docstring of a dataclass
+def docstring_of(value) -> str:
+    return (vars(value).get("__doc__") if inspect.isclass(value) else value.__doc__) or ""
+
+
+def test_public_names_have_docstrings():
+    texts = {(domain, name): docstring_of(value_of(domain, name)) for domain, name in NAMES}
+    # the default docstring of a dataclass is none
+    assert [row for row, text in texts.items() if not text or text.startswith(f"{row[1]}(")] == []
 
 
 def method_versions(value) -> list[list]:
@@ -63,17 +66,14 @@ def documents_shapes(function) -> bool:
     return any(SHAPE.search(text) for text in [*comments, docstring])
 
 
-@pytest.mark.parametrize(("domain", "name"), NAMES, ids=str)
-def test_docstring_documents_shapes_of_tensors(domain, name):
-    value = value_of(domain, name)
+def lacks_shapes(value) -> bool:
     if inspect.isclass(value) and SHAPE.search(value.__doc__):
-        return
-    assert [versions for versions in method_versions(value) if not any(map(documents_shapes, versions))] == []
+        return False
+    return not all(any(map(documents_shapes, versions)) for versions in method_versions(value))
 
 
-def test_shape_pattern_matches_only_shapes():
-    assert all(SHAPE.search(text) for text in ("x: (..., N, D)", "(N,) int64", "->  (...)", "(Q + 1, k)"))
-    assert not any(SHAPE.search(text) for text in ("no shape", "a function (of two arguments)", "f(x) + 1"))
+def test_docstrings_document_shapes_of_tensors():
+    assert [row for row in NAMES if lacks_shapes(value_of(*row))] == []
 
 
 def test_names_in_docstrings_are_exported():
@@ -177,6 +177,7 @@ def test_public_names_are_listed_on_page():
     assert set(NAMES) - set(mentioned) == set()
 
 
+@pytest.mark.full
 def test_reference_pages_show_every_name(tmp_path):
     pdoc = pytest.importorskip("pdoc")
     assert all(hasattr(tensormetrics, name) for name in tensormetrics.__all__)  # loads the lazy attributes

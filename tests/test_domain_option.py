@@ -4,9 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 
 
+@pytest.mark.full
 def test_domain_option_selects_tests_and_rows_of_domain():
     paths = ["tests/assignment/test_options.py", "tests/test_docstrings.py", "tests/test_checks.py"]
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "--domain", "assignment", *paths]

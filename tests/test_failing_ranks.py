@@ -1,22 +1,20 @@
 """A rank that fails, dies or has other options is named immediately on all other ranks, which remain usable."""
 
-import datetime
 import os
 import time
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
+import ranks
 import torch
-from torch import distributed as dist
 
-import tensormetrics
 from tensormetrics.core.metric.distributed import LostRankError, raise_on_all_ranks
 from tensormetrics.posterior import ConfusionPosterior
 from tensormetrics.retrieval import AccuracyCalculator, AveragePrecision, ShardedKNN, TorchKNN
 from tensormetrics.retrieval.calculator.audit import Auditor
 from tensormetrics.retrieval.calculator.search import Search
+from tensormetrics.retrieval.ranking.rank_counts import RankCounter
 from tensormetrics.structured import Family, metametric, micro_average
 
 TIMEOUT = 20.0  # seconds, of the process group
@@ -96,77 +94,58 @@ def out_of_memory(*args, **kwargs):
     raise MemoryError("no room")
 
 
-GATHERED_STEPS = {  # steps that run on all ranks with the gathered rows
-    "kept neighbors": (Search, "nearest", {"k": 2, "keep": "neighbors"}),
-    "audit": (Auditor, "__call__", {"k": 2, "knn_func": TorchKNN(exact=False), "audit": 5}),
+STEPS = {  # what runs out of memory on the odd rank; the last two run on all ranks with the gathered rows
+    "counting": ([(RankCounter, "__init__")], {}),
+    "neighbors": ([(RankCounter, "__init__"), (TorchKNN, "search")], {"k": 2}),
+    "kept neighbors": ([(Search, "nearest")], {"k": 2, "keep": "neighbors"}),
+    "audit": ([(Auditor, "__call__")], {"k": 2, "knn_func": TorchKNN(exact=False), "audit": 5}),
 }
 
 
-def run_rank(rank: int, world: int, folder: str) -> None:
-    warnings.simplefilter("error")
+def outcomes_and_results(rank, world):
     warnings.filterwarnings("ignore", "memory_budget: got")  # this test needs different budgets
-    torch.set_num_threads(1)
-    timeout = datetime.timedelta(seconds=TIMEOUT)
-    address = f"file://{folder}/rendezvous"
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=world, timeout=timeout)
-    outcomes = {option: outcome_of(metric.compute) for option, metric in differing_metrics(rank)}
-    knn = ShardedKNN(knn=TorchKNN("ip" if rank == ODD else "l2"))
-    outcomes["distance of a search"] = outcome_of(lambda: knn(rows(rank)[0], 2, rows(rank)[0], True))
-
     odd = rank == ODD
-    budgets = calculator(rank, memory_budget=30_000 * (1 + rank))
-    results = {"budgets": budgets.compute()}
+    outcomes = {option: outcome_of(metric.compute) for option, metric in differing_metrics(rank)}
+    knn = ShardedKNN(knn=TorchKNN("ip" if odd else "l2"))
+    outcomes["distance of a search"] = outcome_of(lambda: knn(rows(rank)[0], 2, rows(rank)[0], True))
+    results = {"budgets": calculator(rank, memory_budget=30_000 * (1 + rank)).compute()}
     metric = calculator(rank, label_comparison_fn=near)
     metric.comparison = metric.search.comparison = raising if odd else near
     outcomes["comparison"] = outcome_of(metric.compute)
-    counting = tensormetrics.retrieval.ranking.rank_counts.RankCounter
-    for name, options in (("counting", {}), ("neighbors", {"k": 2})):
+    for name, (methods, options) in STEPS.items():
         metric = calculator(rank, **options)
-        if odd:
-            before, counting.__init__ = counting.__init__, out_of_memory
-            call, TorchKNN.search = TorchKNN.search, out_of_memory
-        outcomes[name] = outcome_of(metric.compute)
-        if odd:
-            counting.__init__, TorchKNN.search = before, call
+        with pytest.MonkeyPatch.context() as patch:
+            for kind, method in methods if odd else ():
+                patch.setattr(kind, method, out_of_memory)
+            outcomes[name] = outcome_of(metric.compute)
         results[name] = metric.compute()  # the group still works, and no rows are lost
-    for name, (kind, method, options) in GATHERED_STEPS.items():
-        metric = calculator(rank, **options)
-        if odd:
-            before = getattr(kind, method)
-            setattr(kind, method, out_of_memory)
-        outcomes[name] = outcome_of(metric.compute)
-        if odd:
-            setattr(kind, method, before)
-        results[name] = metric.compute()
     results["labels"] = family(None).compute()
     metric = calculator(rank)
-    if odd:
-        type(metric.scorer).__call__ = out_of_memory
-    outcomes["scoring"] = outcome_of(metric.compute)
+    with pytest.MonkeyPatch.context() as patch:
+        if odd:
+            patch.setattr(type(metric.scorer), "__call__", out_of_memory)
+        outcomes["scoring"] = outcome_of(metric.compute)
     with pytest.raises(KeyboardInterrupt if odd else RuntimeError), raise_on_all_ranks():
         if odd:
             raise KeyboardInterrupt
+    return outcomes, results
 
+
+def outcome_of_lost_rank(rank, world):
     metric = calculator(rank)
-    if odd:
+    if rank == ODD:
         os._exit(1)
-    outcomes["killed"] = outcome_of(metric.compute)
-    torch.save((outcomes, results, metric.state_dict(), len(metric.embeddings)), Path(folder) / f"{rank}.pt")
-    os._exit(0)  # skip the teardown of a group that has lost a rank
+    return *outcome_of(metric.compute), metric.state_dict(), len(metric.embeddings)
 
 
-@pytest.fixture(scope="module", params=[2, 3])
-def surviving_ranks(request, tmp_path_factory):
-    """Return what the surviving ranks have saved."""
-    folder, start = tmp_path_factory.mktemp("failing"), torch.multiprocessing.get_context("spawn")
-    ranks = range(request.param)
-    processes = [start.Process(target=run_rank, args=(rank, request.param, str(folder))) for rank in ranks]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(300)
-        assert process.exitcode is not None
-    return {rank: torch.load(folder / f"{rank}.pt", weights_only=False) for rank in ranks if rank != ODD}
+@pytest.fixture(scope="module", params=[2, pytest.param(3, marks=pytest.mark.full)])
+def answers(request):
+    """Return what all ranks return."""
+    return ranks.run(outcomes_and_results, world=request.param, timeout=TIMEOUT)
+
+
+def others(answers):
+    return [answer for rank, answer in enumerate(answers) if rank != ODD]
 
 
 OPTIONS = {
@@ -182,58 +161,49 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("option", OPTIONS)
-def test_differing_option_is_named_on_other_ranks(surviving_ranks, option):
-    for outcomes, *_ in surviving_ranks.values():
-        message, seconds = outcomes[option]
-        assert message.startswith(f"ValueError: {option}: got ") and f"on rank {ODD}" in message, message
-        assert all(value in message for value in OPTIONS[option]), message
-        assert seconds < TIMEOUT / 4
+def test_differing_option_is_named_on_other_ranks(answers):
+    for outcomes, _ in others(answers):
+        for option, values in OPTIONS.items():
+            message, seconds = outcomes[option]
+            assert message.startswith(f"ValueError: {option}: got ") and f"on rank {ODD}" in message, message
+            assert all(value in message for value in values), message
+            assert seconds < TIMEOUT / 4
 
 
-def test_differing_distance_of_search_is_named_on_other_ranks(surviving_ranks):
-    for outcomes, *_ in surviving_ranks.values():
+def test_differing_distance_of_search_is_named_on_other_ranks(answers):
+    for outcomes, _ in others(answers):
         message, _ = outcomes["distance of a search"]
         assert message.startswith("ValueError: distance: got 'l2' on rank 0") and f"'ip' on rank {ODD}" in message
 
 
-@pytest.mark.parametrize(
-    ("step", "expected_error"),
-    [
-        ("comparison", "ZeroDivisionError: of the user's own"),
-        ("counting", "MemoryError: no room"),
-        ("neighbors", "MemoryError: no room"),
-        *((name, "MemoryError: no room") for name in GATHERED_STEPS),
-        ("scoring", "MemoryError: no room"),
-    ],
-)
-def test_failing_rank_is_named_immediately(surviving_ranks, step, expected_error):
-    for outcomes, *_ in surviving_ranks.values():
-        assert outcomes[step][0] == f"RuntimeError: rank {ODD} failed with {expected_error}"
-        assert outcomes[step][1] < TIMEOUT / 4
+def test_failing_rank_is_named_immediately(answers):
+    errors = {"comparison": "ZeroDivisionError: of the user's own"}
+    errors |= dict.fromkeys((*STEPS, "scoring"), "MemoryError: no room")
+    for outcomes, _ in others(answers):
+        for step, error in errors.items():
+            message, seconds = outcomes[step]
+            assert message == f"RuntimeError: rank {ODD} failed with {error}" and seconds < TIMEOUT / 4
 
 
-def test_group_still_works_after_errors(surviving_ranks):
-    world = max(surviving_ranks) + 1 + (len(surviving_ranks) == 1)
-    calculator_of_all_rows = AccuracyCalculator(("mean_average_precision",))
+def test_group_still_works_after_errors(answers):
+    deep = AccuracyCalculator(("mean_average_precision",))
     shallow = AccuracyCalculator(("mean_average_precision",), k=2)
-    for rank in range(world):
-        calculator_of_all_rows.update(*rows(rank))
+    for rank in range(len(answers)):
+        deep.update(*rows(rank))
         shallow.update(*rows(rank))
-    for _, results, *_ in surviving_ranks.values():
+    for _, results in answers:
         label_scores = results.pop("labels")
         assert label_scores["f1[x]"] == 1 and label_scores["f1[y]"] == 0
-        assert results == {
-            "budgets": calculator_of_all_rows.compute(),
-            "counting": calculator_of_all_rows.compute(),
-            "neighbors": shallow.compute(),
-            **{name: shallow.compute() for name in GATHERED_STEPS},
-        }
+        expected = {name: (shallow if "k" in options else deep).compute() for name, (_, options) in STEPS.items()}
+        assert results == {"budgets": deep.compute(), **expected}
 
 
-def test_killed_rank_is_named_and_local_rows_remain(surviving_ranks):
-    for outcomes, _, state, num_rows in surviving_ranks.values():
-        message, seconds = outcomes["killed"]
+@pytest.mark.full
+@pytest.mark.parametrize("world", [2, 3])
+def test_killed_rank_is_named_and_local_rows_remain(world):
+    answers = ranks.survivors(outcome_of_lost_rank, world=world, timeout=TIMEOUT)
+    assert answers.keys() == {*range(world)} - {ODD}
+    for message, seconds, state, num_rows in answers.values():
         assert message.startswith(
             f"{LostRankError.__name__}: an exchange between ranks failed, no answer from rank {ODD}: "
         )

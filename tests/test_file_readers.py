@@ -90,7 +90,9 @@ def test_streaming_readers_read_pipes_and_gzip(reader, tmp_path):
             reader.read(pipe)
 
 
-@pytest.mark.parametrize("num_mutations", [36, pytest.param(720, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "num_mutations", [pytest.param(36, marks=pytest.mark.full), pytest.param(720, marks=pytest.mark.slow)]
+)
 def test_readers_of_damaged_files_raise_documented_errors(num_mutations):
     """Damaged files give the documented error or the result of another reader."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
@@ -167,69 +169,62 @@ def test_from_npz_decompresses_only_needed_arrays(tmp_path, monkeypatch):
     assert {name: header.shape for name, header in Npz(path).headers.items()}["other"] == (1000, 1000)
 
 
-def test_from_npz_of_truncated_array_raises(tmp_path):
-    path = tmp_path / "x.npz"
+def truncated_npz(path):
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (2**42, 4)})
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("vectors.npy", header.getvalue())
-    with pytest.raises(ValueError, match=r"a \.npz file; vectors\.npy ends within its array of \(4398046511104, 4\)"):
-        association.WordEmbeddingModel.from_npz(path, ["a"])
 
 
-def test_load_csv_reads_line_longer_than_field_limit(tmp_path):
-    path = tmp_path / "m.csv"
-    path.write_text(",".join(["1"] * 70_000))
-    with pytest.raises(posterior.ConfMatIOError, match="got 1 rows of 70000 columns"):
-        posterior.load_csv(path)
+def packed_rows(path):
+    with gzip.open(path, "wb") as file:
+        np.save(file, np.ones((2, 2)))
 
 
+Model = association.WordEmbeddingModel
+PACKED = r"rows\.npy\.gz: got a packed file, wanted .* as it is; write gunzip"
+BAD_FILES = [  # name, what writes it, what reads it, and the error
+    ("x.npz", truncated_npz, lambda path: Model.from_npz(path, ["a"]),
+     r"a \.npz file; vectors\.npy ends within its array of \(4398046511104, 4\)"),
+    ("m.csv", lambda path: path.write_text(",".join(["1"] * 70_000)), posterior.load_csv,  # a field limit's length
+     "got 1 rows of 70000 columns"),
+    ("rows.npy.gz", packed_rows, lambda path: retrieval.TorchKNN().load(path), PACKED),
+    ("rows.npy.gz", packed_rows, Model.from_fasttext, PACKED),
+    ("rows.npy.gz", packed_rows, Npz, PACKED),
+    ("blank.txt", lambda path: path.write_text("\n\n"), lambda path: Model.from_word2vec(path, no_header=True),
+     r"blank\.txt"),
+    ("x.pt", lambda path: torch.save({"rows": torch.ones(2, 2)}, path), lambda path: retrieval.TorchKNN().load(path),
+     r"x\.pt: this is no file of TorchKNN\.save"),
+    ("glove.txt", lambda path: path.write_text("he 0.5 0.25\n" + "a 1 2 3 4\nb 1 2 3 4\nc 1 2 3 4\n"),
+     Model.from_word2vec, r"glove\.txt, line 1: got 2 numbers, wanted 4 as in the lines below"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "write", "read", "message"), BAD_FILES)
+def test_bad_file_raises_with_its_name(name, write, read, message, tmp_path):
+    write(tmp_path / name)
+    with pytest.raises(ValueError, match=message):
+        read(tmp_path / name)
+
+
+def run_trec(folder, *arguments, **options):
+    command = [sys.executable, "-m", "tensormetrics", "trec", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100, env=environment, **options)
+
+
+@pytest.mark.full
 def test_trec_reads_run_from_standard_input(tmp_path):
-    (tmp_path / "run.txt").write_text("q1 Q0 d1 1 2.5 x\n")
     (tmp_path / "qrels.txt").write_text("q1 0 d1 1\n")
-    process = subprocess.run(
-        [sys.executable, "-m", "tensormetrics", "trec", "/dev/stdin", "qrels.txt"],
-        cwd=tmp_path, input="q1 Q0 d1 1 2.5 x\n", capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    process = run_trec(tmp_path, "/dev/stdin", "qrels.txt", input="q1 Q0 d1 1 2.5 x\n")
     assert process.returncode == 0 and "map" in process.stdout, process.stderr
 
 
+@pytest.mark.full
 def test_trec_reads_qrels_once_for_two_runs(tmp_path):
     for name in ("run.txt", "other.txt"):
         (tmp_path / name).write_text("q1 Q0 d1 1 2.5 x\nq2 Q0 d1 1 2.5 x\n")
     writer = write_fifo(tmp_path / "qrels.txt", b"q1 0 d1 1\nq2 0 d1 1\n")
-    process = subprocess.run(
-        [sys.executable, "-m", "tensormetrics", "trec", "run.txt", "qrels.txt", "--compare", "other.txt"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=100, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    process = run_trec(tmp_path, "run.txt", "qrels.txt", "--compare", "other.txt")
     writer.join(timeout=10)
     assert process.returncode == 0, process.stderr
-
-
-def test_gzip_file_for_random_access_raises(tmp_path):
-    path = tmp_path / "rows.npy.gz"
-    with gzip.open(path, "wb") as file:
-        np.save(file, np.ones((2, 2)))
-    for read in (retrieval.TorchKNN().load, association.WordEmbeddingModel.from_fasttext, Npz):
-        with pytest.raises(ValueError, match=r"rows\.npy\.gz: got a packed file, wanted .* as it is; write gunzip"):
-            read(path)
-
-
-def test_blank_vector_file_raises_with_its_name(tmp_path):
-    (tmp_path / "blank.txt").write_text("\n\n")
-    with pytest.raises(ValueError, match=r"blank\.txt"):
-        association.WordEmbeddingModel.from_word2vec(tmp_path / "blank.txt", no_header=True)
-
-
-def test_load_of_other_torch_file_raises(tmp_path):
-    torch.save({"rows": torch.ones(2, 2)}, tmp_path / "x.pt")
-    with pytest.raises(ValueError, match=r"x\.pt: this is no file of TorchKNN\.save"):
-        retrieval.TorchKNN().load(tmp_path / "x.pt")
-
-
-def test_vector_file_with_truncated_first_line_raises_with_its_name(tmp_path):
-    path = tmp_path / "glove.txt"
-    path.write_text("he 0.5 0.25\n" + "".join(f"word{i} 1 2 3 4\n" for i in range(5)))
-    with pytest.raises(ValueError, match=r"glove\.txt, line 1: got 2 numbers, wanted 4 as in the lines below"):
-        association.WordEmbeddingModel.from_word2vec(path)

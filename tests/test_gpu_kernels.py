@@ -7,6 +7,7 @@ import threading
 import types
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -101,6 +102,7 @@ def without_compiler(monkeypatch) -> None:
 
 
 FAILURES = {
+    "gave other values than the CPU": lambda monkeypatch: install(monkeypatch, wrong_launch),
     "triton is not installed": without_triton,
     "compute capability is 7.5": old_card,
     "install gcc": without_compiler,
@@ -108,7 +110,6 @@ FAILURES = {
     "its trial raised RuntimeError: PassManager::run failed": lambda monkeypatch: install(
         monkeypatch, failing_launch("PassManager::run failed")
     ),
-    "gave other values than the CPU": lambda monkeypatch: install(monkeypatch, wrong_launch),
 }
 
 
@@ -140,7 +141,9 @@ def rows_using_triton() -> set[str]:
     return rows
 
 
-@pytest.mark.parametrize("reason", FAILURES)
+@pytest.mark.parametrize(
+    "reason", [next(iter(FAILURES)), *(pytest.param(reason, marks=pytest.mark.full) for reason in [*FAILURES][1:])]
+)
 def test_failing_kernels_fall_back_to_torch_after_one_warning(reason, gpu, rows_using_triton, monkeypatch):
     expected = {
         name: compute_row(ROWS[name], torch.device("cpu"), torch.Generator().manual_seed(0))
@@ -172,17 +175,14 @@ def correct_launch(calls: list[str]) -> Callable:
             partitions = draws.random_partitions(stream_offset, n.cpu(), size.cpu(), out.shape[2], start, out.shape[1])
             return partitions.to(out.device)
         if name == "random_signs":
-            out, stream_offset, start = arguments
-            return draws.random_signs(stream_offset, out.shape[2], start, out.shape[1], torch.device("cpu")).to(
-                out.device
-            )
+            out, offset, start = arguments
+            signs = draws.random_signs(offset, out.shape[2], start, out.shape[1], torch.device("cpu"))
+            return signs.to(out.device)
         assert name == "count_extreme"
         subsets, units, (low, high) = arguments
         sums = subsets.double() @ units.double().mT
-        is_extreme = torch.zeros_like(sums, dtype=torch.bool)
-        is_extreme |= sums >= low if low is not None else False
-        is_extreme |= sums <= high if high is not None else False
-        return is_extreme.sum(0)
+        is_high = sums >= low if low is not None else torch.zeros_like(sums, dtype=torch.bool)
+        return (is_high | (sums <= high) if high is not None else is_high).sum(0)
 
     return launch
 
@@ -215,31 +215,23 @@ def test_kernels_are_not_tried_on_cpu(gpu, monkeypatch):
     assert not any(can_use(name, torch.device("cpu")) for name in FAMILIES)
 
 
-def traced_by_compile() -> None:
+@pytest.mark.parametrize("trace", ["compile", "fake tensors", "vmap"])
+def test_tracing_uses_no_kernels_and_caches_no_answer(trace, gpu, monkeypatch):
+    monkeypatch.setattr(gpu_kernels, "ask", lambda *_: pytest.fail("was tried"))
     answers = []
 
     def function(x: Tensor) -> Tensor:
         answers.append(can_use("search", DEVICE))
         return x + 1
 
-    torch.compile(function, backend="eager")(torch.ones(2))
-    assert answers == [False]
-
-
-def traced_by_fake_tensors() -> None:
-    with FakeTensorMode():
-        assert not can_use("search", DEVICE)
-
-
-def traced_by_vmap() -> None:
-    torch.func.vmap(lambda x: x * float(not can_use("search", DEVICE)))(torch.ones(2))
-
-
-@pytest.mark.parametrize("trace", [traced_by_compile, traced_by_fake_tensors, traced_by_vmap])
-def test_tracing_uses_no_kernels_and_caches_no_answer(trace, gpu, monkeypatch):
-    monkeypatch.setattr(gpu_kernels, "ask", lambda *_: pytest.fail("was tried"))
-    trace()
-    assert gpu_kernels._ANSWERS == {}
+    if trace == "compile":
+        torch.compile(function, backend="eager")(torch.ones(2))
+    elif trace == "vmap":
+        torch.func.vmap(function)(torch.ones(2))
+    else:
+        with FakeTensorMode():
+            function(torch.ones(2))
+    assert answers == [False] and gpu_kernels._ANSWERS == {}
 
 
 @pytest.fixture
@@ -285,16 +277,18 @@ def test_report_times_operations_with_and_without_kernels(gpu, monkeypatch):
     assert len([*gpu_report._times(DEVICE)]) == 1 and used == [True] * 12 + [False] * 12
 
 
+needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+
+
+@needs_no_gpu
 def test_check_gpu_without_gpu_exits_with_message():
-    if torch.cuda.is_available():
-        pytest.skip("needs a machine without a GPU")
     result = CliRunner().invoke(main, ["check-gpu"])
     assert result.exit_code == 3 and result.stdout == f"{gpu_report.NO_GPU}\n"
 
 
+@pytest.mark.full
+@needs_no_gpu
 def test_check_gpu_runs_without_click():
-    if torch.cuda.is_available():
-        pytest.skip("needs a machine without a GPU")
     program = "import sys, runpy; sys.modules['click'] = None; sys.argv = ['tensormetrics', 'check-gpu']; "
     program += "runpy.run_module('tensormetrics', run_name='__main__')"
     process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
@@ -306,6 +300,7 @@ def test_check_gpu_of_unknown_device_exits_with_error():
     assert result.exit_code == 2 and "--device: got 'gpu0', wanted a GPU" in result.stderr
 
 
+@pytest.mark.full
 def test_families_of_all_packages_are_registered():
     code = "import tensormetrics._cli.machine.{} as machine; print(*sorted(machine.gpu_kernels.FAMILIES), sep=',')"
     names = "canonical distances,counting,drawn sums,preparation,sampler,search,solver"
@@ -368,23 +363,14 @@ def test_trial_restores_global_state_of_torch(gpu, monkeypatch):
 
 def test_concurrent_threads_run_one_trial(gpu, monkeypatch):
     tried, start = [], threading.Barrier(4)
+    monkeypatch.setattr(gpu_kernels, "ask", lambda name, device: tried.append(name) or Answer(True))
 
-    def ask(name: str, device: torch.device) -> Answer:
-        tried.append(name)
-        return Answer(True)
-
-    monkeypatch.setattr(gpu_kernels, "ask", ask)
-
-    def use() -> None:
+    def use(_: int) -> bool:
         start.wait()
-        assert can_use("search", DEVICE)
+        return can_use("search", DEVICE)
 
-    threads = [threading.Thread(target=use) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert tried == ["search"]
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(use, range(4))) and tried == ["search"]
 
 
 def test_library_operator_is_tried_before_first_use(gpu, monkeypatch):

@@ -35,40 +35,31 @@ def test_filled_table_has_measured_next_to_expected_times(gpu):
     assert gpu.filled(table, answers) == expected
 
 
-def test_run_fact_that_crashes_or_hangs_reports_failure(gpu, monkeypatch):
-    monkeypatch.setattr(gpu, "LIMIT", 2)
-    programs = {
-        "status -6": "import os; print(flush=True); os.abort()",
-        "no answer in 2 s": "print(flush=True)\nwhile True: pass",
-        "OSError: no such card": "print(flush=True); raise OSError('no such card')",
-    }
-    for reason, program in programs.items():
-        monkeypatch.setattr(gpu, "COMMAND", [sys.executable, "-c", program])
-        assert gpu.run_fact("a fact") == f"failed   {reason}"
+@pytest.mark.parametrize(
+    ("program", "seconds", "answer"),
+    [
+        ("import os; print(flush=True); os.abort()", 5, "failed   status -6"),
+        ("print(flush=True)\nwhile True: pass", 0.5, "failed   no answer in 0.5 s"),
+        ("print(flush=True); raise OSError('no such card')", 5, "failed   OSError: no such card"),
+        # the limit starts at the first line
+        ("import time; time.sleep(0.6); print('imported', flush=True); print('equal')", 0.5, "equal"),
+    ],
+)
+def test_run_fact_that_crashes_or_hangs_reports_failure(program, seconds, answer, gpu, monkeypatch):
+    monkeypatch.setattr(gpu, "LIMIT", seconds)
+    monkeypatch.setattr(gpu, "COMMAND", [sys.executable, "-c", program])
+    assert gpu.run_fact("a fact") == answer
+    if answer == "equal":
+        monkeypatch.setattr(gpu, "COLD_IMPORT", 0.3)
+        assert gpu.run_fact("a fact") == "failed   no answer in 0.3 s"
 
 
-def test_around_reports_missing_tools_and_finds_nvcc(gpu, monkeypatch, tmp_path):
+def test_around_finds_nvcc(gpu, monkeypatch, tmp_path):
     from benchmarks.gpu import start
 
-    monkeypatch.setattr(start, "STAND_IN", False)
-    monkeypatch.setattr(start, "installed", lambda name: "65.5.0" if name == "setuptools" else "")
-    monkeypatch.setattr(start, "find_spec", lambda name: None)
     monkeypatch.setattr(start.shutil, "which", lambda tool: None)
-    monkeypatch.setattr(start.sysconfig, "get_paths", lambda: {"include": str(tmp_path)})
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    monkeypatch.delenv("CC", raising=False)
-    lines, settings = start.around()
-    for beginning in (
-        "setuptools 65, wanted 77: built by direct lines",
-        "nvcc is missing",
-        "a C compiler is missing: Triton cannot launch",
-        "triton is missing",
-        "xdist is missing",
-        "pytest_timeout is missing",
-        "missing for the tests: pytest",
-    ):
-        assert any(line.startswith(beginning) for line in lines), beginning
-    assert settings == {}
+    assert "nvcc is missing" in "\n".join(start.around()[0])
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "nvcc").touch()
     assert start.around()[1]["PATH"].startswith(f"{tmp_path}/bin:")
@@ -83,15 +74,6 @@ def test_refusal_names_missing_package_or_old_torch(gpu, monkeypatch):
     for version, expected in {"2.10.1+cu128": "torch: got 2.10.1+cu128, wanted 2.11 or later", "2.11.0": ""}.items():
         monkeypatch.setattr(start, "installed", lambda name, version=version: version)
         assert start.refusal() == expected
-
-
-def test_time_limit_of_fact_starts_at_first_line(gpu, monkeypatch):
-    monkeypatch.setattr(gpu, "LIMIT", 1)
-    program = "import time; time.sleep(1.5); print('imported', flush=True); print('equal')"
-    monkeypatch.setattr(gpu, "COMMAND", [sys.executable, "-c", program])
-    assert gpu.run_fact("a fact") == "equal"
-    monkeypatch.setattr(gpu, "COLD_IMPORT", 0.5)
-    assert gpu.run_fact("a fact") == "failed   no answer in 0.5 s"
 
 
 @pytest.mark.slow

@@ -50,8 +50,3 @@ def missing_paths(texts: dict[str, str]) -> set[tuple[str, str]]:
 
 def test_paths_in_texts_exist(texts):
     assert missing_paths(texts) == set()
-
-
-def test_missing_paths_of_a_wrong_mention_are_found():
-    texts = {"a/b.py": "see c.py and a/d.py, but not x/y.py", "tests/test_e.py": "c.py, a/b.py, a/f.py"}
-    assert missing_paths(texts) == {("a/b.py", "c.py"), ("a/b.py", "a/d.py"), ("tests/test_e.py", "a/f.py")}

@@ -1,5 +1,6 @@
 """Tiny language models with random weights, and tokenizers made on the spot: nothing is downloaded."""
 
+import functools
 import warnings
 
 import pytest
@@ -64,6 +65,9 @@ def t5_tokenizer() -> "transformers.PreTrainedTokenizerFast":
 
 
 WIDTHS = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+ROBERTA = {**WIDTHS, "max_position_embeddings": 66, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
+T5 = {"d_model": 8, "d_kv": 4, "d_ff": 16, "num_layers": 2, "num_heads": 2}
+roberta_tokenizer = functools.partial(gpt2_tokenizer, specials=True)
 MAKERS = {  # name -> (tokenizer, class of the model, class of its configuration, options)
     "bert": (bert_tokenizer, "BertModel", "BertConfig", WIDTHS),
     "bert_mlm": (bert_tokenizer, "BertForMaskedLM", "BertConfig", WIDTHS),
@@ -76,18 +80,8 @@ MAKERS = {  # name -> (tokenizer, class of the model, class of its configuration
     "albert": (bert_tokenizer, "AlbertModel", "AlbertConfig", {**WIDTHS, "embedding_size": 6}),
     "electra": (bert_tokenizer, "ElectraModel", "ElectraConfig", {**WIDTHS, "embedding_size": 6}),
     "deberta": (bert_tokenizer, "DebertaV2Model", "DebertaV2Config", WIDTHS),
-    "roberta": (
-        lambda: gpt2_tokenizer(True),
-        "RobertaModel",
-        "RobertaConfig",
-        {**WIDTHS, "max_position_embeddings": 66, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2},
-    ),
-    "roberta_mlm": (
-        lambda: gpt2_tokenizer(True),
-        "RobertaForMaskedLM",
-        "RobertaConfig",
-        {**WIDTHS, "max_position_embeddings": 66, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2},
-    ),
+    "roberta": (roberta_tokenizer, "RobertaModel", "RobertaConfig", ROBERTA),
+    "roberta_mlm": (roberta_tokenizer, "RobertaForMaskedLM", "RobertaConfig", ROBERTA),
     "gpt2": (
         gpt2_tokenizer,
         "GPT2LMHeadModel",
@@ -102,7 +96,7 @@ MAKERS = {  # name -> (tokenizer, class of the model, class of its configuration
     ),
     "xlnet": (bert_tokenizer, "XLNetModel", "XLNetConfig", {"d_model": 8, "n_layer": 2, "n_head": 2, "d_inner": 16}),
     "bart": (
-        lambda: gpt2_tokenizer(True),
+        roberta_tokenizer,
         "BartModel",
         "BartConfig",
         {
@@ -111,20 +105,10 @@ MAKERS = {  # name -> (tokenizer, class of the model, class of its configuration
             **{"max_position_embeddings": 64, "scale_embedding": True},
         },
     ),
-    "t5": (
-        t5_tokenizer,
-        "T5ForConditionalGeneration",
-        "T5Config",
-        {"d_model": 8, "d_kv": 4, "d_ff": 16, "num_layers": 2, "num_heads": 2},
-    ),
-    "byt5": (
-        lambda: transformers.ByT5Tokenizer(),
-        "T5EncoderModel",
-        "T5Config",
-        {"d_model": 8, "d_kv": 4, "d_ff": 16, "num_layers": 2, "num_heads": 2},
-    ),
+    "t5": (t5_tokenizer, "T5ForConditionalGeneration", "T5Config", T5),
+    "byt5": (transformers.ByT5Tokenizer, "T5EncoderModel", "T5Config", T5),
     "canine": (
-        lambda: transformers.CanineTokenizer(),
+        transformers.CanineTokenizer,
         "CanineModel",
         "CanineConfig",
         {**WIDTHS, "num_hash_buckets": 200, "local_transformer_stride": 16, "hidden_size": 16},

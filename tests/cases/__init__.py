@@ -37,4 +37,3 @@ def merge_rows(kind: str) -> dict[str, Any]:
 
 METRICS: dict[str, MetricCase] = merge_rows("METRICS")
 FUNCTIONS: dict[str, FunctionCase] = merge_rows("FUNCTIONS")
-ROWLESS: dict[str, str] = merge_rows("ROWLESS")  # functions without a batch, and the reason

@@ -44,5 +44,3 @@ FUNCTIONS = {
         ),
     ),
 }
-
-ROWLESS = {"pairs": "lists what was matched: as many pairs as there are, in one list for all problems"}

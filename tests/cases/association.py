@@ -361,7 +361,3 @@ FUNCTIONS = {
         "xyab", functools.partial(association.bootstrap_interval, association.weat), compiles=False, replicates=20
     ),
 }
-ROWLESS = dict.fromkeys(
-    ("log_probabilities", "pseudo_log_likelihood", "score_pairs", "sentence_log_likelihood"),
-    "reads texts by a language model",
-)

@@ -22,8 +22,8 @@ class LeftOut:
 
 
 # The effect of NaN or an infinity in a floating-point argument: "raises" a ValueError; "nan": results that depend on it
-# are not finite and all others are unchanged; LeftOut; "no floats": there is no floating-point argument. A row may
-# choose the policy by a function of the position of the argument and the value.
+# are not finite and all others are unchanged; LeftOut; None: there is no floating-point argument. A row may choose the
+# policy by a function of the position of the argument and the value.
 Policy = str | LeftOut
 NotFinite = Policy | Callable[[int, float], Policy] | None
 

@@ -103,16 +103,14 @@ def sampled(function: Any, **options: Any) -> FunctionCase:
         leaves = [leaf for leaf in tree_leaves(samples) if isinstance(leaf, Tensor)]
         return tuple(leaf.movedim(0, -1).reshape(*counts.shape[:-2], *leaf.shape[2:], 40) for leaf in leaves)
 
-    return FunctionCase(call, matrices, not_finite="no floats")
+    return FunctionCase(call, matrices)
 
 
 FUNCTIONS = {
     "sample_sums": sampled(posterior.sample_sums),
     "sample_confusion_matrices": sampled(posterior.sample_confusion_matrices),
     "sample_metrics": sampled(lambda counts, n, **options: posterior.sample_metrics(counts, SCORES[:4], n, **options)),
-    "sums_from_matrices": FunctionCase(
-        lambda counts: tuple(posterior.sums_from_matrices(counts)[:4]), matrices, not_finite="no floats"
-    ),
+    "sums_from_matrices": FunctionCase(lambda counts: tuple(posterior.sums_from_matrices(counts)[:4]), matrices),
     "estimate_i2": FunctionCase(
         heterogeneity,
         lambda g, batch_shape: experiments(g, batch_shape)[:1],
@@ -123,7 +121,6 @@ FUNCTIONS = {
         lambda counts: tuple(posterior.get_metric(metric)(counts) for metric in SCORES),
         matrices,
         rtol=1e-12,
-        not_finite="no floats",
     ),
     "summarize": FunctionCase(summarized, samples_last, rtol=1e-12, not_finite=LEFT_OUT_SAMPLES),
     "expected_reward": FunctionCase(
@@ -144,14 +141,4 @@ FUNCTIONS = {
         rtol=1e-9,
         not_finite="nan",
     ),
-}
-
-ROWLESS = {
-    "dirichlet_prior": "makes a prior from a string",
-    "sample_log_gamma": "all its draws have one address: another shape gives other draws",
-    "sample_dirichlet": "as `sample_log_gamma`",
-    "sample_paired_matrices": "the experiments of one set of items share their draws: there is no batch of sets",
-    "compute_confusion_matrix": "counts the items of one experiment",
-    "validate_confusion_matrix": "checks one matrix",
-    "load_csv": "reads a file",
 }

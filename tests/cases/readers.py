@@ -246,16 +246,17 @@ def parse_pairs(content: Content) -> dict[str, dict[str, str]] | None:
     return values_by_query
 
 
-def of_knn(path: Path) -> list[Any]:
-    knn = retrieval.TorchKNN()
-    knn.load(path)
-    return comparable_values(knn(torch.ones(1, 4), 2)[0])
+def of_index(kind: Callable[[], Any]) -> Callable[[Path], list[Any]]:
+    def read(path: Path) -> list[Any]:
+        knn = kind()
+        knn.load(path)
+        return comparable_values(knn(torch.ones(1, 4), 2)[0])
+
+    return read
 
 
-def of_faiss(path: Path) -> list[Any]:
-    knn = retrieval.FaissKNN()
-    knn.load(path)
-    return comparable_values(knn(torch.ones(1, 4), 2)[0])
+def write_index(path: Path) -> None:
+    torch.save({"embeddings": torch.from_numpy(ROWS)}, path)
 
 
 def write_faiss(path: Path) -> None:
@@ -314,6 +315,18 @@ def write_npz(path: Path) -> None:
     np.savez(path, vectors=ROWS, words=np.array(VOCABULARY))
 
 
+def write_packed(path: Path) -> None:
+    np.savez_compressed(path, vectors=ROWS)
+
+
+def write_npy(path: Path) -> None:
+    np.save(path, ROWS)
+
+
+def write_tensor(path: Path) -> None:
+    torch.save(torch.from_numpy(ROWS), path)
+
+
 def tensor_of(path: Path) -> list[Any]:
     return comparable_values(command_line.read_tensor(str(path)))
 
@@ -337,9 +350,31 @@ def parse_sentences(content: Content) -> Any:
 FORMATS = "association.embeddings.formats."
 ARRAYS, INPUTS = f"{FORMATS}arrays", "_cli.inputs."
 SETS = "association.embeddings.datasets"
-LOAD_W2V = association.WordEmbeddingModel.from_word2vec
+MODEL = association.WordEmbeddingModel
+LOAD_W2V = MODEL.from_word2vec
+NEEDS = {".safetensors": "safetensors", ".parquet": "pyarrow", ".arrow": "pyarrow"}
+REFERENCES = {".npy": parse_npy, ".safetensors": parse_safetensors}
 BAD_INPUT = (BadInput,)
 SCORE_FILES = ("uncertainty.item_scores.score_files",)
+
+
+def stored(
+    suffix: str,
+    write: Callable[[Path], Any],
+    read: Callable[[Path], Any],
+    module: str,
+    errors: tuple[type[Exception], ...] = (ValueError,),
+) -> Reader:
+    """Return the row of a file that is not read sequentially."""
+    options: dict[str, Any] = {"reference_read": REFERENCES.get(suffix), "needs": NEEDS.get(suffix)}
+    return Reader(suffix, saved(write, suffix), read, (module,), errors, is_streamable=False, **options)
+
+
+def of_pairs(suffix: str, content: Callable[[], Content], kind: Any) -> Reader:
+    modules = "retrieval.runs.pairs", "core.text.text_columns"
+    return Reader(suffix, content, lambda path: pairs_of(kind.read(path)), modules, reference_read=parse_pairs)
+
+
 READERS = {
     "word2vec, text": Reader(
         ".txt", glove_lines, lambda path: vectors(LOAD_W2V(path)), (f"{FORMATS}word2vec",), reference_read=parse_glove
@@ -354,21 +389,12 @@ READERS = {
         (f"{FORMATS}fasttext",),
         is_streamable=False,
     ),
-    "npz of words": Reader(
-        ".npz",
-        saved(write_npz, ".npz"),
-        lambda path: vectors(association.WordEmbeddingModel.from_npz(path)),
-        (ARRAYS,),
-        is_streamable=False,
-    ),
-    "safetensors of words": Reader(
+    "npz of words": stored(".npz", write_npz, lambda path: vectors(MODEL.from_npz(path)), ARRAYS),
+    "safetensors of words": stored(
         ".safetensors",
-        saved(write_safetensors, ".safetensors"),
-        lambda path: comparable_values(association.WordEmbeddingModel.from_safetensors(path, VOCABULARY).vectors),
-        (ARRAYS,),
-        reference_read=parse_safetensors,
-        is_streamable=False,
-        needs="safetensors",
+        write_safetensors,
+        lambda path: comparable_values(MODEL.from_safetensors(path, VOCABULARY).vectors),
+        ARRAYS,
     ),
     "list of words": Reader(
         ".txt", text(*VOCABULARY), word_list, (ARRAYS,), reference_read=lambda content: lines_of(decoded(content))
@@ -429,85 +455,28 @@ READERS = {
         )
         for suffix, package in ((".json", None), (".toml", "tomli_w"), (".yaml", "yaml"))
     },
-    "rows, npy": Reader(
-        ".npy",
-        saved(lambda path: np.save(path, ROWS), ".npy"),
-        rows_of,
-        ("retrieval.sources.files",),
-        reference_read=parse_npy,
-        is_streamable=False,
-    ),
-    "rows, safetensors": Reader(
-        ".safetensors",
-        saved(write_safetensors, ".safetensors"),
-        rows_of,
-        ("retrieval.sources.files",),
-        reference_read=parse_safetensors,
-        is_streamable=False,
-        needs="safetensors",
-    ),
-    "rows, Parquet": Reader(
+    "rows, npy": stored(".npy", write_npy, rows_of, "retrieval.sources.files"),
+    "rows, safetensors": stored(".safetensors", write_safetensors, rows_of, "retrieval.sources.files"),
+    "rows, Parquet": stored(".parquet", write_parquet, rows_of, "retrieval.sources.arrow"),
+    "rows, Arrow": stored(".arrow", write_arrow, rows_of, "retrieval.sources.arrow"),
+    "column, Parquet": stored(
         ".parquet",
-        saved(write_parquet, ".parquet"),
-        rows_of,
-        ("retrieval.sources.arrow",),
-        is_streamable=False,
-        needs="pyarrow",
-    ),
-    "rows, Arrow": Reader(
-        ".arrow",
-        saved(write_arrow, ".arrow"),
-        rows_of,
-        ("retrieval.sources.arrow",),
-        is_streamable=False,
-        needs="pyarrow",
-    ),
-    "column, Parquet": Reader(
-        ".parquet",
-        saved(write_parquet, ".parquet"),
+        write_parquet,
         lambda path: [[*map(str, part)] for part in read_column(str(path), "label") if part is not None],
-        ("retrieval.sources.arrow",),
-        is_streamable=False,
-        needs="pyarrow",
+        "retrieval.sources.arrow",
     ),
-    "run": Reader(
-        ".txt",
-        RUN,
-        lambda path: pairs_of(retrieval.Run.read(path)),
-        ("retrieval.runs.pairs", "core.text.text_columns"),
-        reference_read=parse_pairs,
-    ),
-    "qrels": Reader(
-        ".txt",
-        QRELS,
-        lambda path: pairs_of(retrieval.Qrels.read(path)),
-        ("retrieval.runs.pairs", "core.text.text_columns"),
-        reference_read=parse_pairs,
-    ),
-    "qrels of BEIR": Reader(
-        ".tsv",
-        BEIR,
-        lambda path: pairs_of(retrieval.Qrels.read(path)),
-        ("retrieval.runs.pairs", "core.text.text_columns"),
-        reference_read=parse_pairs,
-    ),
-    "index of TorchKNN": Reader(
-        ".pt",
-        saved(lambda path: torch.save({"embeddings": torch.from_numpy(ROWS)}, path), ".pt"),
-        of_knn,
-        ("retrieval.search.knn",),
-        is_streamable=False,
-    ),
+    "run": of_pairs(".txt", RUN, retrieval.Run),
+    "qrels": of_pairs(".txt", QRELS, retrieval.Qrels),
+    "qrels of BEIR": of_pairs(".tsv", BEIR, retrieval.Qrels),
+    "index of TorchKNN": stored(".pt", write_index, of_index(retrieval.TorchKNN), "retrieval.search.knn"),
     "index of faiss": Reader(
         ".faiss",
         saved(write_faiss, ".faiss"),
-        of_faiss,
+        of_index(retrieval.FaissKNN),
         ("retrieval.search.backends.faiss_knn",),
         needs="faiss",
     ),
-    "state of an evaluation": Reader(
-        ".pt", saved(write_state, ".pt"), of_state, ("retrieval.sources.state",), is_streamable=False
-    ),
+    "state of an evaluation": stored(".pt", write_state, of_state, "retrieval.sources.state"),
     "scores, CSV": Reader(".csv", SCORES, of_scores, SCORE_FILES, reference_read=parse_scores),
     "scores, lm-evaluation-harness": Reader(".jsonl", HARNESS, of_scores, SCORE_FILES),
     "scores, inspect_ai": Reader(".json", text(json.dumps(LOG)), of_scores, SCORE_FILES),
@@ -519,41 +488,10 @@ READERS = {
         needs="pyarrow",
     ),
     "table of results": Reader(".json", saved(write_table, ".json"), of_table, ("core.results.table_formats",)),
-    "command line, npy": Reader(
-        ".npy",
-        saved(lambda path: np.save(path, ROWS), ".npy"),
-        tensor_of,
-        (f"{INPUTS}arrays",),
-        BAD_INPUT,
-        parse_npy,
-        is_streamable=False,
-    ),
-    "command line, npz": Reader(
-        ".npz",
-        saved(lambda path: np.savez_compressed(path, vectors=ROWS), ".npz"),
-        tensor_of,
-        (f"{INPUTS}arrays",),
-        BAD_INPUT,
-        is_streamable=False,
-    ),
-    "command line, pt": Reader(
-        ".pt",
-        saved(lambda path: torch.save(torch.from_numpy(ROWS), path), ".pt"),
-        tensor_of,
-        (f"{INPUTS}arrays",),
-        BAD_INPUT,
-        is_streamable=False,
-    ),
-    "command line, safetensors": Reader(
-        ".safetensors",
-        saved(write_safetensors, ".safetensors"),
-        tensor_of,
-        (f"{INPUTS}arrays",),
-        BAD_INPUT,
-        parse_safetensors,
-        is_streamable=False,
-        needs="safetensors",
-    ),
+    "command line, npy": stored(".npy", write_npy, tensor_of, f"{INPUTS}arrays", BAD_INPUT),
+    "command line, npz": stored(".npz", write_packed, tensor_of, f"{INPUTS}arrays", BAD_INPUT),
+    "command line, pt": stored(".pt", write_tensor, tensor_of, f"{INPUTS}arrays", BAD_INPUT),
+    "command line, safetensors": stored(".safetensors", write_safetensors, tensor_of, f"{INPUTS}arrays", BAD_INPUT),
     "command line, csv": Reader(
         ".csv", text("1,2", "3,4.5"), tensor_of, (f"{INPUTS}text", f"{INPUTS}arrays"), BAD_INPUT
     ),

@@ -150,7 +150,7 @@ def partitions(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
 def clustering(make: Callable[[], Metric], oracle: Callable[..., float], rtol: float = 1e-12) -> MetricCase:
     integers = torch.zeros(3, dtype=torch.int64)
     bad = ((integers, integers[:2]), (integers, integers[None]), (integers, torch.full((3,), torch.nan)))
-    return MetricCase(make, partitions, lambda *pair: [oracle(*pair)], rtol, bad=bad, not_finite="no floats")
+    return MetricCase(make, partitions, lambda *pair: [oracle(*pair)], rtol, bad=bad)
 
 
 def ranked_documents(generator: Generator, items: int) -> tuple[Tensor, ...]:
@@ -282,7 +282,7 @@ def score_case(function: Callable[..., Tensor], **options: int) -> FunctionCase:
     def call(rank: Tensor, relevant: Tensor) -> tuple[Tensor, ...]:
         return (function(retrieval.PositiveRanks(rank, relevant, candidates=relevant + 8), **options),)
 
-    return FunctionCase(call, random_ranks, pad_ranks, compiles=True, not_finite="no floats")
+    return FunctionCase(call, random_ranks, pad_ranks, compiles=True)
 
 
 def label_pairs(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
@@ -290,7 +290,7 @@ def label_pairs(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Ten
 
 
 def partition_score(function: Callable[..., Tensor]) -> FunctionCase:
-    return FunctionCase(lambda *pair: (function(*pair),), label_pairs, not_finite="no floats")
+    return FunctionCase(lambda *pair: (function(*pair),), label_pairs)
 
 
 def query_and_references(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
@@ -386,13 +386,12 @@ def table_sums(labels: Tensor, clusters: Tensor) -> tuple[Tensor, ...]:
 
 
 FUNCTIONS = {
-    "contingency": FunctionCase(table_sums, label_pairs, not_finite="no floats"),
+    "contingency": FunctionCase(table_sums, label_pairs),
     "count_relevant": FunctionCase(
         lambda a, b: (retrieval.count_relevant(a, b),),
         lambda g, batch_shape: query_and_references(g, batch_shape)[1::2],
-        not_finite="no floats",
     ),
-    "ranks_of_neighbors": FunctionCase(ranks_from_neighbors, random_neighbors, not_finite="no floats"),
+    "ranks_of_neighbors": FunctionCase(ranks_from_neighbors, random_neighbors),
     "TorchKNN": FunctionCase(
         nearest_neighbors,
         masked_query_and_references,
@@ -441,5 +440,3 @@ FUNCTIONS = {
     "inverse_negative_penalty": score_case(retrieval.inverse_negative_penalty),
     "ranking_auroc": score_case(retrieval.ranking_auroc),
 }
-
-ROWLESS = {}

@@ -146,7 +146,3 @@ FUNCTIONS = {
     "pool_gamma": pooled(uncertainty.pool_gamma),
     "pool_histogram": pooled(uncertainty.pool_histogram),
 }
-
-ROWLESS = {
-    "compare_data_sets": "its data sets belong together: another leading shape is another posterior",
-}

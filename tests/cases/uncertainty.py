@@ -112,7 +112,6 @@ METRICS = {
         samples_of_problems,
         passes_of_subsets,
         bad=BAD_SAMPLES,
-        not_finite="no floats",
     ),
     "Ratings": MetricCase(
         lambda: uncertainty.Ratings(3),
@@ -214,7 +213,5 @@ FUNCTIONS = {
     "pass_at_k": FunctionCase(
         lambda n, c: (uncertainty.pass_at_k(n, c, (1, 4)), uncertainty.pass_at_k(n, c, 3, require="all")),
         numbers_of_samples,
-        not_finite="no floats",
     ),
 }
-ROWLESS = {}

@@ -1,5 +1,6 @@
 """Agreement with pytorch-metric-learning 2.x: its testers run with our calculator and get what they get with theirs."""
 
+import functools
 import inspect
 import logging
 import warnings
@@ -55,6 +56,9 @@ def digits(first, last):
     return torch.tensor(data.data[first:last], dtype=torch.float32), torch.stack([labels, labels % 2], 1)
 
 
+their_calculator = functools.partial(theirs.AccuracyCalculator, device=torch.device("cpu"))
+
+
 def run_tester(tester, calculator, splits, levels="all", datasets=None):
     datasets = datasets or {"train": TensorDataset(*digits(0, 400)), "val": TensorDataset(*digits(400, 700))}
     run = tester(
@@ -96,7 +100,7 @@ def test_global_tester(splits, options):
     # r_precision is left out where k is below R: the peer divides by k instead of R there.
     metrics = KNN_METRICS[:-1] if options.get("k") == 20 else KNN_METRICS
     ours = AccuracyCalculator(metrics, **options)
-    expected = theirs.AccuracyCalculator(metrics, device=torch.device("cpu"), **options)
+    expected = their_calculator(metrics, **options)
     got = run_tester(GlobalEmbeddingSpaceTester, ours, [(q, list(r)) for q, r in SPLITS[splits]])
     wanted = run_tester(GlobalEmbeddingSpaceTester, expected, [(q, list(r)) for q, r in SPLITS[splits]])
     assert got.keys() == wanted.keys() and got == pytest.approx(wanted, abs=1e-6)
@@ -105,7 +109,7 @@ def test_global_tester(splits, options):
 
 def test_clustering_of_the_same_clusters():
     ours = AccuracyCalculator(["AMI", "NMI"])
-    expected = theirs.AccuracyCalculator(["AMI", "NMI"], device=torch.device("cpu"), kmeans_func=TorchKMeans())
+    expected = their_calculator(["AMI", "NMI"], kmeans_func=TorchKMeans())
     for levels in (0, "all"):
         got = run_tester(GlobalEmbeddingSpaceTester, ours, [("val", ["val"])], levels)
         wanted = run_tester(GlobalEmbeddingSpaceTester, expected, [("val", ["val"])], levels)
@@ -116,16 +120,14 @@ def test_everything_with_the_clusters_of_faiss():
     metrics = ("AMI", "NMI", *KNN_METRICS)
     ours = AccuracyCalculator(kmeans_func=FaissKMeans())
     got = run_tester(GlobalEmbeddingSpaceTester, ours, [("val", ["val"])], 0)
-    wanted = run_tester(
-        GlobalEmbeddingSpaceTester, theirs.AccuracyCalculator(device=torch.device("cpu")), [("val", ["val"])], 0
-    )
+    wanted = run_tester(GlobalEmbeddingSpaceTester, their_calculator(), [("val", ["val"])], 0)
     assert {f"val/{name}_level0" for name in metrics} < got.keys() and got == pytest.approx(wanted, abs=1e-6)
 
 
 def test_levels_at_once_are_their_levels_one_by_one():
     pixels, labels = digits(0, 300)
     got = AccuracyCalculator(KNN_METRICS, label_levels=True).get_accuracy(pixels, labels)
-    calculator = theirs.AccuracyCalculator(KNN_METRICS, device=torch.device("cpu"))
+    calculator = their_calculator(KNN_METRICS)
     wanted = {
         f"{name}_level{i}": value
         for i in range(2)
@@ -134,27 +136,13 @@ def test_levels_at_once_are_their_levels_one_by_one():
     assert got == pytest.approx(wanted, abs=1e-6)
 
 
-def test_two_stream_tester():
+@pytest.mark.parametrize("tester", [GlobalTwoStreamEmbeddingSpaceTester, WithSameParentLabelTester])
+def test_other_testers(tester):
     pixels, labels = digits(0, 500)
     pairs = {"val": TensorDataset(pixels, pixels + torch.randn_like(pixels), labels[:, 0])}
-    got, wanted = (
-        run_tester(GlobalTwoStreamEmbeddingSpaceTester, calculator, [("val", ["val"])], 0, pairs)
-        for calculator in (
-            AccuracyCalculator(KNN_METRICS),
-            theirs.AccuracyCalculator(KNN_METRICS, device=torch.device("cpu")),
-        )
-    )
-    assert got == pytest.approx(wanted, abs=1e-6) and len(got) == 6
-
-
-def test_same_parent_tester():
-    got, wanted = (
-        run_tester(WithSameParentLabelTester, calculator, [("val", ["val"])], 0)
-        for calculator in (
-            AccuracyCalculator(KNN_METRICS),
-            theirs.AccuracyCalculator(KNN_METRICS, device=torch.device("cpu")),
-        )
-    )
+    datasets = pairs if tester is GlobalTwoStreamEmbeddingSpaceTester else None
+    calculators = AccuracyCalculator(KNN_METRICS), their_calculator(KNN_METRICS)
+    got, wanted = (run_tester(tester, calculator, [("val", ["val"])], 0, datasets) for calculator in calculators)
     assert got == pytest.approx(wanted, abs=1e-6) and len(got) == 6
 
 
@@ -173,7 +161,7 @@ def test_their_searches_in_our_calculator(distance, splits):
         run_tester(GlobalEmbeddingSpaceTester, calculator, [(q, list(r)) for q, r in SPLITS[splits]])
         for calculator in (
             AccuracyCalculator(metrics, k=30, knn_func=CustomKNN(distance)),
-            theirs.AccuracyCalculator(metrics, k=30, knn_func=CustomKNN(distance), device=torch.device("cpu")),
+            their_calculator(metrics, k=30, knn_func=CustomKNN(distance)),
         )
     )
     assert got == pytest.approx(wanted, abs=1e-6)
@@ -206,7 +194,7 @@ def test_return_per_class_and_helpers(per_class):
     labels = labels[:, 0]
     labels[7] = 50  # lone
     ours = AccuracyCalculator(KNN_METRICS, return_per_class=per_class)
-    expected = theirs.AccuracyCalculator(KNN_METRICS, return_per_class=per_class, device=torch.device("cpu"))
+    expected = their_calculator(KNN_METRICS, return_per_class=per_class)
     got, wanted = (calculator.get_accuracy(pixels, labels) for calculator in (ours, expected))
     for name in KNN_METRICS:
         assert got[name] == pytest.approx(wanted[name], abs=1e-6)

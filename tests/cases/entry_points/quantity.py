@@ -32,6 +32,26 @@ def updated(metric: Metric, *data: Any) -> Metric:
     return metric
 
 
+def computed(make: Callable[[], Metric], key: str = "", inputs: Callable[..., Any] = lambda *data: data) -> EntryPoint:
+    """Make an entry point that updates a metric with what `inputs` makes of the data, and computes."""
+
+    def value(*data: Any) -> Any:
+        result = updated(make(), *inputs(*data)).compute()
+        return result[key] if key else result
+
+    return value
+
+
+def estimated(make: Callable[[], Metric], key: str = "", inputs: Callable[..., Any] = lambda *data: data) -> EntryPoint:
+    """Make an entry point that updates a metric with what `inputs` makes of the data, and gives its interval."""
+
+    def interval(*data: Any) -> Any:
+        result = updated(make(), *inputs(*data)).interval()
+        return result[key] if key else result
+
+    return interval
+
+
 def public_name(entry_point_name: str) -> str:
     return entry_point_name.partition(",")[0]
 

@@ -220,7 +220,6 @@ def rank_quantity(
     entry_points[f"retrieval.{metric}, of each query"] = lambda *data: statistic(
         updated(make(average="none"), *data).compute()
     )
-    in_two = {"one row": "an update of no rows", "no rows": "an update of no rows", "labels of another length": "none"}
     intervals = {
         f"retrieval.{metric}": lambda *data: updated(make(), *data).interval(replicates=50),
         "uncertainty.interval": lambda *data: uncertainty.interval(updated(make(), *data), replicates=50),
@@ -233,7 +232,6 @@ def rank_quantity(
         entry_points | lists,
         intervals if has_interval else {},
         {
-            f"retrieval.{metric}, in two updates": in_two,
             **dict.fromkeys(lists, NO_QUERY),
             **dict.fromkeys(functions, WITHOUT_RANKS),
             f"retrieval.ranks_of_neighbors, {function}": NOT_CHECKED,
@@ -317,10 +315,6 @@ RANKS = {
             for name in ("PrecisionAtK", "HitRate", "MetricLearningRecall")
         },
         {
-            **dict.fromkeys(
-                (name for name in HIT_AT_1 if "two updates" in name),
-                dict.fromkeys(("one row", "no rows", "labels of another length"), "an update of no rows"),
-            ),
             **dict.fromkeys(("retrieval.evaluate_run, success_1", "structured.RankingScores, hit@1"), NO_QUERY),
             **dict.fromkeys(("retrieval.cmc", *function_entry_points("hit_rate", k=1)), WITHOUT_RANKS),
             "retrieval.ranks_of_neighbors, hit_rate": NOT_CHECKED,
@@ -341,12 +335,7 @@ RANKS = {
                 retrieval.AccuracyCalculator(["nearest_centroid_accuracy"]), *data
             ).interval(replicates=50)["nearest_centroid_accuracy"],
         },
-        {
-            "retrieval.NearestCentroidAccuracy, in two updates": dict.fromkeys(
-                ("one row", "no rows", "labels of another length"), "an update of no rows"
-            ),
-            "retrieval.nearest_centroid": WITHOUT_RANKS,
-        },
+        {"retrieval.nearest_centroid": WITHOUT_RANKS},
     ),
 }
 QUANTITIES = RANKS

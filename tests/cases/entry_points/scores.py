@@ -87,7 +87,6 @@ PROBABLE = {
             "retrieval.ranking_auroc, one query": query_entry_point(retrieval.ranking_auroc),
         },
         skip_reasons={
-            "uncertainty.BinaryAUROC, item by item": {"one item": "an update of no items", "other lengths": "cuts"},
             "retrieval.ranking_auroc, one query": ONE_QUERY,
         },
         rtol=1e-6,
@@ -100,7 +99,6 @@ PROBABLE = {
             "retrieval.average_precision, one query": query_entry_point(retrieval.average_precision),
         },
         skip_reasons={
-            "uncertainty.BinaryAveragePrecision, item by item": {"one item": "no items", "other lengths": "cuts"},
             "retrieval.average_precision, one query": ONE_QUERY,
         },
         rtol=1e-6,
@@ -112,7 +110,6 @@ PROBABLE = {
             "uncertainty.brier_score": uncertainty.brier_score,
             "uncertainty.brier_score, batch": lambda *data: uncertainty.brier_score(*(tensor[None] for tensor in data)),
         },
-        skip_reasons={"uncertainty.BrierScore, item by item": {"one item": "no items", "other lengths": "cuts"}},
         rtol=1e-6,  # the metric keeps multiples of 2^-30
     ),
     "debiased calibration error": Quantity(
@@ -121,9 +118,6 @@ PROBABLE = {
             **metric_entry_points(lambda: uncertainty.CalibrationError(7, norm="rms"), "CalibrationError"),
             "uncertainty.calibration_error": lambda *data: uncertainty.calibration_error(*data, 7, "rms"),
         },
-        skip_reasons={
-            "uncertainty.CalibrationError, item by item": {"one item": "no items", "other lengths": "cuts"},
-        },
         rtol=1e-6,
     ),
     "calibration error": Quantity(
@@ -131,9 +125,6 @@ PROBABLE = {
         {
             **metric_entry_points(lambda: uncertainty.CalibrationError(7), "CalibrationError"),
             "uncertainty.calibration_error": lambda *data: uncertainty.calibration_error(*data, 7),
-        },
-        skip_reasons={
-            "uncertainty.CalibrationError, item by item": {"one item": "no items", "other lengths": "cuts"},
         },
         rtol=1e-6,
     ),

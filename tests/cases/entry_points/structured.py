@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from tensormetrics import structured
 
 from ..latent import GRAPHS, items_with_variables
-from .quantity import EntryPoint, Quantity, updated
+from .quantity import EntryPoint, Quantity, computed, estimated, updated
 
 Tags = tuple[list[list[str]], list[list[str]]]
 SEEDED = {"replicates": 200, "seed": 3}
@@ -52,9 +52,7 @@ SENTENCES = {
     "other lengths of a sentence": lambda _: ([["O", "O"]], [["O"]]),
     "no tag": lambda _: ([["X-A"]], [["O"]]),
 }
-NO_SENTENCES = {
-    **dict.fromkeys(("other lengths of a sentence",), "spans do not contain the length of their sentence"),
-}
+NO_SENTENCES = {"other lengths of a sentence": "spans do not contain the length of their sentence"}
 NO_SPANS = {"no spans": "F1 without spans is NaN"}
 NO_BOUND = dict.fromkeys(("one sentence", "no spans", "nothing to find"), "its scores have no known upper bound")
 
@@ -111,9 +109,12 @@ def latent_f1(*data: Tensor) -> Tensor:
     return structured.normalize(overlap.value.sum(), *(length.sum().double() for length in data[-2:]), "f1")
 
 
+def parsed_graphs(*graphs: str) -> list[list[Any]]:
+    return [[structured.AMR(structured.read_penman(graph))] for graph in graphs]
+
+
 def smatch_f1(*graphs: str) -> Tensor:
-    pred, ref = ([structured.AMR(structured.read_penman(graph))] for graph in graphs)
-    overlap = structured.metric_of(structured.AMR).overlap(pred, ref)
+    overlap = structured.metric_of(structured.AMR).overlap(*parsed_graphs(*graphs))
     return structured.normalize(overlap.cross, overlap.pred, overlap.ref, "f1")
 
 
@@ -145,47 +146,35 @@ def evaluation_report(*tags: list[list[str]]) -> structured.FieldReport:
     return structured.evaluate(*fields_of(*tags), Document, match=1.0, replicates=0)
 
 
+def suite() -> structured.Suite:
+    return structured.Suite({"all": family_metric()})
+
+
 ENTITIES: dict[str, EntryPoint] = {
     "structured.SpanScores, update_tags": lambda *data: updated_tags(*data).compute()["f1"],
-    "structured.SpanScores": lambda *data: updated(structured.SpanScores(), *spans_of(*data)).compute()["f1"],
+    "structured.SpanScores": computed(structured.SpanScores, "f1", spans_of),
     "structured.SpanScores, forward": lambda *data: structured.SpanScores()(*spans_of(*data))["f1"],
     "structured.SpanScores, with labels": lambda *data: updated_tags(*data, labels=["A", "B"]).compute()["f1"],
     "structured.ner_report": ner_report_f1,
-    "structured.MultisetMatch": lambda *data: updated(structured.MultisetMatch(), *keys_of(*data)).compute()["f1"],
+    "structured.MultisetMatch": computed(structured.MultisetMatch, "f1", keys_of),
     "structured.multiset_overlap": multiset_f1,
     "structured.span_errors": f1_of_span_errors,
-    "structured.SetMatch": lambda *data: updated(structured.SetMatch(), *similarity_of(*data)).compute()["f1"],
+    "structured.SetMatch": computed(structured.SetMatch, "f1", similarity_of),
     "structured.FieldScores": lambda *data: field_scores(*data).compute()["f1[spans[]]"].nan_to_num(),
-    "structured.evaluate": lambda *data: torch.tensor(
-        evaluation_report(*data)["spans[]"].f1, dtype=torch.float64
-    ).nan_to_num(),
-    "structured.Family": lambda *data: updated(family_metric(), *documents_of(*data)).compute()["f1"],
-    "structured.Suite": lambda *data: updated(
-        structured.Suite({"all": family_metric()}), *documents_of(*data)
-    ).compute()["all-f1"],
+    "structured.evaluate": lambda *data: torch.tensor(evaluation_report(*data)["spans[]"].f1).double().nan_to_num(),
+    "structured.Family": computed(family_metric, "f1", documents_of),
+    "structured.Suite": computed(suite, "all-f1", documents_of),
 }
-BY_SPANS = [
-    name
-    for name in ENTITIES
-    if name not in ("structured.SpanScores, update_tags", "structured.ner_report", "structured.span_errors")
-]
-BY_SPANS.remove("structured.SpanScores, with labels")
+BY_TAGS = {f"structured.{name}" for name in ("SpanScores, update_tags", "SpanScores, with labels", "ner_report")}
+BY_SPANS = ENTITIES.keys() - BY_TAGS - {"structured.span_errors"}
 UNBOUNDED = "structured.SetMatch, interval", "structured.Family, interval"
 ENTITY_INTERVALS: dict[str, EntryPoint] = {
     "structured.SpanScores, update_tags": lambda *data: updated_tags(*data, **SEEDED).interval()["f1"],
-    "structured.SpanScores, interval": lambda *data: updated(
-        structured.SpanScores(**SEEDED), *spans_of(*data)
-    ).interval()["f1"],
-    "structured.MultisetMatch, interval": lambda *data: updated(
-        structured.MultisetMatch(**SEEDED), *keys_of(*data)
-    ).interval()["f1"],
-    "structured.SetMatch, interval": lambda *data: updated(
-        structured.SetMatch(**SEEDED), *similarity_of(*data)
-    ).interval()["f1"],
+    "structured.SpanScores, interval": estimated(lambda: structured.SpanScores(**SEEDED), "f1", spans_of),
+    "structured.MultisetMatch, interval": estimated(lambda: structured.MultisetMatch(**SEEDED), "f1", keys_of),
+    "structured.SetMatch, interval": estimated(lambda: structured.SetMatch(**SEEDED), "f1", similarity_of),
     "structured.FieldScores, interval": lambda *data: field_scores(*data, **SEEDED).interval()["f1[spans[]]"],
-    "structured.Family, interval": lambda *data: updated(family_metric(**SEEDED), *documents_of(*data)).interval()[
-        "f1"
-    ],
+    "structured.Family, interval": estimated(lambda: family_metric(**SEEDED), "f1", documents_of),
 }
 
 
@@ -254,10 +243,8 @@ QUANTITIES = {
     "relation F1": Quantity(
         {"ordinary": random_relations},
         {
-            "structured.RelationScores": lambda *data: updated(structured.RelationScores(), *data).compute()["f1"],
-            "structured.MultisetMatch": lambda *data: updated(structured.MultisetMatch(columns=True), *data).compute()[
-                "f1"
-            ],
+            "structured.RelationScores": computed(structured.RelationScores, "f1"),
+            "structured.MultisetMatch": computed(lambda: structured.MultisetMatch(columns=True), "f1"),
         },
     ),
     "F1 of graphs": Quantity(
@@ -270,10 +257,8 @@ QUANTITIES = {
     "Smatch": Quantity(
         {"ordinary": lambda _: (GRAPHS[1][0], GRAPHS[2][0]), "equal": lambda _: (GRAPHS[1][0], GRAPHS[1][0])},
         {
-            "structured.Smatch": lambda pred, ref: updated(structured.Smatch(), [pred], [ref]).compute()["f1"],
-            "structured.Smatch, of dataclasses": lambda *graphs: updated(
-                structured.Smatch(), *([structured.AMR(structured.read_penman(graph))] for graph in graphs)
-            ).compute()["f1"],
+            "structured.Smatch": computed(structured.Smatch, "f1", lambda pred, ref: ([pred], [ref])),
+            "structured.Smatch, of dataclasses": computed(structured.Smatch, "f1", parsed_graphs),
             "structured.metric_of": smatch_f1,
         },
     ),
