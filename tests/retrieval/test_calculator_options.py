@@ -96,6 +96,7 @@ def test_interval_and_compare_cover_mean_score(device):
         clusters.interval()
 
 
+@pytest.mark.full  # a process of Python
 def test_default_options_import_only_torch():
     blocked = ("faiss", "sklearn", "scipy", "pykeops", "triton", "pytorch_metric_learning")
     script = f"""
