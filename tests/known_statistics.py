@@ -14,4 +14,12 @@ Z = (_k * 0.41421356237309515).frac() ** 0.5
 
 def close(actual, expected, rtol=1e-9, atol=1e-12):
     expected = torch.as_tensor(expected, dtype=torch.float64)
-    torch.testing.assert_close(torch.as_tensor(actual).cpu().double(), expected, rtol=rtol, atol=atol, equal_nan=True)
+    actual = torch.as_tensor(actual).cpu().double()
+    torch.testing.assert_close(
+        actual,
+        expected,
+        rtol=rtol,
+        atol=atol,
+        equal_nan=True,
+        msg=lambda text: f"got {actual}, wanted {expected}\n{text}",
+    )

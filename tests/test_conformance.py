@@ -41,11 +41,13 @@ def public_names() -> Iterator[tuple[str, Any]]:
 def assert_same(a: Any, b: Any, rtol: float = 0.0, where: str = "") -> None:
     """Check that results are equal bit by bit, or within `rtol`; NaN equals NaN."""
     a, b = tree_leaves(a), tree_leaves(b)
-    assert len(a) == len(b), where
+    assert len(a) == len(b), f"{where}: got {len(a)} values, wanted {len(b)}"
     for index, (x, y) in enumerate(zip(a, b, strict=True)):
-        torch.testing.assert_close(
-            x, y, rtol=rtol, atol=rtol, equal_nan=True, msg=lambda text, index=index: f"{where} leaf {index}: {text}"
-        )
+
+        def message(text: str, index: int = index, x: Any = x, y: Any = y) -> str:
+            return f"{where} leaf {index}: got {x}, wanted {y}\n{text}"
+
+        torch.testing.assert_close(x, y, rtol=rtol, atol=rtol, equal_nan=True, msg=message)
 
 
 def is_same(a: Any, b: Any) -> bool:

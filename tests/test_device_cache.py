@@ -1,13 +1,12 @@
 """Cached tables are correct whatever mode torch was in when they were first requested."""
 
 import ast
-from pathlib import Path
 
 import pytest
 import torch
+from syntax import trees
 from torch._subclasses import FakeTensorMode
 
-import tensormetrics
 from tensormetrics.core.native.device_cache import cached_per_device
 
 
@@ -51,10 +50,8 @@ def test_table_made_in_inference_mode_supports_backward(table):
 
 def test_functions_cache_tensors_only_per_device():
     """Functions with another cache must not return tensors, except a `cached_property` of an object and closures."""
-    for path in Path(tensormetrics.__file__).parent.rglob("*.py"):
-        if path.name == "device_cache.py":
-            continue
-        functions = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
+    for path, tree in trees().items():
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
         closures = {inner for outer in functions for inner in ast.walk(outer) if inner is not outer}
         for node in functions:
             if node not in closures:

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 import torch
 from cases import DOMAINS
+from syntax import trees
 
 import tensormetrics
 from tensormetrics.posterior import temporary_registrations
 
-PACKAGE = Path(tensormetrics.__file__).parent
 NAMES = [(domain, name) for domain in DOMAINS for name in import_module(f"tensormetrics.{domain}").__all__]
 SHAPE = re.compile(  # (..., N, D), (k,), (), (rows, C)
     r"\(\.\.\.\)|\(\)|\((\.\.\.|[A-Z*]\w*|\d+|[a-z])( ?[-+*/] ?\w+)?,[^()]*\)|\([a-z]+, [A-Z\d][^()]*\)"
@@ -151,8 +151,8 @@ def other_examples() -> list:
                     rows.append(pytest.param(file, docstring, id=".".join(path)))
                 collect(file, child, path)
 
-    for file in sorted(PACKAGE.rglob("*.py")):
-        collect(file.relative_to(PACKAGE), ast.parse(file.read_text()), ())
+    for file, tree in trees().items():
+        collect(file, tree, ())
     return rows
 
 

@@ -15,7 +15,12 @@ from tensormetrics.core.metric.base import Metric
 from tensormetrics.uncertainty import Estimate
 
 MODULES = {domain: importlib.import_module(f"tensormetrics.{domain}") for domain in DOMAINS}
-CASES = [(name, data) for name, quantity in QUANTITIES.items() for data in quantity.data]
+USUAL = 4  # data of each quantity in the first tier
+CASES = [
+    pytest.param(name, data, marks=[pytest.mark.full] if index >= USUAL else [])
+    for name, quantity in QUANTITIES.items()
+    for index, data in enumerate(quantity.data)
+]
 REFUSED = "refused"
 
 

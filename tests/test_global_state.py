@@ -4,19 +4,17 @@ device and deterministic algorithms."""
 import ast
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
 from cases import FUNCTIONS, METRICS, FunctionCase, MetricCase
+from syntax import trees
 from test_conformance import N, assert_same, on, rows
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-import tensormetrics
 from tensormetrics.retrieval import TorchKNN
 
-PACKAGE = Path(tensormetrics.__file__).parent
 COMMANDS = ("_cli",)  # it runs in a separate process
 INFERRING_FACTORIES = {"arange", "full", "randint", "randperm", "tensor"}  # infer their dtype from Python numbers
 FACTORIES = INFERRING_FACTORIES | {"empty", "eye", "linspace", "ones", "rand", "randn", "zeros"}
@@ -74,9 +72,9 @@ def test_int8_search_in_changed_global_state_is_unchanged(device):
     assert_unchanged(result, expected)
 
 
-def calls_without_device_or_dtype(source: str) -> list[str]:
+def calls_without_device_or_dtype(tree: ast.Module) -> list[str]:
     """Return the calls that create tensors on the default device or of the default dtype, except states of modules."""
-    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     calls = [(call, call.func) for call in calls if isinstance(call.func, ast.Attribute)]
     states = [
         call for call, function in calls if function.attr in ("add_state", "add_rows", "register_buffer", "read_scores")
@@ -96,16 +94,17 @@ def calls_without_device_or_dtype(source: str) -> list[str]:
 
 
 def test_new_tensors_have_explicit_device_and_dtype():
-    paths = [path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] not in COMMANDS]
-    calls = {path: calls_without_device_or_dtype(path.read_text()) for path in paths}
+    modules = {path: tree for path, tree in trees().items() if path.parts[0] not in COMMANDS}
+    calls = {path: calls_without_device_or_dtype(tree) for path, tree in modules.items()}
     assert {path: found for path, found in calls.items() if found} == {}
 
 
 def test_calls_without_device_or_dtype_are_detected():
-    wrong = ["torch.zeros(3)", "torch.zeros(3, device=x.device)", "torch.arange(3)", "torch.full((3,), inf, device=d)"]
+    wrong = ["torch.zeros(3)", "torch.zeros(3, device=x.device)", "torch.arange(3)"]
+    wrong.append("torch.full((3,), torch.inf, device=x.device)")
     right = [
         "torch.zeros(3, dtype=x.dtype, device=x.device)",
         "torch.full((3,), -1, device=x.device) + x.new_zeros(3)",
         "self.add_state('sum', torch.zeros(3), 'sum')",
     ]
-    assert sorted(calls_without_device_or_dtype("\n".join(wrong + right))) == sorted(wrong)
+    assert sorted(calls_without_device_or_dtype(ast.parse("\n".join(wrong + right)))) == sorted(wrong)

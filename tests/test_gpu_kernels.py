@@ -132,6 +132,8 @@ def rows_using_triton() -> set[str]:
         warnings.simplefilter("ignore")
         patch.setattr(gpu_kernels, "can_use", lambda name, device: devices.append(device) and False)
         for name, case in ROWS.items():
+            if not name.startswith(("association.", "retrieval.")):  # the domains that have Triton kernels
+                continue
             devices.clear()
             with Device():
                 compute_row(case, DEVICE, torch.Generator().manual_seed(0))

@@ -23,35 +23,23 @@ from tensormetrics.structured import sequence_overlap
 x, y, counts = torch.randn(60_000, 256), torch.arange(60_000) % 100, torch.full((60, 60), 3.0)
 costs, similarity = torch.arange(6000.0), torch.zeros(24_000, 24_000)
 
-def one_problem(n):  # costs i j: all rows want the same columns, and paths are as long as they can be
-    linear_sum_assignment(costs[:n, None] * costs[:n])
-
-def many_problems(n):
-    linear_sum_assignment((costs[:100, None] * costs[:100]).expand(n, -1, -1))
-
-def neighbors(n):
-    TorchKNN()(x[:n], 10, x[:n] + 1, False)
-
-def ranks(n):
-    AccuracyCalculator(include=("mean_average_precision",)).get_accuracy(x[:n], y[:n])
-
-def sampler(n):
-    sample_sums(counts, n)
-
 def partitions(n):
     permutation_p_value(x[0, :25], x[0, 25:50], replicates=n)
 
-def exact(n):
-    permutation_p_value(x[:n, :22], x[:n, 22:44], method="exact")
-
-def sequence(n):
-    sequence_overlap(similarity[:n, :n].contiguous())
-
-sizes = (one_problem, 6000, 20), (many_problems, 20_000, 2), (neighbors, 60_000, 99), (ranks, 60_000, 300)
-sizes += (partitions, 10**10, 100), (exact, 1_000, 1)
-for call, long, short in (*sizes, (sampler, 400_000, 10), (sequence, 24_000, 5)):
+calls = {  # name -> call, size that is interrupted, size that ends
+    # costs i j: all rows want the same columns, and paths are as long as they can be
+    "one problem": (lambda n: linear_sum_assignment(costs[:n, None] * costs[:n]), 6000, 20),
+    "many problems": (lambda n: linear_sum_assignment((costs[:100, None] * costs[:100]).expand(n, -1, -1)), 20_000, 2),
+    "neighbors": (lambda n: TorchKNN()(x[:n], 10, x[:n] + 1, False), 60_000, 99),
+    "ranks": (lambda n: AccuracyCalculator(["mean_average_precision"]).get_accuracy(x[:n], y[:n]), 60_000, 300),
+    "partitions": (partitions, 10**10, 100),
+    "exact": (lambda n: permutation_p_value(x[:n, :22], x[:n, 22:44], method="exact"), 1_000, 1),
+    "sampler": (lambda n: sample_sums(counts, n), 400_000, 10),
+    "sequence": (lambda n: sequence_overlap(similarity[:n, :n].contiguous()), 24_000, 5),
+}
+for name, (call, long, short) in calls.items():
     call(short)
-    print(call.__name__, flush=True)
+    print(name, flush=True)
     try:
         call(long)
     except KeyboardInterrupt:

@@ -73,11 +73,15 @@ def padded_with_masks(function: Callable[..., Any]) -> EntryPoint:
     return call
 
 
+FUNCTIONS: dict[str, EntryPoint] = {"ml_eat": lambda *word_sets: association.ml_eat(*word_sets).effect}
+
+
 def metric_quantity(
     name: str,
     shapes: str,
     targets: int,
-    functions: dict[str, EntryPoint],
+    function: str,
+    more: dict[str, EntryPoint] | None = None,
     *,
     key: str = "result",
     rtol: float = 1e-9,
@@ -104,11 +108,12 @@ def metric_quantity(
     def result_of(values: dict[str, Tensor]) -> Tensor:
         return values[key] if key in values else next(iter(values.values()))
 
-    first = next(iter(functions))
-    entry_points = {
-        **functions,
-        f"{first}, masks": padded_with_masks(functions[first]),
-        f"{first}, batch": lambda *word_sets: functions[first](*(word_set[None] for word_set in word_sets)),
+    first = FUNCTIONS.get(function) or getattr(association, function)
+    entry_points: dict[str, EntryPoint] = {
+        f"association.{function}": first,
+        **(more or {}),
+        f"association.{function}, masks": padded_with_masks(first),
+        f"association.{function}, batch": lambda *word_sets: first(*(word_set[None] for word_set in word_sets)),
         f"association.{name}, measure": lambda *word_sets: result_of(metric_class(**options).measure(*word_sets)),
         f"association.{name}, evaluate": lambda *word_sets: result_of(metric_class(**options).evaluate(*word_sets)),
         f"association.{name}, run_query": of_query,
@@ -142,54 +147,38 @@ def scaled_gweat(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return 2 * x.shape[-2] * association.gweat(torch.stack([x, y], -3), torch.stack([a, b], -3))
 
 
+def ripa_of_words(*word_sets: Tensor) -> Tensor:
+    return association.ripa(*word_sets, per_word=True)[0]
+
+
+def sample_effect(*word_sets: Tensor) -> Tensor:
+    return association.weat_effect_size(*word_sets, correction=1)
+
+
 SCORES = {
-    "WEAT": metric_quantity(
-        "WEAT",
-        "xyab",
-        2,
-        {"association.weat": association.weat, "association.gweat, two groups": scaled_gweat},
-    ),
-    "WEAT's effect size": metric_quantity(
-        "WEAT",
-        "xyab",
-        2,
-        {"association.weat_effect_size": association.weat_effect_size},
-        return_effect_size=True,
-    ),
-    "effect of ML-EAT": metric_quantity(
-        "MLEAT",
-        "xyab",
-        2,
-        {
-            "association.ml_eat": lambda *word_sets: association.ml_eat(*word_sets).effect,
-            "association.weat_effect_size": lambda *word_sets: association.weat_effect_size(*word_sets, correction=1),
-        },
-    ),
+    "WEAT": metric_quantity("WEAT", "xyab", 2, "weat", {"association.gweat, two groups": scaled_gweat}),
+    "WEAT's effect size": metric_quantity("WEAT", "xyab", 2, "weat_effect_size", return_effect_size=True),
+    "effect of ML-EAT": metric_quantity("MLEAT", "xyab", 2, "ml_eat", {"association.weat_effect_size": sample_effect}),
     "single-category WEAT": metric_quantity(
-        "SCWEAT",
-        "wab",
-        1,
-        {
-            "association.mean_sc_weat": association.mean_sc_weat,
-            "association.sc_weat": lambda *word_sets: association.sc_weat(*word_sets).mean(-1),
-        },
+        "SCWEAT", "wab", 1, "mean_sc_weat", {"association.sc_weat": lambda *sets: association.sc_weat(*sets).mean(-1)}
     ),
-    "RND": metric_quantity("RND", "xya", 2, {"association.rnd": association.rnd}),
-    "ECT": metric_quantity("ECT", "xya", 2, {"association.ect": association.ect}),
-    "RIPA": metric_quantity(
-        "RIPA",
-        "xya",
-        2,
-        {
-            "association.ripa": association.ripa,
-            "association.ripa, per word": lambda *word_sets: association.ripa(*word_sets, per_word=True)[0],
-        },
-    ),
-    "MAC": metric_quantity("MAC", "tA", 1, {"association.mac": association.mac}),
-    "SAME": metric_quantity("SAME", "tG", 1, {"association.same": association.same}),
-    "GWEAT": metric_quantity("GWEAT", "XA", 1, {"association.gweat": association.gweat}),
-    "RNSB": metric_quantity("RNSB", "tab", 1, {"association.rnsb": association.rnsb}, rtol=1e-6),
+    "RND": metric_quantity("RND", "xya", 2, "rnd"),
+    "ECT": metric_quantity("ECT", "xya", 2, "ect"),
+    "RIPA": metric_quantity("RIPA", "xya", 2, "ripa", {"association.ripa, per word": ripa_of_words}),
+    "MAC": metric_quantity("MAC", "tA", 1, "mac"),
+    "SAME": metric_quantity("SAME", "tG", 1, "same"),
+    "GWEAT": metric_quantity("GWEAT", "XA", 1, "gweat"),
+    "RNSB": metric_quantity("RNSB", "tab", 1, "rnsb", rtol=1e-6),
+    "direct bias": metric_quantity("DirectBias", "tG", 1, "direct_bias"),
 }
+
+
+def evaluated(name: str, key: str, **options: Any) -> EntryPoint:
+    return lambda *word_sets: getattr(association, name)(**options).evaluate(*word_sets)[key]
+
+
+def tested(name: str, **options: Any) -> EntryPoint:
+    return evaluated(name, "p_value", calculate_p_value=True, **options)
 
 
 def p_value_of_weat(*word_sets: Tensor) -> Tensor:
@@ -221,13 +210,9 @@ P_VALUES = {
         },
         {
             "association.permutation_p_value": p_value_of_weat,
-            "association.permutation_p_value, exact": lambda *word_sets: association.WEAT(
-                calculate_p_value=True, p_value_method="exact"
-            ).evaluate(*word_sets)["p_value"],
+            "association.permutation_p_value, exact": tested("WEAT", p_value_method="exact"),
             "association.WEAT, p_values": lambda *word_sets: association.WEAT().p_values(*word_sets)["p_value"],
-            "association.WEAT, evaluate": lambda *word_sets: association.WEAT(calculate_p_value=True).evaluate(
-                *word_sets
-            )["p_value"],
+            "association.WEAT, evaluate": tested("WEAT"),
             "association.WEAT, run_query": query_p_value,
             "association.run_queries": table_p_value,
             "association.target_permutation_p_value": lambda x, y, a, b: association.target_permutation_p_value(
@@ -328,10 +313,6 @@ def ceat_in_two_updates(*word_sets: Tensor) -> Tensor:
     return metric.compute()
 
 
-def evaluated_p_value(metric_class: type, *word_sets: Tensor) -> Tensor:
-    return metric_class(calculate_p_value=True, p_value_iterations=200).evaluate(*word_sets)["p_value"]
-
-
 def data_named(shapes: str, *names: str) -> dict[str, Callable[[Generator], Sets]]:
     return {name: make for name, make in data_of(shapes).items() if name in (names or ("ordinary", "float32"))}
 
@@ -345,14 +326,13 @@ MORE = {
             "association.random_effects": combined_ceat,
         },
     ),
-    "direct bias": metric_quantity("DirectBias", "tG", 1, {"association.direct_bias": association.direct_bias}),
     "p-value of GWEAT": Quantity(
         data_named("XA"),
         {
             "association.group_permutation_p_value": lambda x, a: association.group_permutation_p_value(
                 x, a, replicates=200
             ),
-            "association.GWEAT, evaluate": lambda *word_sets: evaluated_p_value(association.GWEAT, *word_sets),
+            "association.GWEAT, evaluate": tested("GWEAT", p_value_iterations=200),
         },
     ),
     "p-value of RIPA": Quantity(
@@ -361,7 +341,7 @@ MORE = {
             "association.sign_flip_p_value": lambda *word_sets: association.sign_flip_p_value(
                 association.ripa(*word_sets, per_word=True)[1].mean(-2), replicates=200
             ),
-            "association.RIPA, evaluate": lambda *word_sets: evaluated_p_value(association.RIPA, *word_sets),
+            "association.RIPA, evaluate": tested("RIPA", p_value_iterations=200),
         },
     ),
     "p-value of RND": Quantity(
@@ -370,7 +350,7 @@ MORE = {
             "association.target_permutation_p_value": lambda *word_sets: association.target_permutation_p_value(
                 association.rnd, *word_sets, replicates=200
             ),
-            "association.RND, evaluate": lambda *word_sets: evaluated_p_value(association.RND, *word_sets),
+            "association.RND, evaluate": tested("RND", p_value_iterations=200),
         },
     ),
     "WEAT's bootstrap": Quantity(
@@ -379,9 +359,7 @@ MORE = {
             "association.bootstrap_interval": lambda *word_sets: (
                 association.bootstrap_interval(association.weat, *word_sets, replicates=100).low
             ),
-            "association.WEAT, evaluate": lambda *word_sets: association.WEAT(replicates=100).evaluate(*word_sets)[
-                "low"
-            ],
+            "association.WEAT, evaluate": evaluated("WEAT", "low", replicates=100),
         },
     ),
 }

@@ -32,7 +32,11 @@ def updated(metric: Metric, *data: Any) -> Metric:
     return metric
 
 
-def computed(make: Callable[[], Metric], key: str = "", inputs: Callable[..., Any] = lambda *data: data) -> EntryPoint:
+def identity(*data: Any) -> tuple[Any, ...]:
+    return data
+
+
+def computed(make: Callable[[], Metric], key: str = "", inputs: Callable[..., Any] = identity) -> EntryPoint:
     """Make an entry point that updates a metric with what `inputs` makes of the data, and computes."""
 
     def value(*data: Any) -> Any:
@@ -42,11 +46,13 @@ def computed(make: Callable[[], Metric], key: str = "", inputs: Callable[..., An
     return value
 
 
-def estimated(make: Callable[[], Metric], key: str = "", inputs: Callable[..., Any] = lambda *data: data) -> EntryPoint:
-    """Make an entry point that updates a metric with what `inputs` makes of the data, and gives its interval."""
+def estimated(
+    make: Callable[[], Metric], key: str = "", inputs: Callable[..., Any] = identity, **options: Any
+) -> EntryPoint:
+    """Make an entry point as `computed` does, of the interval with these options."""
 
     def interval(*data: Any) -> Any:
-        result = updated(make(), *inputs(*data)).interval()
+        result = updated(make(), *inputs(*data)).interval(**options)
         return result[key] if key else result
 
     return interval

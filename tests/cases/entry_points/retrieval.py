@@ -1,5 +1,6 @@
 """Quantities of embeddings with labels."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ from torchmetrics import MetricCollection
 
 from tensormetrics import retrieval, structured, uncertainty
 
-from .quantity import EntryPoint, Quantity, mean, updated
+from .quantity import EntryPoint, Quantity, computed, estimated, mean, updated
 
 Rows = tuple[Tensor, Tensor]
 
@@ -155,6 +156,10 @@ def calculator_entry_points(name: str) -> dict[str, EntryPoint]:
     }
 
 
+def calculator_interval(name: str) -> EntryPoint:
+    return estimated(lambda: retrieval.AccuracyCalculator([name]), name, replicates=50)
+
+
 def metric_entry_points(make: Callable[..., Any], name: str) -> dict[str, EntryPoint]:
     def collected(*data: Any) -> Any:
         metrics = MetricCollection({"one": make(), "other": make()})
@@ -221,11 +226,9 @@ def rank_quantity(
         updated(make(average="none"), *data).compute()
     )
     intervals = {
-        f"retrieval.{metric}": lambda *data: updated(make(), *data).interval(replicates=50),
+        f"retrieval.{metric}": estimated(make, replicates=50),
         "uncertainty.interval": lambda *data: uncertainty.interval(updated(make(), *data), replicates=50),
-        "retrieval.AccuracyCalculator": lambda *data: updated(
-            retrieval.AccuracyCalculator([calculator]), *data
-        ).interval(replicates=50)[calculator],
+        "retrieval.AccuracyCalculator": calculator_interval(calculator),
     }
     return Quantity(
         EMBEDDINGS if metric in COMPARED_ON_ALL_DATA else {name: EMBEDDINGS[name] for name in USUAL_DATA},
@@ -261,9 +264,7 @@ def median(scores: Tensor) -> Tensor:
 HIT_AT_1 = {
     **metric_entry_points(lambda: retrieval.HitRate(1), "HitRate"),
     **metric_entry_points(lambda: retrieval.MetricLearningRecall(1), "MetricLearningRecall"),
-    "retrieval.HitRate, of several k": lambda *data: updated(retrieval.HitRate((3, 1)), *data).compute()[
-        "hit_rate_at_1"
-    ],
+    "retrieval.HitRate, of several k": computed(lambda: retrieval.HitRate((3, 1)), "hit_rate_at_1"),
     **function_entry_points("hit_rate", k=1),
     "retrieval.cmc": lambda *data: mean(retrieval.cmc(retrieval.positive_ranks(*data), 3)[..., 0]),
     **calculator_entry_points("hit_rate_at_1"),
@@ -309,9 +310,7 @@ RANKS = {
         EMBEDDINGS,
         {"retrieval.PrecisionAtK": lambda *data: updated(retrieval.PrecisionAtK(1), *data).compute(), **HIT_AT_1},
         {
-            f"retrieval.{name}": lambda *data, name=name: updated(getattr(retrieval, name)(1), *data).interval(
-                replicates=50
-            )
+            f"retrieval.{name}": estimated(functools.partial(getattr(retrieval, name), 1), replicates=50)
             for name in ("PrecisionAtK", "HitRate", "MetricLearningRecall")
         },
         {
@@ -328,12 +327,8 @@ RANKS = {
             "retrieval.nearest_centroid": lambda *data: mean(retrieval.nearest_centroid(*data)),
         },
         {
-            "retrieval.NearestCentroidAccuracy": lambda *data: updated(
-                retrieval.NearestCentroidAccuracy(), *data
-            ).interval(replicates=50),
-            "retrieval.AccuracyCalculator": lambda *data: updated(
-                retrieval.AccuracyCalculator(["nearest_centroid_accuracy"]), *data
-            ).interval(replicates=50)["nearest_centroid_accuracy"],
+            "retrieval.NearestCentroidAccuracy": estimated(retrieval.NearestCentroidAccuracy, replicates=50),
+            "retrieval.AccuracyCalculator": calculator_interval("nearest_centroid_accuracy"),
         },
         {"retrieval.nearest_centroid": WITHOUT_RANKS},
     ),

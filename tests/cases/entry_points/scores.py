@@ -14,7 +14,7 @@ from torch import Generator, Tensor
 
 from tensormetrics import assignment, association, posterior, retrieval, structured, uncertainty
 
-from .quantity import EntryPoint, Quantity, updated
+from .quantity import EntryPoint, Quantity, computed, estimated, updated
 
 
 def random_probabilities(items: int, rate: float = 0.5, dtype: torch.dtype = torch.float64) -> Callable[..., Any]:
@@ -69,7 +69,7 @@ def metric_entry_points(make: Callable[[], Any], name: str) -> dict[str, EntryPo
 
 
 def torchmetrics_entry_point(make: Callable[[], Any]) -> EntryPoint:
-    return lambda *data: updated(uncertainty.Uncertain(make(), replicates=0), *data).compute()
+    return computed(lambda: uncertainty.Uncertain(make(), replicates=0))
 
 
 def auroc_of_batch(*data: Tensor) -> Tensor:
@@ -172,7 +172,7 @@ def matrix_quantity(name: str, torchmetric: Callable[[], Any]) -> Quantity:
     return Quantity(
         ANSWERS,
         {
-            "posterior.ConfusionPosterior": lambda *data: updated(confusion_posterior(), *data).compute()[name],
+            "posterior.ConfusionPosterior": computed(confusion_posterior, name),
             "posterior.ConfusionPosterior, forward": lambda *data: confusion_posterior()(*data)[name],
             "posterior.ConfusionPosterior, interval": lambda *data: (
                 updated(confusion_posterior(), *data).interval()[name].value
@@ -392,8 +392,12 @@ def flatten_samples(n: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     return index[:, 1] < c[index[:, 0]], index[:, 0]
 
 
+def pass_at_3() -> uncertainty.PassAtK:
+    return uncertainty.PassAtK(3)
+
+
 def updated_pass_at_3(n: Tensor, c: Tensor) -> uncertainty.PassAtK:
-    metric = uncertainty.PassAtK(3)
+    metric = pass_at_3()
     metric.update(c, n, ids=torch.arange(len(n)))
     return metric
 
@@ -428,18 +432,14 @@ PASSES = {
             "uncertainty.pass_at_k": lambda n, c: uncertainty.pass_at_k(n, c, 3).mean(),
             "uncertainty.pass_at_k, several": lambda n, c: uncertainty.pass_at_k(n, c, (3, 1))[..., 0].mean(),
             "uncertainty.PassAtK": lambda n, c: updated_pass_at_3(n, c).compute(),
-            "uncertainty.PassAtK, samples": lambda n, c: updated(
-                uncertainty.PassAtK(3), *flatten_samples(n, c)
-            ).compute(),
+            "uncertainty.PassAtK, samples": computed(pass_at_3, inputs=flatten_samples),
         },
         {
             "uncertainty.interval": lambda n, c: uncertainty.interval(
                 uncertainty.pass_at_k(n, c, 3), bounds=(0.0, 1.0)
             ),
             "uncertainty.PassAtK": lambda n, c: updated_pass_at_3(n, c).interval(),
-            "uncertainty.PassAtK, samples": lambda n, c: updated(
-                uncertainty.PassAtK(3), *flatten_samples(n, c)
-            ).interval(),
+            "uncertainty.PassAtK, samples": estimated(pass_at_3, inputs=flatten_samples),
         },
         skip_reasons={"uncertainty.PassAtK, samples": {"more right than samples": "each sample is one"}},
     ),

@@ -142,8 +142,9 @@ def field_scores(*tags: list[list[str]], **options: Any) -> structured.FieldScor
     return metric
 
 
-def evaluation_report(*tags: list[list[str]]) -> structured.FieldReport:
-    return structured.evaluate(*fields_of(*tags), Document, match=1.0, replicates=0)
+def f1_of_report(*tags: list[list[str]]) -> Tensor:
+    report = structured.evaluate(*fields_of(*tags), Document, match=1.0, replicates=0)
+    return torch.tensor(report["spans[]"].f1, dtype=torch.float64).nan_to_num()
 
 
 def suite() -> structured.Suite:
@@ -161,7 +162,7 @@ ENTITIES: dict[str, EntryPoint] = {
     "structured.span_errors": f1_of_span_errors,
     "structured.SetMatch": computed(structured.SetMatch, "f1", similarity_of),
     "structured.FieldScores": lambda *data: field_scores(*data).compute()["f1[spans[]]"].nan_to_num(),
-    "structured.evaluate": lambda *data: torch.tensor(evaluation_report(*data)["spans[]"].f1).double().nan_to_num(),
+    "structured.evaluate": f1_of_report,
     "structured.Family": computed(family_metric, "f1", documents_of),
     "structured.Suite": computed(suite, "all-f1", documents_of),
 }

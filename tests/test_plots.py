@@ -1,0 +1,497 @@
+"""What all plots share: nothing cut off or covered, no global state, greys apart; and what stands in the axes is what
+`compute` answers."""
+
+import copy
+import math
+import re
+import sys
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+import torch
+from cases import METRICS
+from click.testing import CliRunner
+from torch import tensor
+from torch.utils._pytree import tree_leaves
+from torchmetrics import MetricCollection
+
+import tensormetrics
+from tensormetrics import association, posterior
+from tensormetrics.__main__ import main
+from tensormetrics._cli.commands.association import draw
+from tensormetrics._cli.output import draw_scores
+from tensormetrics.core.arguments.labels import LABELS, label_of
+from tensormetrics.core.results import plots
+from tensormetrics.posterior import ConfusionPosterior, plot_difference
+from tensormetrics.posterior.comparison.pairwise import pairwise_compare
+from tensormetrics.posterior.plots.distributions import ForestGroup, Shown
+from tensormetrics.retrieval import HitRate, PairwiseROC
+from tensormetrics.retrieval.calculator.metric_names import NAMES as NAMES_OF_CALCULATOR
+from tensormetrics.retrieval.runs.measures import CUT, FLAT
+from tensormetrics.structured import Family, Suite, derive, macro_average, micro_average
+from tensormetrics.structured.suites.coref import METRICS as COREFERENCE
+from tensormetrics.uncertainty import Estimate
+
+matplotlib = pytest.importorskip("matplotlib")
+pd = pytest.importorskip("pandas")
+import matplotlib.pyplot as plt  # noqa: E402
+from matplotlib.figure import Figure  # noqa: E402
+from matplotlib.text import Text  # noqa: E402
+
+PRIORS = {"prevalence_prior": 1, "confusion_prior": 1}
+LONG = "transformers/bert-base-multilingual-cased-finetuned-on-something-else"
+SHORT = "mlp/a"
+MODELS = ["a model with a rather long name of many words", "b", "fasttext-crawl-300d-2M-with-subword-information"]
+QUERIES = [f"Male terms and female terms wrt career words and family words {i}" for i in range(10)]
+
+
+def lightness(color):
+    """CIE L*, 0 to 100."""
+    linear = np.array([c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in color])
+    return 116 * np.cbrt(linear @ [0.2126, 0.7152, 0.0722]) - 16
+
+
+@pytest.fixture(scope="module")
+def study():
+    found = posterior.Study(0, metrics={"acc": {"aggregation": "fe"}})
+    for k, name in enumerate((SHORT, LONG)):
+        found.add_experiment(name, [[50 + 9 * k, 5, 3], [4, 60, 6], [3, 8, 70]], **PRIORS)
+    return found
+
+
+@pytest.fixture(scope="module")
+def counted():
+    metric = posterior.ConfusionPosterior(3, replicates=500)
+    metric.update(torch.tensor([0, 1, 2, 2, 1, 0]), torch.tensor([0, 1, 2, 2, 1, 1]))
+    return metric
+
+
+TABLE = pd.DataFrame(np.arange(30.0).reshape(3, -1) - 4, MODELS, QUERIES)
+RANKING = pd.DataFrame({"WEAT: average of the absolute scores": [3, 1, 2], "RND": [3, np.nan, 2]}, MODELS)
+ANSWERS = [
+    {"query_name": QUERIES[0], "effect_size_x": 1.3, "effect_size_y": -0.9},
+    {"query_name": "b", "effect_size_x": 0.1, "effect_size_y": 1.9},
+]
+# name -> call of (study, metric, options), and how many axes the plot has
+PLOTS = {
+    "plot_queries_results": (lambda s, m, o: association.plot_queries_results(TABLE, **o), 1),
+    "plot_ranking": (lambda s, m, o: association.plot_ranking(RANKING, **o), 1),
+    "plot_ranking_correlations": (lambda s, m, o: association.plot_ranking_correlations(TABLE.T.corr(), **o), 1),
+    "plot_eat_map": (lambda s, m, o: association.plot_eat_map(ANSWERS, **o), 1),
+    "plot_distributions": (
+        lambda s, m, o: posterior.plot_distributions([Shown(LONG, s.column("acc", None, LONG))], "acc", (0, 1), **o),
+        1,
+    ),
+    "plot_difference": (
+        lambda s, m, o: posterior.plot_difference(
+            s.get_pairwise_comparison("acc", experiment_a=SHORT, experiment_b=LONG, min_sig_diff=0.01), **o
+        ),
+        1,
+    ),
+    "plot_forest": (
+        lambda s, m, o: posterior.plot_forest(
+            [ForestGroup(LONG, [Shown(LONG, s.column("acc", None, LONG))], s.column("acc", None, SHORT), 0.5)],
+            "acc",
+            **o,
+        ),
+        1,
+    ),
+    "Study.plot_metric_summaries": (lambda s, m, o: s.plot_metric_summaries("acc", **o), 2),
+    "Study.plot_experiment_aggregation": (
+        lambda s, m, o: s.plot_experiment_aggregation("acc", experiment_group="transformers", **o),
+        2,
+    ),
+    "Study.plot_pairwise_comparison": (
+        lambda s, m, o: s.plot_pairwise_comparison("acc", experiment_a=SHORT, experiment_b=LONG, **o),
+        1,
+    ),
+    "Study.plot_forest_plot": (lambda s, m, o: s.plot_forest_plot("acc", **o), 2),
+    "ConfusionPosterior.plot": (lambda s, m, o: m.plot(**o)[0], 1),
+    "ConfusionPosterior.plot_posterior": (lambda s, m, o: m.plot_posterior(**o), 1),
+}
+
+
+def demo(epochs):
+    for module in "sklearn", "tqdm":
+        pytest.importorskip(module)
+    from tensormetrics._cli.demo import draw as draw_demo
+
+    interval = {"value": 0.9, "low": 0.8, "high": 0.95}
+    row = {"precision_at_1": 0.9, "r_precision": 0.8, "mean_average_precision_at_r": 0.7, "cluster_accuracy": 0.6}
+    history = [{"epoch": i + 1, **row, "acc": interval, "f1@macro": interval} for i in range(epochs)]
+    generator = torch.Generator().manual_seed(0)
+    return draw_demo(history, torch.randn(50, 16, generator=generator), torch.arange(50) % 10)
+
+
+SCORES = {"mean_average_precision_at_r": 0.7, "a score of a name that is much too long for a line": 1.0, "f1": np.nan}
+ROW = {"score": 0.3, "p": 0.01}
+PICTURES = {
+    **{name: call for name, (call, _) in PLOTS.items()},
+    "queries by model": lambda s, m, o: association.plot_queries_results(TABLE, "model"),
+    "ranking in panels": lambda s, m, o: association.plot_ranking(RANKING, use_metric_as_facet=True),
+    "forest without numbers": lambda s, m, o: s.plot_forest_plot("acc", info=False),
+    "scores": lambda s, m, o: draw_scores(SCORES, {"f1": (0.2, 0.3), "mean_average_precision_at_r": (0.6, 1.0)}),
+    "scores of classes": lambda s, m, o: draw_scores(SCORES, {}, {"mean_average_precision_at_r": [0.1, np.nan, 1.0]}),
+    "demo, one epoch": lambda s, m, o: demo(1),
+    "demo, many epochs": lambda s, m, o: demo(60),
+    "command line, association": lambda s, m, o: draw(
+        {"weat": dict.fromkeys(QUERIES, ROW), "rnd": {QUERIES[0]: {"score": np.nan, "p": np.nan}, "b": {"score": -1.0}}}
+    ),
+}
+
+
+@pytest.fixture
+def picture(request, study, counted):
+    return PICTURES[request.param](study, counted, {})
+
+
+def test_every_public_plot_is_here():
+    domains = [getattr(tensormetrics, name) for name in ("association", "retrieval", "posterior", "structured")]
+    found = {name for domain in domains for name in dir(domain) if name.startswith("plot_")}
+    for cls in (posterior.Study, posterior.ConfusionPosterior):
+        own = (name for base in cls.__mro__ if base.__module__.startswith("tensormetrics") for name in vars(base))
+        found |= {f"{cls.__name__}.{name}" for name in own if name.startswith("plot")}
+    assert found == set(PLOTS)
+
+
+@pytest.mark.parametrize("name", PLOTS)
+def test_axes_at_hand_and_no_global_state(name, study, counted, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    before = dict(matplotlib.rcParams)
+    call, number = PLOTS[name]
+    figure = Figure(figsize=(9, 9))
+    axes = list(np.ravel(figure.subplots(number, 1)))
+    assert call(study, counted, {"ax": axes[0] if number == 1 else axes}) is figure
+    assert all(ax.has_data() for ax in axes) and not figure.legends
+    assert type(call(study, counted, {})) is Figure
+    assert dict(matplotlib.rcParams) == before
+    with pytest.raises(ValueError, match=f"^ax: got 3 axes, this plot has {number}$"):
+        call(study, counted, {"ax": Figure().subplots(3)})
+
+
+@pytest.mark.parametrize("name", PLOTS)
+def test_without_matplotlib(name, study, counted, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError) as caught:
+        PLOTS[name][0](study, counted, {})
+    assert str(caught.value) == 'plots need matplotlib; write pip install "tensormetrics[plot]"'
+
+
+def tick_labels(axis):
+    """Those within the limits: the others are not drawn."""
+    low, high = sorted(axis.get_view_interval())
+    shown = [tick for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
+    labels = [label for tick in shown for label in (tick.label1, tick.label2)]
+    return [label for label in labels if label.get_visible() and label.get_text()]
+
+
+def test_the_command_line_says_the_same(tmp_path, monkeypatch):
+    np.save(tmp_path / "x.npy", np.eye(4, dtype=np.float32))
+    np.save(tmp_path / "y.npy", np.array([0, 0, 1, 1]))
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    words = 'plots need matplotlib; write pip install "tensormetrics[plot]"\n'
+    arguments = [f"{tmp_path}/x.npy", f"{tmp_path}/y.npy", "--plot", f"{tmp_path}/o.png"]
+    found = CliRunner().invoke(main, ["retrieval", *arguments])
+    assert found.exit_code == 2 and found.stderr.endswith(f"--plot: {words}")
+    found = CliRunner().invoke(main, ["demo", "--output", str(tmp_path), "--device", "cpu"])
+    assert found.exit_code == 2 and found.stderr.endswith(f": {words}")
+
+
+@pytest.mark.parametrize("picture", PICTURES, indirect=True)
+def test_nothing_is_cut_off_or_covered(picture):
+    picture.draw_without_rendering()
+    axes = [axis for ax in picture.axes for axis in (ax.xaxis, ax.yaxis)]
+    ticks = {label for axis in axes for tick in axis.get_major_ticks() for label in (tick.label1, tick.label2)}
+    texts = [text for text in picture.findobj(Text) if text.get_visible() and text.get_text() and text not in ticks]
+    frame = picture.bbox.padded(1)
+    for text in texts + [label for axis in axes for label in tick_labels(axis)]:
+        box = text.get_window_extent()
+        assert frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1, text
+    for legend in picture.legends + [legend for ax in picture.axes if (legend := ax.get_legend())]:
+        assert not any(legend.get_window_extent().overlaps(ax.get_window_extent()) for ax in picture.axes)
+    for axis in axes:
+        labels = tick_labels(axis)
+        if not any(label.get_rotation() % 90 for label in labels):
+            boxes = [label.get_window_extent().padded(-1) for label in labels]
+            assert not any(a.overlaps(b) for a, b in combinations(boxes, 2)), axis
+
+
+@pytest.mark.parametrize("picture", PICTURES, indirect=True)
+def test_axes_are_labelled_and_text_is_of_few_sizes(picture):
+    assert any(ax.get_xlabel() or ax.get_ylabel() for ax in picture.axes)
+    sizes = {text.get_fontsize() for text in picture.findobj(Text) if text.get_visible() and text.get_text()}
+    assert sizes <= {plots.FONT - 1, plots.FONT, plots.FONT + 1}
+
+
+def test_colours_differ_in_grey():
+    greys = [lightness(matplotlib.colors.to_rgb(color)) for color in plots.COLORS]
+    assert min(abs(a - b) for a, b in pairwise([*greys, greys[0]])) > 15
+    for row in greys[:4], greys[4:]:
+        assert min(abs(a - b) for a, b in combinations(row, 2)) > 15
+
+
+def test_bars_and_lines_differ_in_grey():
+    bars = [plots.bar_style(i) for i in range(28)]
+    for a, b in combinations(bars, 2):
+        greys = [lightness(matplotlib.colors.to_rgb(bar["facecolor"])) for bar in (a, b)]
+        assert a["hatch"] != b["hatch"] or abs(greys[0] - greys[1]) > 15
+    for bar in bars:  # hatches are seen on their bar
+        greys = [lightness(matplotlib.colors.to_rgb(bar[part])) for part in ("facecolor", "edgecolor")]
+        assert abs(greys[0] - greys[1]) > 35
+    lines = [plots.line_style(i) for i in range(35)]
+    assert len({(line["linestyle"], line["marker"]) for line in lines}) == 35
+    assert all(lightness(matplotlib.colors.to_rgb(line["color"])) < 65 for line in lines)
+
+
+LINES_OF = {
+    "short": ["short"],
+    "": [""],
+    7: ["7"],
+    "Male terms and female terms wrt career": ["Male terms and female", "terms wrt", "career"],
+    "Men and women wrt career": ["Men and women wrt", "career"],
+    "transformers/bert-base-multilingual-cased": ["transformers/bert-base-", "multilingual-cased"],
+    "mean_average_precision_at_r_of_all": ["mean_average_precision_at_r_", "of_all"],
+    "x" * 60: ["x" * 28, "x" * 28, "x" * 4],
+    "two\nlines": ["two", "lines"],
+}
+
+
+def test_labels_in_lines():
+    assert {name: plots.wrapped(name).split("\n") for name in LINES_OF} == LINES_OF
+    assert [plots.lines_of([plots.wrapped(name)]) for name in LINES_OF] == [len(lines) for lines in LINES_OF.values()]
+
+
+def test_a_score_without_a_value_and_one_at_the_bound():
+    figure = draw_scores(SCORES, {"f1": (0.2, 0.3)})
+    (ax,) = figure.axes
+    words = [text.get_text() for text in ax.texts]
+    assert words == ["0.700", "1.000", "undefined"] and ax.get_xlim()[1] == 1
+    assert len(ax.lines) == 2  # no interval either
+    wide = draw_scores({"a": 30.0}, {"a": (10.0, 70.0)}, confidence=0.9).axes[0]
+    assert wide.get_xlim() == (7, 73) and "90% interval" in wide.get_legend_handles_labels()[1]
+
+
+def test_an_interval_is_drawn_for_every_epoch_that_is_marked():
+    for epochs, marks in (1, 1), (12, 12), (60, 15):
+        bars = demo(epochs).axes[0].containers
+        assert [bar.get_label() for bar in bars] == ["accuracy", "macro F1"]
+        assert all(sum(len(path) > 0 for path in bar.lines[2][0].get_segments()) == marks for bar in bars)
+
+
+def points(ax, axis: int) -> list[float]:
+    return [float(p) for line in ax.containers for p in line.lines[0].get_data()[axis]]
+
+
+def middles(value):
+    """Return the values that are drawn as points, without the ends of intervals."""
+    if isinstance(value, dict):
+        return {key: middles(part) for key, part in value.items() if not key.endswith(("/low", "/high"))}
+    return value.value if isinstance(value, Estimate) else value
+
+
+@pytest.mark.parametrize("case", METRICS.values(), ids=METRICS.keys())
+def test_every_metric_shows_its_values(case, generator):
+    metric = case.make()
+    metric.update(*case.inputs(generator, 60))
+    values = [float(leaf) for leaf in tree_leaves(middles(metric.compute()))]
+    if isinstance(metric, PairwiseROC):  # a curve, with a test of its own
+        return
+    figure, ax = metric.plot()
+    assert figure is ax.figure and points(ax, 0) == pytest.approx(values, nan_ok=True)
+    low, high = metric.plot_lower_bound, metric.plot_upper_bound
+    assert all((low is None or value >= low) and (high is None or value <= high) for value in values)
+    _, ax = metric.plot([metric.compute(), metric.compute()])
+    assert points(ax, 1) == pytest.approx([value for value in values for _ in range(2)], nan_ok=True)
+
+
+@pytest.mark.parametrize("case", METRICS.values(), ids=METRICS.keys())
+def test_every_metric_says_whether_forward_has_a_gradient(case, generator):
+    metric = case.make()
+    inputs = case.inputs(generator, 60)
+    leaves = [leaf for leaf in tree_leaves(inputs) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
+    for leaf in leaves:
+        leaf.requires_grad_()
+    answers = [leaf for leaf in tree_leaves(metric(*inputs)) if isinstance(leaf, torch.Tensor)]
+    assert any(answer.requires_grad for answer in answers) == metric.is_differentiable
+
+
+def test_roc_is_drawn_as_tar_over_far_on_a_logarithmic_axis(generator):
+    far = (0.5, 0.0, 1e-2, 0.1)
+    metric = PairwiseROC(far)
+    metric.update(torch.randn(40, 2, generator=generator), torch.randint(3, (40,), generator=generator))
+    value, estimates = metric.compute(), metric.interval()
+    order = [2, 3, 0]  # by rate; 0 has no logarithm
+    figure, ax = metric.plot()
+    assert figure is ax.figure and ax.get_xscale() == "log"
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("FAR at most", "TAR, higher is better")
+    assert points(ax, 0) == [far[i] for i in order] and points(ax, 1) == value.tar[order].tolist()
+    _, ax = metric.plot([value, estimates])
+    assert len(ax.containers) == 2 and [text.get_text() for text in ax.get_legend().get_texts()] == ["step 0", "step 1"]
+    bars = [segment[:, 1] for segment in ax.containers[1].lines[2][0].get_segments()]
+    ends = torch.stack([estimates["tar"].low, estimates["tar"].high], 1)[order]
+    torch.testing.assert_close(torch.stack([*map(torch.as_tensor, bars)]), ends)
+    _, theirs = metric.plot(ax=plt.figure().subplots())
+    assert points(theirs, 1) == value.tar[order].tolist()
+
+
+def test_intervals_gaps_and_classes():
+    first = {"acc": Estimate(tensor(0.5), tensor(0.3), tensor(0.6)), "tpr": tensor([0.1, 0.2])}
+    _, ax = plots.plot_values([first], "x", (0.0, 1.0), True)
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["acc", "tpr[0]", "tpr[1]"]
+    (bar,) = ax.containers[0].lines[2][0].get_segments()
+    assert bar[:, 0].tolist() == pytest.approx([0.3, 0.6]) and ax.get_xlabel() == "x, higher is better"
+    assert ax.get_xlim() == pytest.approx((-0.03, 1.03))
+    _, ax = plots.plot_values([{"a": 1.0}, {"b": 2.0}], "x")  # a step without a value leaves a gap
+    assert points(ax, 1) == pytest.approx([1.0, math.nan, math.nan, 2.0], nan_ok=True)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b"]
+
+
+def test_intervals_of_a_confusion_posterior():
+    metric = ConfusionPosterior(3, ["acc", "tpr"], replicates=200)
+    metric.update(torch.randint(0, 3, (60,)), torch.randint(0, 3, (60,)))
+    tensors = metric.compute()
+    low, high = (torch.cat([tensors[f"{name}/{end}"].view(-1) for name in ("acc", "tpr")]) for end in ("low", "high"))
+    for val in (None, tensors, metric.interval()):
+        _, ax = metric.plot(val)
+        assert [label.get_text() for label in ax.get_yticklabels()] == ["acc", "tpr[0]", "tpr[1]", "tpr[2]"]
+        assert points(ax, 0) == pytest.approx([float(tensors["acc"]), *tensors["tpr"].tolist()])
+        bars = [bar.lines[2][0].get_segments()[0][:, 0].tolist() for bar in ax.containers]
+        assert bars == [pytest.approx(ends) for ends in zip(low.tolist(), high.tolist(), strict=True)]
+
+
+def test_plot_of_values_of_forward_draws_points_and_lines():
+    metric = ConfusionPosterior(3, ["acc", "tpr"], replicates=50)
+    steps = [metric(torch.randint(0, 3, (50,)), torch.randint(0, 3, (50,))) for _ in range(2)]
+    _, ax = metric.plot(steps[0])
+    assert points(ax, 0) == pytest.approx([float(steps[0]["acc"]), *steps[0]["tpr"].tolist()])
+    _, ax = metric.plot(steps)
+    assert len(ax.containers) == 4 and ax.get_xlabel() == "step"
+    _, ax = metric.plot([metric.compute(), metric.compute()])
+    assert len(ax.containers) == 4 and len(ax.containers[0].lines[2][0].get_segments()) == 2
+
+
+def test_given_axes_and_a_collection():
+    inputs = torch.randn(30, 3), torch.randint(0, 3, (30,))
+    figure, ax = plt.subplots()
+    metric = HitRate(2)
+    assert metric.plot(metric(*inputs), ax=ax) == (figure, ax)
+    plt.close(figure)
+    collection = MetricCollection({"a": HitRate(1), "b": HitRate(3)})
+    collection.update(*inputs)
+    for (_, ax), value in zip(collection.plot(), collection.compute().values(), strict=True):
+        assert points(ax, 0) == pytest.approx([float(value)])
+
+
+@dataclass
+class Bag:
+    items: list[str]
+
+
+def test_corpora_of_objects():
+    family = Family(derive(Bag), {"micro": micro_average(["f1"]), "macro": macro_average(["f1"])}, replicates=50)
+    for scores in (family, Suite({"all": copy.deepcopy(family)})):
+        scores.update(3 * [Bag(["a"]), Bag(["b"])], 3 * [Bag(["a"]), Bag(["c", "b"])])
+        figure, ax = scores.plot()
+        assert figure is ax.figure and points(ax, 0) == pytest.approx(list(map(float, scores.compute().values())))
+        _, ax = scores.plot([scores.interval(), scores.interval()])
+        assert len(ax.containers) == 2 and ax.get_xlabel() == "step"
+
+
+def test_an_answer_of_run_query():
+    model = association.WordEmbeddingModel.from_tensor(
+        torch.randn(8, 5, generator=torch.Generator().manual_seed(0)), list("abcdefgh")
+    )
+    query = association.Query([["a", "b"], ["c", "d"]], [["e", "f"], ["g", "h"]], ["x", "y"], ["u", "v"])
+    found = association.WEAT().run_query(query, model, replicates=50)
+    _, ax = association.WEAT().plot(found)
+    (bar,) = ax.containers[0].lines[2][0].get_segments()
+    assert points(ax, 0) == [float(found["result"])]
+    assert bar[:, 0].tolist() == pytest.approx([float(found["low"]), float(found["high"])])
+    assert [label.get_text().split() for label in ax.get_yticklabels()] == [query.query_name.split()]
+    _, ax = association.WEAT().plot([found, association.WEAT().run_query(query, model)])  # without an interval
+    assert points(ax, 1) == [float(found["result"])] * 2
+
+
+LABEL_OF = {
+    "VMeasure": "V-measure",
+    "v_measure": "V-measure",
+    "AveragePrecisionAtR": "MAP@R",
+    "mean_average_precision_at_r": "MAP@R",
+    "TARAtFAR": "TAR@FAR",
+    "RPrecision": "R-precision",
+    "r_precision_level0": "R-precision, level 0",
+    "mean_average_precision_at_10": "MAP@10",
+    "precision_at_1": "precision@1",
+    "P_10": "P@10",
+    "ndcg_cut_10": "nDCG@10",
+    "map@100": "MAP@100",
+    "recall_100": "recall@100",
+    "hit_rate_at_5": "hit rate@5",
+    "recip_rank": "MRR",
+    "RankingAUROC": "ranking AUROC",
+    "EqualErrorRate": "equal error rate",
+    "b_cubed-f1": "B-cubed F1",
+    "ceaf_e-recall": "CEAF-e recall",
+    "conll-f1": "CoNLL F1",
+    "trigger_identification-f1": "trigger identification F1",
+    "micro-f1": "micro F1",
+    "f1@macro": "macro F1",
+    "f1[BORN_IN]": "F1[BORN_IN]",
+    "f1[others[]]": "F1[others[]]",
+    "micro-f1[a_b]": "micro F1[a_b]",
+    "my model (large)": "my model (large)",
+}
+
+
+def test_label_of_a_name_is_what_people_write():
+    assert {name: label_of(name) for name in LABEL_OF} == LABEL_OF
+
+
+def test_labels_of_every_name_have_no_mark_of_code():
+    names = [*NAMES_OF_CALCULATOR, *FLAT, *(f"{family}_10" for family in CUT)]
+    names += [f"{name}-f1" for name in COREFERENCE] + [case.make.__name__ for case in METRICS.values()]
+    labels = {name: label_of(name.format(k=5)) for name in names}
+    wrong = {name: label for name, label in labels.items() if re.search(r"_|[a-z][A-Z][a-z]|\bat \d|-f1", label)}
+    assert not wrong
+    assert [*LABELS] == sorted(LABELS)
+
+
+def test_a_dark_style_has_light_lines():
+    study = posterior.Study(0, metrics={"acc": {}})
+    for name in "ab":
+        study.add_experiment(name, [[9, 1], [2, 8]], prevalence_prior=1, confusion_prior=1)
+    with matplotlib.style.context("dark_background"):
+        assert plots.palette() != plots.COLORS and len(plots.palette()) == len(plots.COLORS)
+        _, ax = HitRate(1).plot([torch.tensor(0.5), torch.tensor(0.6)])
+        assert ax.lines[0].get_color() == plots.palette()[0]
+        figure = study.plot_metric_summaries("acc")
+        dark = [
+            line for ax in figure.axes for line in ax.lines if matplotlib.colors.to_rgb(line.get_color()) == (0, 0, 0)
+        ]
+        assert dark == []
+    assert plots.palette() == plots.COLORS
+
+
+def test_a_legend_lists_what_is_seen():
+    diff = 0.5 + 0.001 * torch.randn(500, generator=torch.Generator().manual_seed(0))
+    result = pairwise_compare(diff, min_sig_diff=0.01)
+    texts = [text.get_text() for text in plot_difference(result, xlim=(0.49, 0.51)).legends[0].get_texts()]
+    assert "median" in texts and not any(text.startswith("equivalence") for text in texts)
+    texts = [text.get_text() for text in plot_difference(result, xlim=(-0.1, 0.6)).legends[0].get_texts()]
+    assert any(text.startswith("equivalence") for text in texts)
+
+
+def test_titles_and_sizes():
+    result = pairwise_compare(torch.linspace(-0.1, 0.3, 50), min_sig_diff=0.01)
+    figure = plot_difference(result, title="A and B", figsize=(5, 2))
+    assert figure.get_suptitle() == "A and B" and figure.get_size_inches().tolist() == [5, 2]
+    figure, ax = plt.subplots()
+    plot_difference(result, title="A and B", ax=ax)
+    assert ax.get_title() == "A and B"
+    plt.close(figure)
+    table = pd.DataFrame([[0.1, 0.2], [0.3, 0.4]], ["small", "large"], ["q", "r"])
+    for plot in (association.plot_queries_results, association.plot_ranking, association.plot_ranking_correlations):
+        figure = plot(table, title="Mine", figsize=(5, 2))
+        assert figure.axes[0].get_title() == "Mine" and figure.get_size_inches().tolist() == [5, 2]
