@@ -41,10 +41,27 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(
             "tensormetrics: its native code is not built; write pip install --no-build-isolation -e '.[test]'"
         )
+    if config.get_verbosity() < 0 and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Progress(config))
     if config.option.markexpr == "full":
         config.option.markexpr = "not slow and not emulated"  # the first tier too
     elif config.option.markexpr == FIRST_TIER and any("::" in argument for argument in config.args):
         config.option.markexpr = ""  # whoever names a test wants to run it
+
+
+class Progress:
+    """Lines of a quiet run at each tenth of the tests, in place of a letter for each test."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config, self.finished, self.tenths = config, 0, 0
+
+    def pytest_runtest_logfinish(self) -> None:
+        reporter = self.config.pluginmanager.getplugin("terminalreporter")
+        self.finished += 1
+        tenths = 10 * self.finished // max(reporter._session.testscollected, 1)
+        if tenths > self.tenths:
+            self.tenths = tenths
+            reporter.write_line(f"{10 * tenths} % of {reporter._session.testscollected:,} tests")
 
 
 def mark_products(items: list[pytest.Item]) -> None:
