@@ -3,7 +3,7 @@
 import pytest
 import torch
 from cases import FUNCTIONS, METRICS, FunctionCase, MetricCase
-from fake_device import DEVICE, Device
+from fake_device import DEVICE, PLACE, Device, DeviceAssert
 from test_conformance import N, assert_same, on, rows
 from torch.utils._pytree import tree_leaves, tree_map
 from torchmetrics.utilities.data import dim_zero_cat
@@ -11,7 +11,7 @@ from torchmetrics.utilities.data import dim_zero_cat
 
 def to_cpu(results):
     """Check that all results are on the fake device, and move them to the CPU."""
-    assert all(leaf.device == DEVICE for leaf in tree_leaves(results))
+    assert all(leaf.device == PLACE for leaf in tree_leaves(results))
     return tree_map(lambda x: x.cpu(), results)
 
 
@@ -60,7 +60,7 @@ def test_later_rows_move_to_device_of_first_rows(case: MetricCase, first, then, 
             metric(*on(DEVICE if then == "forward" else "cpu", batches[1]))
         metric.update(*on(DEVICE, batches[2]))
         states = [getattr(metric, name) for name in metric._defaults]
-        assert {state.device for state in states if len(state)} == {DEVICE}
+        assert {state.device for state in states if len(state)} == {PLACE}
         result = tree_map(lambda x: x.cpu(), metric.compute())
     assert_same(result, expected.compute())
 
@@ -76,7 +76,7 @@ def test_loaded_state_moves_to_device_of_metric(case: MetricCase, generator):
         metric = case.make().to(DEVICE)
         metric.load_state_dict(saved.state_dict(), strict=False)
         metric.update(*on(DEVICE, inputs))
-        assert {getattr(metric, name).device for name in metric._defaults} == {DEVICE}
+        assert {getattr(metric, name).device for name in metric._defaults} == {PLACE}
         assert_same(to_cpu(metric.compute()), expected.compute(), 1e-14)
 
 
@@ -101,6 +101,51 @@ def test_fake_device_raises_where_gpu_raises(generator):
         assert torch.equal((x + torch.tensor(1.0)).cpu(), x.cpu() + 1)  # a scalar is passed as a kernel argument
 
 
+def test_fake_device_computes_as_cuda_does(generator):
+    cpu = torch.rand(5000, generator=generator, dtype=torch.float64)
+    nan = torch.tensor([1.0, -torch.nan, torch.inf, torch.nan, -torch.inf, -1.0, -0.0, 0.0])
+    with Device() as device:
+        x, y = cpu.to(DEVICE), nan.to(DEVICE)
+        assert torch.equal((x / 3).cpu(), cpu * (1 / 3)) and not torch.equal((x / 3).cpu(), cpu / 3)
+        assert torch.equal((x / x.new_tensor(3)).cpu(), cpu / 3)
+        assert torch.equal(x.mean().cpu(), cpu.sum() * (1 / 5000))
+        assert y.argsort(stable=True).tolist() == [1, 4, 5, 6, 7, 0, 2, 3]
+        assert y.sort(descending=True).indices.tolist()[:2] == [3, 2]
+        assert device.unordered == []
+        zeros, index = torch.zeros(1, dtype=torch.float64, device=DEVICE), torch.zeros_like(x, dtype=torch.int64)
+        sums = [
+            lambda: zeros.scatter_add(0, index, x),
+            lambda: zeros.index_add(0, index, x),
+            lambda: zeros.index_put((index,), x, accumulate=True),
+            lambda: x.cumsum(0),
+            lambda: (x + 0.5).cumprod(0),
+        ]
+        for add in sums:
+            assert len({tuple(add().tolist()) for _ in range(20)}) > 1
+        assert len(device.unordered) == 20 * len(sums)
+        assert x.device == PLACE != DEVICE and x.to(DEVICE) is x and torch.ones(1, device=DEVICE).device == PLACE
+
+
+@pytest.mark.parametrize(
+    "look_up",
+    [
+        lambda x, index: x.gather(0, index),
+        lambda x, index: x.index_select(0, index),
+        lambda x, index: x[index],
+        lambda x, index: x.scatter_add(0, index, x),
+        lambda x, index: x.index_add(0, index, x),
+        lambda x, index: x.take(index),
+        lambda x, index: torch.nn.functional.embedding(index, x[:, None]),
+    ],
+)
+def test_fake_device_ends_test_at_index_out_of_range(look_up):
+    with Device(), pytest.raises(DeviceAssert):
+        try:
+            look_up(torch.ones(3).to(DEVICE), torch.full((3,), 7).to(DEVICE))
+        except Exception:
+            pytest.fail("a product could catch this")
+
+
 @pytest.mark.parametrize(
     "wait",
     [
@@ -121,6 +166,8 @@ def test_fake_device_raises_where_gpu_raises(generator):
         lambda x: torch.linalg.inv(torch.diag(x)),
         lambda x: torch.linalg.svd(torch.diag(x)),
         lambda x: x.copy_(torch.ones(3)),
+        lambda x: x.__setitem__(0, 2.0),
+        lambda x: x.__setitem__(x.long(), 2.0),
     ],
 )
 def test_fake_device_records_synchronizing_operators(wait):
@@ -135,6 +182,8 @@ def test_fake_device_records_synchronizing_operators(wait):
     "work",
     [
         lambda x: x.index_put((x > 0,), x.new_zeros(())),
+        lambda x: x.__setitem__(slice(1), 2.0),
+        lambda x: x.__setitem__(x > 0, 2.0),
         lambda x: x.masked_fill(x > 0, 0.0).cumsum(0),
         lambda x: torch.arange(3, device=x.device)[x.long() - 1],
         lambda x: x.repeat_interleave(x.long(), output_size=3),
