@@ -4,9 +4,13 @@ import pytest
 import torch
 from cases import FUNCTIONS, METRICS, FunctionCase, MetricCase
 from fake_device import DEVICE, PLACE, Device, DeviceAssert
-from test_conformance import N, assert_same, on, rows
+from test_conformance import N, assert_same, on, rows, with_nonfinite_argument
 from torch.utils._pytree import tree_leaves, tree_map
 from torchmetrics.utilities.data import dim_zero_cat
+
+from tensormetrics.core.numbers.quantiles import equal_tailed_interval
+from tensormetrics.posterior.comparison.listwise import rank_probabilities
+from tensormetrics.posterior.sampling import arrays
 
 
 def to_cpu(results):
@@ -196,3 +200,38 @@ def test_fake_device_records_no_wait_for_other_operators(work):
         device.waits.clear()
         work(x)
         assert not device.waits
+
+
+@rows({name: case for name, case in (METRICS | FUNCTIONS).items() if case.not_finite not in ("raises", "no floats")})
+@pytest.mark.filterwarnings("ignore:samples")
+def test_nan_with_sign_bit_on_device_equals_nan(case: MetricCase | FunctionCase, generator):
+    is_metric = isinstance(case, MetricCase)
+    arguments = case.inputs(generator, N if is_metric else (9,))
+
+    def call(device: torch.device, arguments: tuple) -> list[torch.Tensor]:
+        if not is_metric:
+            return case.call(*on(device, arguments))
+        metric = case.make().to(device)
+        metric.update(*on(device, arguments))
+        return tree_leaves(metric.compute())
+
+    pairs = zip(*(with_nonfinite_argument(case, arguments, nan) for nan in (torch.nan, -torch.nan)), strict=True)
+    for (index, policy, expected), (*_, signed) in pairs:
+        if policy != "raises":
+            with Device():
+                results = to_cpu(call(DEVICE, signed))
+            assert_same(results, call(torch.device("cpu"), expected), max(case.rtol, 1e-12), f"argument {index}")
+
+
+def test_internal_sorts_of_nan_with_sign_bit_on_device_put_it_last(generator):
+    x = torch.rand(50, 40, generator=generator, dtype=torch.float64)
+    x[::4, ::3] = -torch.nan
+    for function in (
+        lambda x: equal_tailed_interval(x, 0.9),
+        lambda x: rank_probabilities(x, higher_is_better=True),  # sorts -x
+        lambda x: rank_probabilities(x, higher_is_better=False),
+        lambda x: arrays.TWINS["sort"](x),
+    ):
+        with Device():
+            results = to_cpu(function(x.to(DEVICE)))
+        assert_same(results, function(x), 1e-12)
