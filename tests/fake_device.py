@@ -31,7 +31,7 @@ PLACE = torch.device("meta", 0)  # the device that its tensors report
 REFUSED = {"histc", "put", "put_", "kthvalue", "index_reduce", "index_reduce_", "scatter_reduce_prod"}
 READ = {"_local_scalar_dense", "equal", "nonzero", "masked_select", "bincount", "_linalg_check_errors", "_linalg_svd"}
 READ |= {"_unique2", "unique_dim", "unique_consecutive", "unique_dim_consecutive"}
-SUMS = {"scatter_add", "index_add", "scatter_reduce", "index_put"}  # of floats in any order
+SUMS = {"scatter_add", "index_add", "scatter_reduce"}  # of floats in any order; index_put sorts before it adds
 PRODUCTS = {"mm", "bmm", "mv", "dot", "addmm", "addmv", "baddbmm", "addbmm"}
 
 
@@ -69,6 +69,8 @@ class _FactoryMode(TorchFunctionMode):
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.device:  # torch.device("cuda") has no index
+            return func(*args, **(kwargs or {}))
         args = tuple(PLACE if isinstance(x, torch.device) and x == DEVICE else x for x in args)
         kwargs = dict(kwargs or {})
         if kwargs.get("device") is not None and torch.device(kwargs["device"]) == DEVICE:
@@ -133,13 +135,7 @@ def _scan(join: Any, scan: Any, random: torch.Generator, x: Tensor, dim: int, *,
 
 
 def _permute_addends(name: str, args: list[Any], random: torch.Generator) -> list[Any]:
-    """Permute the addends in the arguments of scatter_add, scatter_reduce, index_add or index_put."""
-    if name == "index_put":
-        values, indices = args[2], torch.broadcast_tensors(*args[1])
-        if not (values.dim() and indices[0].dim() == 1 and len(values) == len(indices[0])):
-            return args
-        order = torch.randperm(len(values), generator=random)
-        return [args[0], [index[order] for index in indices], values[order], *args[3:]]
+    """Permute the addends in the arguments of scatter_add, scatter_reduce or index_add."""
     x, dim, index, source, *others = args
     if not x.dim() or not index.dim():
         return args
@@ -223,7 +219,7 @@ class Device(TorchDispatchMode):
         elif base in functions and args[0].is_floating_point():
             self.unordered += [name] * base.startswith("cum")
             result = functions[base](*args, **kwargs)
-        elif base in SUMS and args[0].is_floating_point() and (base != "index_put" or args[3:] and args[3]):
+        elif base in SUMS and args[0].is_floating_point():
             self.unordered.append(name)
             return func(*_permute_addends(base, [*args], random), **kwargs)
         else:

@@ -8,6 +8,8 @@ from test_conformance import N, assert_same, on, rows, with_nonfinite_argument
 from torch.utils._pytree import tree_leaves, tree_map
 from torchmetrics.utilities.data import dim_zero_cat
 
+from tensormetrics.association import WordEmbeddingModel
+from tensormetrics.association.resampling.bootstrap import _t_scales
 from tensormetrics.core.numbers.quantiles import equal_tailed_interval
 from tensormetrics.posterior.comparison.listwise import rank_probabilities
 from tensormetrics.posterior.sampling import arrays
@@ -66,7 +68,7 @@ def test_later_rows_move_to_device_of_first_rows(case: MetricCase, first, then, 
         states = [getattr(metric, name) for name in metric._defaults]
         assert {state.device for state in states if len(state)} == {PLACE}
         result = tree_map(lambda x: x.cpu(), metric.compute())
-    assert_same(result, expected.compute())
+    assert_same(result, expected.compute(), 1e-14)
 
 
 @rows(METRICS)
@@ -90,6 +92,37 @@ def test_function_results_stay_on_device(case: FunctionCase, generator):
     with Device():
         results = to_cpu(case.call(*on(DEVICE, inputs)))
     assert_same(results, case.call(*inputs), case.rtol)
+
+
+@rows(METRICS)
+def test_update_with_strided_input_on_device_equals_contiguous(case: MetricCase, generator):
+    inputs = case.inputs(generator, N)
+    with Device():
+        contiguous, strided = case.make().to(DEVICE), case.make().to(DEVICE)
+        contiguous.update(*on(DEVICE, inputs))
+        strided.update(*(torch.stack([t, t.flip(0)], -1)[..., 0] for t in on(DEVICE, inputs)))
+        assert_same(to_cpu(strided.compute()), to_cpu(contiguous.compute()))
+
+
+@rows(FUNCTIONS)
+def test_function_of_batch_on_device_equals_loop(case: FunctionCase, generator):
+    inputs = case.inputs(generator, (2,))
+    with Device():
+        results = to_cpu(case.call(*on(DEVICE, inputs)))
+        single = [to_cpu(case.call(*on(DEVICE, tuple(t[i] for t in inputs)))) for i in range(2)]
+    assert_same(results, [torch.stack(parts) for parts in zip(*single, strict=True)], case.rtol)
+
+
+def test_rounding_of_degrees_of_freedom_on_device_changes_no_interval():
+    df = torch.tensor([1.0, 4.0, 19.0], dtype=torch.float64)
+    for rounded in (df * (1 - 1e-15), df * (1 + 1e-15)):
+        assert torch.equal(_t_scales(rounded, 30, 50, 0), _t_scales(df, 30, 50, 0))
+
+
+def test_model_sent_to_its_device_keeps_its_table():
+    with Device():
+        model = WordEmbeddingModel.from_tensor(torch.eye(3), ["a", "b", "c"]).to(DEVICE)
+        assert model.to(DEVICE).vectors is model.vectors and model.vectors.device == PLACE
 
 
 def test_fake_device_raises_where_gpu_raises(generator):
@@ -120,7 +153,6 @@ def test_fake_device_computes_as_cuda_does(generator):
         sums = [
             lambda: zeros.scatter_add(0, index, x),
             lambda: zeros.index_add(0, index, x),
-            lambda: zeros.index_put((index,), x, accumulate=True),
             lambda: x.cumsum(0),
             lambda: (x + 0.5).cumprod(0),
         ]

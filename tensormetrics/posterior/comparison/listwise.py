@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
-from ...core.numbers.exact_sums import prefix_sums
+from ...core.numbers.exact_sums import prefix_sums, ratio, scatter_add
 from ...core.numbers.quantiles import unsigned_nan
 
 
@@ -78,9 +78,9 @@ def rank_probabilities(values: Tensor, higher_is_better: bool | None = True) -> 
     # The weight belongs to ranks first..last: it is added at first, subtracted at last + 1, then accumulated.
     change = weight.new_zeros(E * (E + 1))
     row = experiment * (E + 1)
-    change.scatter_add_(0, (row + first).flatten(), weight.flatten())
-    change.scatter_add_(0, (row + last + 1).flatten(), -weight.flatten())
-    return (prefix_sums(change.view(E, E + 1))[:, :E] / S).clamp(min=0)
+    scatter_add(change, (row + first).flatten(), weight.flatten())
+    scatter_add(change, (row + last + 1).flatten(), -weight.flatten())
+    return ratio(prefix_sums(change.view(E, E + 1))[:, :E], S).clamp(min=0)
 
 
 @takes_arrays
