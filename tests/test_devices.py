@@ -8,11 +8,14 @@ from test_conformance import N, assert_same, on, rows, with_nonfinite_argument
 from torch.utils._pytree import tree_leaves, tree_map
 from torchmetrics.utilities.data import dim_zero_cat
 
+from tensormetrics import compare
+from tensormetrics.assignment import HungarianMatcher
 from tensormetrics.association import WordEmbeddingModel
 from tensormetrics.association.resampling.bootstrap import _t_scales
 from tensormetrics.core.numbers.quantiles import equal_tailed_interval
 from tensormetrics.posterior.comparison.listwise import rank_probabilities
 from tensormetrics.posterior.sampling import arrays
+from tensormetrics.structured import RelationScores, SpanScores
 
 
 def to_cpu(results):
@@ -84,6 +87,61 @@ def test_loaded_state_moves_to_device_of_metric(case: MetricCase, generator):
         metric.update(*on(DEVICE, inputs))
         assert {getattr(metric, name).device for name in metric._defaults} == {PLACE}
         assert_same(to_cpu(metric.compute()), expected.compute(), 1e-14)
+
+
+@rows({name: case for name, case in METRICS.items() if case.bad})
+@pytest.mark.parametrize("source", [DEVICE, torch.device("cpu")], ids=["device", "host"])
+def test_bad_values_on_device_raise_until_reset(case: MetricCase, source, generator):
+    inputs, expected = case.inputs(generator, N), case.make()
+    expected.update(*inputs)
+    for bad in case.bad:
+        with Device():
+            metric = case.make().to(DEVICE)
+            metric.update(*on(DEVICE, inputs))
+            with pytest.raises(ValueError):  # noqa: PT012  what `update` cannot see without waiting, `compute` says
+                metric.update(*on(source, bad))
+                metric.compute()
+            metric.reset()
+            metric.update(*on(DEVICE, inputs))
+            assert_same(to_cpu(metric.compute()), expected.compute(), 1e-14)
+
+
+@pytest.mark.parametrize("make", [SpanScores, RelationScores])
+def test_label_numbers_without_a_label_on_device_raise_until_reset(make):
+    rows = torch.tensor([[[0, 1, 2], [1, 3, 5]], [[2, 0, 1], [7, 2, 3]]])  # labels 2 and 7 have no name
+    for labels, invalid in (["A", "B"], 2), (["A", "B", "C"], 1):
+        with Device():
+            metric = make(labels=labels, replicates=20).to(DEVICE)
+            metric.update(rows.to(DEVICE), rows[:, :1].to(DEVICE))
+            for read in (metric.compute, metric.interval, metric.report, lambda m=metric: compare(m, m)):
+                with pytest.raises(
+                    ValueError, match=rf"^{make.__name__}: got \d labels .* earlier update; call reset"
+                ):
+                    read()
+            other = make(labels=labels, replicates=20).to(DEVICE)
+            other.merge_state(metric)
+            assert metric.invalid.item() == other.invalid.item() >= invalid
+            with pytest.raises(ValueError, match="call reset"):
+                other.compute()
+            metric.reset()
+            metric.update(rows[:1].to(DEVICE), rows[:1].to(DEVICE))
+            assert metric.compute()["f1"].item() == 1 if len(labels) > 2 else True
+
+
+@pytest.mark.parametrize("class_cost", ["softmax", "focal"])
+@pytest.mark.parametrize("label", [-1, 3])
+def test_matcher_label_out_of_range_on_device_raises(class_cost, label):
+    outputs = {"pred_logits": torch.rand(2, 4, 3), "pred_boxes": torch.rand(2, 4, 4)}
+    targets = [{"labels": torch.tensor([0, 1]), "boxes": torch.rand(2, 4)} for _ in range(2)]
+    targets[1]["labels"][1] = label
+    with Device():
+        outputs = {name: value.to(DEVICE) for name, value in outputs.items()}
+        targets = [{name: value.to(DEVICE) for name, value in target.items()} for target in targets]
+        with pytest.raises(ValueError, match=f"got the label {label}, wanted 0 to 2"):
+            HungarianMatcher(class_cost=class_cost, nonfinite="raise")(outputs, targets)
+        matcher = HungarianMatcher(class_cost=class_cost)
+        matcher(outputs, targets)
+        assert matcher.status.tolist() == [0, 2]
 
 
 @rows(FUNCTIONS)

@@ -78,7 +78,7 @@ def test_ignore_index_items_are_not_counted(device):
         metric = ConfusionPosterior(3, ignore_index=ignored).to(device)
         target = torch.tensor([0, ignored, 2, ignored, 0], device=device)
         metric.update(torch.tensor([0, 2, 1, 99, 2], device=device), target)
-        assert metric.counts.tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]] and metric.spilled == 0
+        assert metric.counts.tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]] and metric.invalid == 0
 
 
 def test_small_integer_types_do_not_wrap(device):
@@ -306,7 +306,7 @@ def test_update_labels_out_of_range_raise(preds, target, message, device):
             with pytest.raises(ValueError) as error:
                 update(preds, target)
             assert str(error.value) == message
-            assert metric.counts.sum() == 3 and metric.spilled == 0 and metric.update_count == 1
+            assert metric.counts.sum() == 3 and metric.invalid == 0 and metric.update_count == 1
         else:
             update(preds.to(device), target.to(device))
     if device.type != "cpu":
@@ -427,8 +427,10 @@ def test_plot_posterior_draws_each_class(device):
     assert unbatched.plot_posterior(ax=single) is single.figure and single.get_ylabel() == "acc"
     with pytest.raises(ValueError, match="^metric: got 'mcc', wanted one of 'acc', 'tpr'$"):
         metric.plot_posterior("mcc")
-    metric.spilled += 1
-    with pytest.raises(ValueError, match="^preds, target: got 1 items with a label outside 0..2 or with nan scores; "):
+    metric.invalid += 1
+    with pytest.raises(
+        ValueError, match="^ConfusionPosterior: got 1 items with a label outside 0..2 or "
+    ):
         metric.plot_posterior()
 
 
@@ -523,6 +525,8 @@ def test_compare_perfect_models_has_nonzero_interval(device):
 
 def test_compare_with_labels_out_of_range_raises():
     metric = update_metric("acc", torch.tensor([0, 1]), torch.tensor([0, 1]), ids=torch.arange(2))
-    metric.spilled += 1  # as on a GPU
-    with pytest.raises(ValueError, match="^preds, target: got 1 items with a label outside 0..2 or with nan scores"):
+    metric.invalid += 1  # as on a GPU
+    with pytest.raises(
+        ValueError, match="^ConfusionPosterior: got 1 items with a label outside 0..2 or "
+    ):
         compare(metric, metric)
