@@ -114,9 +114,7 @@ def test_label_numbers_without_a_label_on_device_raise_until_reset(make):
             metric = make(labels=labels, replicates=20).to(DEVICE)
             metric.update(rows.to(DEVICE), rows[:, :1].to(DEVICE))
             for read in (metric.compute, metric.interval, metric.report, lambda m=metric: compare(m, m)):
-                with pytest.raises(
-                    ValueError, match=rf"^{make.__name__}: got \d labels .* earlier update; call reset"
-                ):
+                with pytest.raises(ValueError, match=rf"^{make.__name__}: got \d labels .* earlier update; call reset"):
                     read()
             other = make(labels=labels, replicates=20).to(DEVICE)
             other.merge_state(metric)

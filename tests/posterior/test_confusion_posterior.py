@@ -428,9 +428,7 @@ def test_plot_posterior_draws_each_class(device):
     with pytest.raises(ValueError, match="^metric: got 'mcc', wanted one of 'acc', 'tpr'$"):
         metric.plot_posterior("mcc")
     metric.invalid += 1
-    with pytest.raises(
-        ValueError, match="^ConfusionPosterior: got 1 items with a label outside 0..2 or "
-    ):
+    with pytest.raises(ValueError, match="^ConfusionPosterior: got 1 items with a label outside 0..2 or "):
         metric.plot_posterior()
 
 
@@ -526,7 +524,5 @@ def test_compare_perfect_models_has_nonzero_interval(device):
 def test_compare_with_labels_out_of_range_raises():
     metric = update_metric("acc", torch.tensor([0, 1]), torch.tensor([0, 1]), ids=torch.arange(2))
     metric.invalid += 1  # as on a GPU
-    with pytest.raises(
-        ValueError, match="^ConfusionPosterior: got 1 items with a label outside 0..2 or "
-    ):
+    with pytest.raises(ValueError, match="^ConfusionPosterior: got 1 items with a label outside 0..2 or "):
         compare(metric, metric)
