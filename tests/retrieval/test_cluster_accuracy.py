@@ -83,7 +83,7 @@ def test_cluster_accuracy_invalid_input_raises(device):
     for inputs, message in (
         ((x, x[:3]), "clusters: got shape (3,), wanted (4,)"),
         ((x[0], x), "labels: got shape (), wanted (..., N)"),
-        ((x, x.to("meta")), f"devices differ: labels on {device}, clusters on meta; move them with .to(device)"),
+        ((x, x.to("meta")), f"devices differ: labels on {x.device}, clusters on meta; move them with .to(device)"),
     ):
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
             cluster_accuracy(*inputs)

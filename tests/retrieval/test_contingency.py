@@ -57,7 +57,7 @@ def test_contingency_invalid_input_raises(device):
     for inputs, message in (
         ((x, x[:3]), "clusters: got shape (3,), wanted (4,)"),
         ((x[0], x), "labels: got shape (), wanted (..., N)"),
-        ((x, x.to("meta")), f"devices differ: labels on {device}, clusters on meta; move them with .to(device)"),
+        ((x, x.to("meta")), f"devices differ: labels on {x.device}, clusters on meta; move them with .to(device)"),
         ((nan, x), "labels: 2 of 4 rows hold NaN or infinity, the first is row 1; wanted finite values"),
         (
             (x, (-1 - x).to(torch.uint64)),

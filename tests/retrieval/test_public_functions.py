@@ -100,7 +100,7 @@ def test_forward_with_references_matches_updates_by_role(make, device):
     roles.update(y, others, role="reference")
     assert value == roles.compute() == metric.compute() and metric.update_count == 1
     metric.update(x, labels, role="query")  # more queries against the same references
-    assert metric.compute() == pytest.approx(float(value), rel=1e-12)
+    assert float(metric.compute()) == pytest.approx(float(value), rel=1e-12)
     name = "reference: got shape (50, 3) after"
     with pytest.raises(ValueError, match=f"^{re.escape(name)}"):
         metric.update(x, labels, y[:, :3], others)

@@ -91,7 +91,7 @@ class Metric(RecordedArguments, torchmetrics.Metric):
     `merge_state` never hold two locks, so that metrics may be merged into each other.
     """
 
-    invalid: Tensor
+    num_invalid: Tensor
     full_state_update = False
     is_differentiable = False  # the result of `forward`
     no_interval = "it has no interval"  # and why
@@ -149,17 +149,17 @@ class Metric(RecordedArguments, torchmetrics.Metric):
         self.add_state(name, torch.empty(0), dist_reduce_fx="cat")
 
     def add_invalid(self, kind: str) -> None:
-        """Declare the count `invalid` of values that `update` cannot check without waiting for a GPU, by what they are.
+        """Declare `num_invalid`, the number of values of a kind that `update` cannot check without waiting for a GPU.
 
         Where it is not 0, every method that reads the state raises a ValueError, on every rank.
         """
-        self.add_state("invalid", torch.zeros((), dtype=torch.int64), "sum")
+        self.add_state("num_invalid", torch.zeros((), dtype=torch.int64), "sum")
         self._invalid_kind = kind
 
     def check_invalid(self) -> None:
-        if "invalid" in self._defaults and self.invalid:
+        if "num_invalid" in self._defaults and self.num_invalid:
             raise ValueError(
-                f"{type(self).__name__}: got {int(self.invalid)} {self._invalid_kind}, of an earlier update; call "
+                f"{type(self).__name__}: got {int(self.num_invalid)} {self._invalid_kind}, of an earlier update; call "
                 "reset() and leave them out"
             )
 

@@ -192,7 +192,7 @@ class ConfusionPosterior(Metric):
         if cell.device.type == "cpu" and spilled:
             self._refuse(preds[cell == C * C], target[cell == C * C], scored)
         self.counts = self.counts + counted[:, : C * C].view(*batch, C, C)
-        self.invalid = self.invalid + spilled
+        self.num_invalid = self.num_invalid + spilled
 
     def _keep_items(self, cell: Tensor, count: int, **items: Unpack[ResamplingUnits]) -> None:
         # cell: (batch, positions), of `count` items

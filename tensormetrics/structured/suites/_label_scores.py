@@ -109,7 +109,7 @@ class LabelScores(CountMetric):
             return
         wrong = (labels >= len(self.labels)) & _counted(labels, lengths)
         if not labels.is_cpu:
-            self.invalid = self.invalid + wrong.sum()
+            self.num_invalid = self.num_invalid + wrong.sum()
         elif wrong.any():
             document, row = wrong.nonzero()[0].tolist()
             raise ValueError(
