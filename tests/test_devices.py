@@ -3,15 +3,25 @@
 import pytest
 import torch
 from cases import FUNCTIONS, METRICS, FunctionCase, MetricCase
-from fake_device import DEVICE, Device
-from test_conformance import N, assert_same, on, rows
+from fake_device import DEVICE, PLACE, Device, DeviceAssert
+from test_conformance import N, assert_same, on, rows, with_nonfinite_argument
 from torch.utils._pytree import tree_leaves, tree_map
 from torchmetrics.utilities.data import dim_zero_cat
+
+from tensormetrics import compare
+from tensormetrics.assignment import HungarianMatcher
+from tensormetrics.association import WordEmbeddingModel
+from tensormetrics.association.resampling.bootstrap import _t_scales
+from tensormetrics.core.numbers.quantiles import equal_tailed_interval
+from tensormetrics.posterior.comparison.listwise import rank_probabilities
+from tensormetrics.posterior.sampling import arrays
+from tensormetrics.retrieval.scores.embedding_metric import EmbeddingMetric
+from tensormetrics.structured import RelationScores, SpanScores
 
 
 def to_cpu(results):
     """Check that all results are on the fake device, and move them to the CPU."""
-    assert all(leaf.device == DEVICE for leaf in tree_leaves(results))
+    assert all(leaf.device == PLACE for leaf in tree_leaves(results))
     return tree_map(lambda x: x.cpu(), results)
 
 
@@ -60,9 +70,9 @@ def test_later_rows_move_to_device_of_first_rows(case: MetricCase, first, then, 
             metric(*on(DEVICE if then == "forward" else "cpu", batches[1]))
         metric.update(*on(DEVICE, batches[2]))
         states = [getattr(metric, name) for name in metric._defaults]
-        assert {state.device for state in states if len(state)} == {DEVICE}
+        assert {state.device for state in states if len(state)} == {PLACE}
         result = tree_map(lambda x: x.cpu(), metric.compute())
-    assert_same(result, expected.compute())
+    assert_same(result, expected.compute(), 1e-14)
 
 
 @rows(METRICS)
@@ -76,8 +86,62 @@ def test_loaded_state_moves_to_device_of_metric(case: MetricCase, generator):
         metric = case.make().to(DEVICE)
         metric.load_state_dict(saved.state_dict(), strict=False)
         metric.update(*on(DEVICE, inputs))
-        assert {getattr(metric, name).device for name in metric._defaults} == {DEVICE}
+        assert {getattr(metric, name).device for name in metric._defaults} == {PLACE}
         assert_same(to_cpu(metric.compute()), expected.compute(), 1e-14)
+
+
+@rows({name: case for name, case in METRICS.items() if case.bad})
+@pytest.mark.parametrize("source", [DEVICE, torch.device("cpu")], ids=["device", "host"])
+def test_bad_values_on_device_raise_until_reset(case: MetricCase, source, generator):
+    inputs, expected = case.inputs(generator, N), case.make()
+    expected.update(*inputs)
+    for bad in case.bad:
+        with Device():
+            metric = case.make().to(DEVICE)
+            metric.update(*on(DEVICE, inputs))
+            with pytest.raises(ValueError):  # noqa: PT012  what `update` cannot see without waiting, `compute` says
+                metric.update(*on(source, bad))
+                assert source == DEVICE or not isinstance(metric, EmbeddingMetric), "rows of the host are checked"
+                metric.compute()
+            metric.reset()
+            metric.update(*on(DEVICE, inputs))
+            assert_same(to_cpu(metric.compute()), expected.compute(), 1e-14)
+
+
+@pytest.mark.parametrize("make", [SpanScores, RelationScores])
+def test_label_numbers_without_a_label_on_device_raise_until_reset(make):
+    rows = torch.tensor([[[0, 1, 2], [1, 3, 5]], [[2, 0, 1], [7, 2, 3]]])  # labels 2 and 7 have no name
+    for labels, invalid in (["A", "B"], 2), (["A", "B", "C"], 1):
+        with Device():
+            metric = make(labels=labels, replicates=20).to(DEVICE)
+            metric.update(rows.to(DEVICE), rows[:, :1].to(DEVICE))
+            for read in (metric.compute, metric.interval, metric.report, lambda m=metric: compare(m, m)):
+                with pytest.raises(ValueError, match=rf"^{make.__name__}: got \d labels .* earlier update; call reset"):
+                    read()
+            other = make(labels=labels, replicates=20).to(DEVICE)
+            other.merge_state(metric)
+            assert metric.num_invalid.item() == other.num_invalid.item() >= invalid
+            with pytest.raises(ValueError, match="call reset"):
+                other.compute()
+            metric.reset()
+            metric.update(rows[:1].to(DEVICE), rows[:1].to(DEVICE))
+            assert metric.compute()["f1"].item() == 1 if len(labels) > 2 else True
+
+
+@pytest.mark.parametrize("class_cost", ["softmax", "focal"])
+@pytest.mark.parametrize("label", [-1, 3])
+def test_matcher_label_out_of_range_on_device_raises(class_cost, label):
+    outputs = {"pred_logits": torch.rand(2, 4, 3), "pred_boxes": torch.rand(2, 4, 4)}
+    targets = [{"labels": torch.tensor([0, 1]), "boxes": torch.rand(2, 4)} for _ in range(2)]
+    targets[1]["labels"][1] = label
+    with Device():
+        outputs = {name: value.to(DEVICE) for name, value in outputs.items()}
+        targets = [{name: value.to(DEVICE) for name, value in target.items()} for target in targets]
+        with pytest.raises(ValueError, match=f"got the label {label}, wanted 0 to 2"):
+            HungarianMatcher(class_cost=class_cost, nonfinite="raise")(outputs, targets)
+        matcher = HungarianMatcher(class_cost=class_cost)
+        matcher(outputs, targets)
+        assert matcher.status.tolist() == [0, 2]
 
 
 @rows(FUNCTIONS)
@@ -86,6 +150,37 @@ def test_function_results_stay_on_device(case: FunctionCase, generator):
     with Device():
         results = to_cpu(case.call(*on(DEVICE, inputs)))
     assert_same(results, case.call(*inputs), case.rtol)
+
+
+@rows(METRICS)
+def test_update_with_strided_input_on_device_equals_contiguous(case: MetricCase, generator):
+    inputs = case.inputs(generator, N)
+    with Device():
+        contiguous, strided = case.make().to(DEVICE), case.make().to(DEVICE)
+        contiguous.update(*on(DEVICE, inputs))
+        strided.update(*(torch.stack([t, t.flip(0)], -1)[..., 0] for t in on(DEVICE, inputs)))
+        assert_same(to_cpu(strided.compute()), to_cpu(contiguous.compute()))
+
+
+@rows(FUNCTIONS)
+def test_function_of_batch_on_device_equals_loop(case: FunctionCase, generator):
+    inputs = case.inputs(generator, (2,))
+    with Device():
+        results = to_cpu(case.call(*on(DEVICE, inputs)))
+        single = [to_cpu(case.call(*on(DEVICE, tuple(t[i] for t in inputs)))) for i in range(2)]
+    assert_same(results, [torch.stack(parts) for parts in zip(*single, strict=True)], case.rtol)
+
+
+def test_rounding_of_degrees_of_freedom_on_device_changes_no_interval():
+    df = torch.tensor([1.0, 4.0, 19.0], dtype=torch.float64)
+    for rounded in (df * (1 - 1e-15), df * (1 + 1e-15)):
+        assert torch.equal(_t_scales(rounded, 30, 50, 0), _t_scales(df, 30, 50, 0))
+
+
+def test_model_sent_to_its_device_keeps_its_table():
+    with Device():
+        model = WordEmbeddingModel.from_tensor(torch.eye(3), ["a", "b", "c"]).to(DEVICE)
+        assert model.to(DEVICE).vectors is model.vectors and model.vectors.device == PLACE
 
 
 def test_fake_device_raises_where_gpu_raises(generator):
@@ -99,6 +194,50 @@ def test_fake_device_raises_where_gpu_raises(generator):
         with pytest.raises(RuntimeError, match="generator"):
             torch.rand(3, device=DEVICE, generator=generator)
         assert torch.equal((x + torch.tensor(1.0)).cpu(), x.cpu() + 1)  # a scalar is passed as a kernel argument
+
+
+def test_fake_device_computes_as_cuda_does(generator):
+    cpu = torch.rand(5000, generator=generator, dtype=torch.float64)
+    nan = torch.tensor([1.0, -torch.nan, torch.inf, torch.nan, -torch.inf, -1.0, -0.0, 0.0])
+    with Device() as device:
+        x, y = cpu.to(DEVICE), nan.to(DEVICE)
+        assert torch.equal((x / 3).cpu(), cpu * (1 / 3)) and not torch.equal((x / 3).cpu(), cpu / 3)
+        assert torch.equal((x / x.new_tensor(3)).cpu(), cpu / 3)
+        assert torch.equal(x.mean().cpu(), cpu.sum() * (1 / 5000))
+        assert y.argsort(stable=True).tolist() == [1, 4, 5, 6, 7, 0, 2, 3]
+        assert y.sort(descending=True).indices.tolist()[:2] == [3, 2]
+        assert device.unordered == []
+        zeros, index = torch.zeros(1, dtype=torch.float64, device=DEVICE), torch.zeros_like(x, dtype=torch.int64)
+        sums = [
+            lambda: zeros.scatter_add(0, index, x),
+            lambda: zeros.index_add(0, index, x),
+            lambda: x.cumsum(0),
+            lambda: (x + 0.5).cumprod(0),
+        ]
+        for add in sums:
+            assert len({tuple(add().tolist()) for _ in range(20)}) > 1
+        assert len(device.unordered) == 20 * len(sums)
+        assert x.device == PLACE != DEVICE and x.to(DEVICE) is x and torch.ones(1, device=DEVICE).device == PLACE
+
+
+@pytest.mark.parametrize(
+    "look_up",
+    [
+        lambda x, index: x.gather(0, index),
+        lambda x, index: x.index_select(0, index),
+        lambda x, index: x[index],
+        lambda x, index: x.scatter_add(0, index, x),
+        lambda x, index: x.index_add(0, index, x),
+        lambda x, index: x.take(index),
+        lambda x, index: torch.nn.functional.embedding(index, x[:, None]),
+    ],
+)
+def test_fake_device_ends_test_at_index_out_of_range(look_up):
+    with Device(), pytest.raises(DeviceAssert):
+        try:
+            look_up(torch.ones(3).to(DEVICE), torch.full((3,), 7).to(DEVICE))
+        except Exception:
+            pytest.fail("a product could catch this")
 
 
 @pytest.mark.parametrize(
@@ -121,6 +260,8 @@ def test_fake_device_raises_where_gpu_raises(generator):
         lambda x: torch.linalg.inv(torch.diag(x)),
         lambda x: torch.linalg.svd(torch.diag(x)),
         lambda x: x.copy_(torch.ones(3)),
+        lambda x: x.__setitem__(0, 2.0),
+        lambda x: x.__setitem__(x.long(), 2.0),
     ],
 )
 def test_fake_device_records_synchronizing_operators(wait):
@@ -135,6 +276,8 @@ def test_fake_device_records_synchronizing_operators(wait):
     "work",
     [
         lambda x: x.index_put((x > 0,), x.new_zeros(())),
+        lambda x: x.__setitem__(slice(1), 2.0),
+        lambda x: x.__setitem__(x > 0, 2.0),
         lambda x: x.masked_fill(x > 0, 0.0).cumsum(0),
         lambda x: torch.arange(3, device=x.device)[x.long() - 1],
         lambda x: x.repeat_interleave(x.long(), output_size=3),
@@ -147,3 +290,38 @@ def test_fake_device_records_no_wait_for_other_operators(work):
         device.waits.clear()
         work(x)
         assert not device.waits
+
+
+@rows({name: case for name, case in (METRICS | FUNCTIONS).items() if case.not_finite not in ("raises", "no floats")})
+@pytest.mark.filterwarnings("ignore:samples")
+def test_nan_with_sign_bit_on_device_equals_nan(case: MetricCase | FunctionCase, generator):
+    is_metric = isinstance(case, MetricCase)
+    arguments = case.inputs(generator, N if is_metric else (9,))
+
+    def call(device: torch.device, arguments: tuple) -> list[torch.Tensor]:
+        if not is_metric:
+            return case.call(*on(device, arguments))
+        metric = case.make().to(device)
+        metric.update(*on(device, arguments))
+        return tree_leaves(metric.compute())
+
+    pairs = zip(*(with_nonfinite_argument(case, arguments, nan) for nan in (torch.nan, -torch.nan)), strict=True)
+    for (index, policy, expected), (*_, signed) in pairs:
+        if policy != "raises":
+            with Device():
+                results = to_cpu(call(DEVICE, signed))
+            assert_same(results, call(torch.device("cpu"), expected), max(case.rtol, 1e-12), f"argument {index}")
+
+
+def test_internal_sorts_of_nan_with_sign_bit_on_device_put_it_last(generator):
+    x = torch.rand(50, 40, generator=generator, dtype=torch.float64)
+    x[::4, ::3] = -torch.nan
+    for function in (
+        lambda x: equal_tailed_interval(x, 0.9),
+        lambda x: rank_probabilities(x, higher_is_better=True),  # sorts -x
+        lambda x: rank_probabilities(x, higher_is_better=False),
+        lambda x: arrays.TWINS["sort"](x),
+    ):
+        with Device():
+            results = to_cpu(function(x.to(DEVICE)))
+        assert_same(results, function(x), 1e-12)

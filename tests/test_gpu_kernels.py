@@ -326,8 +326,16 @@ def test_graph_capture_before_first_use_raises(gpu, monkeypatch):
     assert can_use("search", DEVICE)
 
 
-def test_out_of_memory_in_trial_is_not_cached(gpu, monkeypatch):
-    raised = [torch.OutOfMemoryError("CUDA out of memory")]
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("called a synchronizing CUDA operation"),
+        RuntimeError("CUDA error: operation not permitted when stream is capturing"),
+    ],
+)
+def test_trial_that_fails_for_reason_of_the_moment_is_not_remembered(error, gpu, monkeypatch):
+    raised = [error]
 
     def trial(device: torch.device) -> bool:
         if raised:
@@ -338,6 +346,26 @@ def test_out_of_memory_in_trial_is_not_cached(gpu, monkeypatch):
     with Device():
         assert not can_use("solver", DEVICE) and gpu_kernels._ANSWERS == {}
         assert can_use("solver", DEVICE)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_trial_runs_without_sync_debug_mode(fails, gpu, monkeypatch):
+    modes = [2]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: modes[-1])
+    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", modes.append)
+
+    def trial(device: torch.device) -> bool:
+        assert modes[-1] == 0
+        if fails:
+            raise torch.OutOfMemoryError
+        return True
+
+    monkeypatch.setitem(FAMILIES, "solver", FAMILIES["solver"]._replace(trial=trial))
+    with Device():
+        assert can_use("solver", DEVICE) is not fails
+    assert modes == [2, 0, 2]
 
 
 def test_trial_restores_global_state_of_torch(gpu, monkeypatch):

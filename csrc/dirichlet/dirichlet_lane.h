@@ -122,7 +122,8 @@ class LaneMatrix {
     const double factor = fn / summary.total;
     for (int32_t j = 0; j < p_.classes; ++j) {
       if (j == i) continue;
-      const double g = gamma(j), cell = factor * g;
+      // Rounded also where no weight needs it: a fused sum would depend on what else is asked for.
+      const double g = gamma(j), cell = __dmul_rn(factor, g);
       fp(j) += cell;
       tn(j) += factor * summary.sum_without(g);
       for (int32_t f = 0; f < p_.num_weights; ++f) weighted_sum(f) += p_.weight(f, i, j) * cell;

@@ -48,7 +48,8 @@ class HungarianMatcher(RecordedArguments, nn.Module):
 
     `nonfinite="avoid"` matches pairs with NaN or infinite cost only if no others are left, and sets `status` (B,) int8
     of the last call: 0 all costs are finite; 1 some are not, and were avoided; 2 one had to be matched. "raise" reads
-    one flag, which synchronizes with a GPU, and raises a ValueError that names the image.
+    one flag, which synchronizes with a GPU, and raises a ValueError that names the image. A label that is no class
+    raises a ValueError on a CPU; on a GPU its costs are NaN.
 
     Carion et al. 2020, doi:10.1007/978-3-030-58452-8_13; Zhu et al. 2021, doi:10.48550/arXiv.2010.04159;
     Cheng et al. 2022, doi:10.1109/CVPR52688.2022.00135; Rezatofighi et al. 2019, doi:10.1109/CVPR.2019.00075
@@ -216,7 +217,9 @@ class HungarianMatcher(RecordedArguments, nn.Module):
         if weight := weights["cost_class"]:
             labels, logits = padded["labels"].long(), outputs["pred_logits"]
             check_labels(labels, logits.shape[2])
-            yield weight, class_costs(logits, labels, self.class_cost, self.alpha, self.gamma)
+            known = labels.clamp(0, logits.shape[2] - 1)
+            cost = class_costs(logits, known, self.class_cost, self.alpha, self.gamma)
+            yield weight, cost if labels.is_cpu else cost.masked_fill((labels != known)[:, None], torch.nan)
         if weights["cost_bbox"] or weights["cost_giou"]:
             predicted = outputs["pred_boxes"]
             boxes = padded["boxes"].to(predicted)
@@ -233,6 +236,8 @@ class HungarianMatcher(RecordedArguments, nn.Module):
 
     def _raise(self, nonfinite: Tensor, layers: Sequence[Outputs], targets: Targets) -> None:
         row, query, target = nonfinite.nonzero()[0].tolist()
+        if self.weights["cost_class"]:
+            check_labels(targets[row % len(targets)]["labels"].cpu(), layers[0]["pred_logits"].shape[2])
         layer, image = divmod(row, len(targets))
         names = zip(*((i.output, i.target) for i in self._inputs), strict=True)
         output_names, target_names = map(sorted, names)

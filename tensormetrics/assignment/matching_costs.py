@@ -13,7 +13,7 @@ ClassCost = Literal["softmax", "focal"]
 
 def check_labels(labels: Tensor, classes: int) -> None:
     # labels: (B, n), padded with zeros
-    """Check the range of labels on a CPU; a GPU would have to synchronize, and raises an error in the kernel."""
+    """Check the range of labels on a CPU; a GPU would have to synchronize, and gives others the cost NaN."""
     if labels.device.type == "cpu" and labels.numel():
         low, high = (int(end) for end in labels.aminmax())
         if low < 0 or high >= classes:

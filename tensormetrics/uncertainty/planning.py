@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..core.arguments import checks
 from ..core.arguments.checks import array_as_tensor
+from ..core.numbers.exact_sums import ratio
 from ..core.numbers.student import t_quantiles_of, t_sf
 from ..core.results.conclusions import assurance_of
 from ..core.results.estimates import Comparison, check_confidence
@@ -122,7 +123,7 @@ def plan(
         if bool((groups > MAX_ITEMS).any()):
             raise ValueError("difference: got one that no number of items shows with this power, wanted a larger one")
     else:
-        groups = (values["items"] / size).floor().clamp(min=2).long()
+        groups = ratio(values["items"], size).floor().clamp(min=2).long()
         if difference is None:
             effect = test.shift(groups, values["power"]) / groups.double().sqrt()
             values["difference"] = effect * deviation - (rope or 0.0)

@@ -95,7 +95,7 @@ def test_effect_size_correction_counts_unmasked_words(correction, generator, dev
     actual = association.sc_weat(y, WordSet(wide, mask), b, correction)
     assert agrees(actual, oracle.sc_weat(sets[1], sets[0], sets[3], correction))
     assert agrees(
-        association.WEAT(correction=correction, return_effect_size=True)(WordSet(wide, mask), y, a, b),
+        association.WEAT(correction=correction, return_effect_size=True).to(device)(WordSet(wide, mask), y, a, b),
         oracle.weat_effect_size(*sets, correction),
     )
 

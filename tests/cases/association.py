@@ -307,7 +307,7 @@ def combined(*effects_and_variances: Tensor) -> tuple[Tensor, ...]:
 
 
 def tensors_of(estimate: uncertainty.Estimate) -> tuple[Tensor, ...]:
-    return *estimate, *estimate.details.values()
+    return estimate.value, estimate.low, estimate.high, *estimate.details.values()  # Dynamo of torch 2.11 has no *
 
 
 NO_WEIGHT = LeftOut("an effect of infinite variance has no weight")

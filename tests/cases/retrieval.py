@@ -177,7 +177,8 @@ def infinite_score_policy(position: int, value: float) -> Policy:
 
 
 def run_means(*rows: Tensor) -> tuple[Tensor, ...]:
-    return tuple(torch.tensor(run_means_oracle(*(column.cpu().numpy() for column in rows)), dtype=torch.float64))
+    means = run_means_oracle(*(column.cpu().numpy() for column in rows))
+    return tuple(torch.tensor(means, dtype=torch.float64, device=rows[0].device))
 
 
 METRICS = {

@@ -96,8 +96,8 @@ def test_hierarchical_entry_points_give_equal_samples(device):
         assert estimate.details["median"] == summarize(samples[:, 0, 0]).median
     results = Experiment("x", RNG(0), COUNTS, confusion_prior="hierarchical").sample_metrics("acc", "posterior", 500)
     assert torch.equal(next(iter(results.values())).values[:, 0].cpu(), expected[0][:, 0, 0].cpu())
-    grouped = ConfusionPosterior(4, **SHARED)
-    grouped.update(cells % 4, cells // 4, groups=torch.arange(len(cells)))
+    grouped = ConfusionPosterior(4, **SHARED).to(device)
+    grouped.update(cells % 4, cells // 4, groups=torch.arange(len(cells), device=device))
     with pytest.raises(ValueError, match="^confusion_prior: got 'hierarchical' with items or groups, wanted another"):
         grouped.compute()
 

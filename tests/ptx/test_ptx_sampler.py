@@ -57,6 +57,17 @@ def test_sums(C, dtype, sampler):
         sums(sampler, C, dtype, forms=0, samples=40, margins=False)
 
 
+@pytest.mark.parametrize("C", [3, 10, 33, 48, 49])
+def test_sums_have_the_same_bits_whatever_else_is_asked_for(C, dirichlet):
+    cells = torch.rand(1, C, C, dtype=torch.float64) * 9 + 0.3
+    found = []
+    for forms in (0, 1, 3):
+        found.append(torch.full((1, 4 * C + forms, 40), torch.nan, dtype=torch.float64))
+        weights = torch.rand(forms, C, C, dtype=torch.float64) if forms else None
+        dirichlet.ops.dirichlet_sums(found[-1], cells.sum(-1), cells, weights, keys(1, 3), START)
+    assert all(torch.equal(sums[:, : 4 * C], found[0]) for sums in found[1:])
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("C", [80, pytest.param(300, marks=pytest.mark.slow)])
 def test_sums_of_rows_with_groups(C, dtype, sampler):

@@ -82,12 +82,12 @@ def test_interval_and_compare_cover_mean_score(device):
     intervals = trained.interval(replicates=200, confidence=0.9)
     assert list(intervals) == KNN
     interval = intervals["r_precision"]
-    assert interval.value == pytest.approx(mean) and interval.low < mean < interval.high
+    assert float(interval.value) == pytest.approx(mean) and interval.low < mean < interval.high
     grouped = trained.interval(replicates=200, confidence=0.9, groups=[f"class {c}" for c in labels])["r_precision"]
     assert grouped.high - grouped.low > interval.high - interval.low
     comparison = compare(trained, random, replicates=200)["r_precision"]
     assert float(comparison.p_value) < 0.05 and float(comparison.p_better) > 0.97
-    assert comparison.difference == pytest.approx(mean - float(random.compute()["r_precision"]))
+    assert float(comparison.difference) == pytest.approx(mean - float(random.compute()["r_precision"]))
     with pytest.raises(NoDataError):
         AccuracyCalculator().interval()
     clusters = AccuracyCalculator(["AMI"])

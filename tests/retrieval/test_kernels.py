@@ -125,6 +125,12 @@ def test_kernels_ranks_equal_torch(family, ties, both, device):
     assert torch.equal(actual.rank, expected.rank)
 
 
+def test_kernels_ranks_without_exact_leave_positives_out(both, device):
+    x, labels = torch.randn(N, 8, device=device), torch.arange(N, device=device) % 7
+    exact = positive_ranks(x, labels).rank
+    assert torch.equal(both(lambda: positive_ranks(x, labels, exact=False).rank)[1], exact)
+
+
 def test_kernels_more_positives_than_limit_equal_torch(both, device, monkeypatch):
     monkeypatch.setattr(rank_counts, "_WIDEST", 2)
     x = torch.tensor(families(45)["every point five times"], dtype=torch.float32, device=device)

@@ -37,10 +37,10 @@ def test_pass_at_k_of_large_counts_equals_exact_fractions():
 def test_counts_are_broadcast_and_chunks_change_nothing(generator, monkeypatch, device):
     n = torch.randint(20, 40, (5, 1), generator=generator).to(device)
     c = torch.randint(0, 20, (7,), generator=generator).to(device)
+    monkeypatch.setattr(passes, "BLOCK", 3)
     chances = pass_at_k(n, c, (20, 1, 7))
     assert chances.shape == (5, 7, 3) and torch.equal(chances[..., 2], pass_at_k(n, c, 7))
-    monkeypatch.setattr(passes, "CHUNK", 35 * 3)
-    assert torch.equal(pass_at_k(n, c, (20, 1, 7)), chances)
+    assert torch.equal(pass_at_k(n[:1], c[:1], (20, 1, 7)), chances[:1, :1])
 
 
 def problems(generator, device):

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...core.numbers.exact_sums import index_add
 from ..sets import word_sets
 from .formats.transformers import parameter_version
 from .vocabulary import EncodedTable, Table
@@ -124,4 +125,4 @@ class InputTable(EncodedTable):
         scale = torch.tensor(weights, dtype=torch.float64, device="cpu").to(self.device)
         states = self.module(ids[None])[0]
         sums = states.new_zeros(row_ids[-1] + 1, states.shape[1], dtype=torch.float64)
-        return sums.index_add(0, rows, states.double() * scale.unsqueeze(-1)).to(states.dtype)
+        return index_add(sums, 0, rows, states.double() * scale.unsqueeze(-1)).to(states.dtype)

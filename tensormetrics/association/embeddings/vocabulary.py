@@ -312,9 +312,8 @@ def table_of_contexts(contexts: Mapping[str, Tensor]) -> Table:
 
 def _moved(vectors: Tensor, device: Any, dtype: torch.dtype | None) -> Tensor:
     """Return the tensor itself if nothing changes, else a detached copy."""
-    if torch.device(device or vectors.device) == vectors.device and (dtype or vectors.dtype) == vectors.dtype:
-        return vectors
-    return vectors.detach().to(device=device, dtype=dtype)
+    moved = vectors.to(device=device, dtype=dtype)
+    return vectors if moved is vectors else moved.detach()
 
 
 def table_of(wv: Any) -> Table:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ...core.arguments.progress import progress_bar
+from ...core.numbers.exact_sums import scatter_add
 from . import tokens
 from .contexts import CLOSE, OPEN
 from .tokens import Tokens
@@ -209,7 +210,7 @@ def masked_token_sums(
 
 def sums_by_owner(values: Tensor, owners: Sequence[int], count: int) -> Tensor:
     # values, owners: (N,)  ->  (count,) float64
-    return values.new_zeros(count).index_add_(0, torch.tensor(owners, dtype=torch.int64, device=values.device), values)
+    return scatter_add(values.new_zeros(count), torch.tensor(owners, dtype=torch.int64, device=values.device), values)
 
 
 @torch.no_grad()
@@ -250,7 +251,7 @@ def causal_log_p(model: Any, tokenizer: Any, rows: Sequence[Continuation], batch
             if scored:
                 row, position, target = torch.tensor(scored, device=device).unbind(1)
                 values = _log_softmax_at(logits[row, position - 1], target)
-                log_p[torch.tensor(batch, device=device)] = log_p.new_zeros(len(batch)).index_add_(0, row, values)
+                log_p[torch.tensor(batch, device=device)] = scatter_add(log_p.new_zeros(len(batch)), row, values)
             progress.advance(len(batch))
     return log_p
 

@@ -100,7 +100,7 @@ class _Primal(NamedTuple):
     @classmethod
     def of(cls, x: Tensor, y: Tensor, penalize_intercept: bool) -> "_Primal":
         penalty = x.new_ones(x.shape[-1] + 1)
-        penalty[-1] = penalize_intercept
+        penalty[-1:] = penalize_intercept  # a fill; a number assigned to one element would be copied from the host
         return cls(torch.cat([x, y.unsqueeze(-1).expand(*x.shape[:-1], 1)], -1), penalty)
 
     def descent(self, v: Tensor, pull: Tensor) -> tuple[Tensor, Tensor]:

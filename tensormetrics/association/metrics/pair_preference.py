@@ -12,6 +12,7 @@ from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
 from ...core.metric.base import Options
 from ...core.metric.row_metric import RowMetric
+from ...core.numbers.exact_sums import index_add
 from ...core.resampling.corrections import correct_p_values
 from ...core.resampling.draws import Bounds, mean_bounds
 from ...core.resampling.resampling import Items, Joined, Resampled, combine
@@ -311,7 +312,7 @@ class PairPreference(RowMetric):
         units = names.units
         if self.protocol == "stereoset":  # a term is one item, whatever its number of sentences
             units, term = units.unique(return_inverse=True)
-            rows = rows.new_zeros(len(units), rows.shape[1]).index_add_(0, term, rows)
+            rows = index_add(rows.new_zeros(len(units), rows.shape[1]), 0, term, rows)
         identity = names.columns(self.category)
         return Items(rows, units, read, bounds=bounds, range=(0.0, self.scale), identity=identity)
 

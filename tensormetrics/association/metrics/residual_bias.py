@@ -11,7 +11,7 @@ from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
 from ...core.metric.base import Options
 from ...core.metric.row_metric import RowMetric
-from ...core.numbers.exact_sums import cumulative_mass
+from ...core.numbers.exact_sums import cumulative_mass, index_add
 from ...core.resampling.means import resampled_means
 from ...core.resampling.resampling import Resampled
 from ...core.resampling.weights import ItemNames, ResamplingUnits, check_draws, units
@@ -140,7 +140,7 @@ def _word_scores(
     right = torch.stack([(predicted == classes).to(rows.dtype) for predicted in predictions], -1)
     right = right.where(is_finite[..., None, None], torch.nan)
     sums = rows.new_zeros(*right.shape[:-2], len(word_ids), len(NAMES))
-    return sums.index_add(-2, word_index, right * weights.unsqueeze(-1)), word_ids
+    return index_add(sums, -2, word_index, right * weights.unsqueeze(-1)), word_ids
 
 
 def _probe(rows: Tensor, members: Tensor, training: Tensor, weights: Tensor, C: float) -> Tensor:

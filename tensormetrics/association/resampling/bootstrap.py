@@ -256,7 +256,7 @@ def _warn_of_sizes(score: Callable[..., Tensor], sizes: list[Tensor]) -> None:
 def _t_scales(df: Tensor, num_words: int, replicates: int, seed: int) -> Tensor:
     # df: (V,)  ->  (R, V)
     max_df = min(num_words, MAX_DF)
-    df = df.nan_to_num(1.0).floor().clamp(1, max_df)
+    df = (df.nan_to_num(1.0) * (1 + 1e-9)).floor().clamp(1, max_df)  # 3.999... is an integer, rounded
     if df.device.type == "cpu" and len(df) <= max_df:
         return t_scales(seed, replicates, df, df.device)
     return _t_scales_up_to(df, max_df, replicates, seed)[:, df.long() - 1]

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ...core.arguments import checks
+from ...core.numbers.exact_sums import ratio
 from ...core.resampling.corrections import StepDown
 from .draws import chunks
 
@@ -89,7 +90,7 @@ class NullDistribution:
             fraction = self.exact.fraction(alternative)
         else:
             count = self._count_draws if self.count is None else self.count
-            fraction = (1 + count(alternative, replicates).double()) / (1 + replicates)
+            fraction = ratio(1 + count(alternative, replicates), 1 + replicates)
         fraction = fraction if fraction.shape == self.is_valid.shape else fraction.view(self.is_valid.shape)
         return fraction.where(self.is_valid, torch.nan)
 

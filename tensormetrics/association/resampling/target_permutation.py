@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ...core.arguments.checks import takes_arrays
+from ...core.numbers.exact_sums import ratio
 from ..sets import word_sets
 from ..sets.set_checks import weights_as_masks
 from ..sets.word_ids import check_words, count_words, dense_word_indices, joined_words, word_ids_by_index
@@ -111,7 +112,7 @@ def target_null(
         count = torch.zeros_like(observed, dtype=torch.int64)
         for start, rows in chunks(len(members), cost):
             count += count_extreme(score(members[start : start + rows]), observed, margin, alternative)
-        return count.double() / len(members)
+        return ratio(count, len(members))
 
     count = math.comb(num_words, n)
     exact = None if is_ragged else Exact(count, "partitions", MAX_PARTITIONS, MAX_PARTITIONS, fraction)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ...core.arguments import checks
+from ...core.numbers.exact_sums import scatter_add
 from .set_checks import check_broadcast, check_mask, check_vectors
 from .word_ids import check_words, row_fractions
 
@@ -134,7 +135,7 @@ class Words(NamedTuple):
             return self.by_rows_of_others(values.mT).mT
         fractions, word_indices = self.row_fractions, self.word_indices
         values, fractions, word_indices = torch.broadcast_tensors(values, fractions, word_indices)
-        return torch.zeros_like(values).scatter_add(-1, word_indices, values * fractions).gather(-1, word_indices)
+        return scatter_add(values.new_zeros(values.shape), word_indices, values * fractions).gather(-1, word_indices)
 
     def by_rows_of_others(self, values: Tensor) -> Tensor:
         # values: (..., K, W)  ->  same shape

@@ -91,6 +91,7 @@ class Metric(RecordedArguments, torchmetrics.Metric):
     `merge_state` never hold two locks, so that metrics may be merged into each other.
     """
 
+    num_invalid: Tensor
     full_state_update = False
     is_differentiable = False  # the result of `forward`
     no_interval = "it has no interval"  # and why
@@ -146,6 +147,21 @@ class Metric(RecordedArguments, torchmetrics.Metric):
     def add_rows(self, name: str) -> None:
         """Declare a state that keeps every row given to `append_rows`, in order; (0,) until the first."""
         self.add_state(name, torch.empty(0), dist_reduce_fx="cat")
+
+    def add_invalid(self, kind: str) -> None:
+        """Declare `num_invalid`, the number of values of a kind that `update` cannot check without waiting for a GPU.
+
+        Where it is not 0, every method that reads the state raises a ValueError, on every rank.
+        """
+        self.add_state("num_invalid", torch.zeros((), dtype=torch.int64), "sum")
+        self._invalid_kind = kind
+
+    def check_invalid(self) -> None:
+        if "num_invalid" in self._defaults and self.num_invalid:
+            raise ValueError(
+                f"{type(self).__name__}: got {int(self.num_invalid)} {self._invalid_kind}, of an earlier update; call "
+                "reset() and leave them out"
+            )
 
     def rows_of_items(self) -> list[tuple[str, ...]]:
         """Return the states that have a row for each of the same items, or none; by default all are one group."""
@@ -458,6 +474,7 @@ class Metric(RecordedArguments, torchmetrics.Metric):
                 may_be_empty = method == "compute" and self.nan_without_data
                 if not (self.update_called or self._is_synced or may_be_empty):
                     raise NoDataError(f"{type(self).__name__}.{method}() was called before update(); update it first")
+                self.check_invalid()
                 yield
             finally:
                 if self._is_synced and self._should_unsync:

@@ -8,6 +8,7 @@ the kernels registers this trial (`register_trial`). A family that fails is repl
 
 import functools
 import os
+import re
 import shutil
 import sysconfig
 import threading
@@ -83,6 +84,8 @@ class Answer(NamedTuple):
     reason: str = ""  # why it does not run, and the remedy
 
 
+# Errors of a capture that another thread began, and of `set_sync_debug_mode`: a later trial may succeed.
+MOMENTARY = r"captur|synchronizing CUDA operation"
 _ANSWERS: dict[tuple[str, int], Answer] = {}
 _LOCK = threading.RLock()
 _THREAD = threading.local()  # .families: see `only`
@@ -138,7 +141,7 @@ def answers(device: torch.device) -> dict[str, Answer]:
 
 
 def ask(name: str, device: torch.device) -> Answer | None:
-    """Try a family on a device and return the result; None if the trial ran out of memory."""
+    """Try a family on a device and return the result; None if it failed for a reason of the moment, such as memory."""
     family = family_of(name)
     if kernels_disabled():
         return Answer(False, "TENSORMETRICS_PLAIN=1 switches the library's own kernels off")
@@ -151,9 +154,9 @@ def ask(name: str, device: torch.device) -> Answer | None:
     try:
         with _undisturbed(device), only(name, *family.needs):
             is_equal = family.trial(device)
-    except torch.OutOfMemoryError:
-        return None
     except Exception as error:  # any error of a compiler, a driver or a kernel means that it does not run
+        if isinstance(error, torch.OutOfMemoryError) or re.search(MOMENTARY, str(error)):
+            return None
         line = (str(error).strip() or "no message").splitlines()[0]
         return Answer(False, f"its trial raised {type(error).__name__}: {line:.200}{_advice(family)}")
     return Answer(is_equal, "" if is_equal else "its trial gave other values than the CPU; please report this card")
@@ -235,11 +238,16 @@ def _undisturbed(device: torch.device) -> Iterator[None]:
     """Try under torch's default settings, and restore those of the caller."""
     dtype, is_deterministic = torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    sync_mode = torch.cuda.get_sync_debug_mode() if torch.cuda.is_available() else 0
     try:
+        if sync_mode:
+            torch.cuda.set_sync_debug_mode(0)
         torch.set_default_dtype(torch.float32)
         torch.use_deterministic_algorithms(False)
         with torch.inference_mode(False), torch.no_grad(), torch.autocast(device.type, enabled=False):
             yield
     finally:
+        if sync_mode:
+            torch.cuda.set_sync_debug_mode(sync_mode)
         torch.use_deterministic_algorithms(is_deterministic, warn_only=warn_only)
         torch.set_default_dtype(dtype)

@@ -4,6 +4,8 @@ Each number is cut into multiples of a few powers of two, its parts. Sums of mul
 long as they fit into the 53 bits of a float64, and exact sums have no order.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -45,6 +47,29 @@ def exact_sum(values: Tensor) -> Tensor:
     return total([part.sum() for part in parts(values, unit_of(values.abs().amax()), COARSE)])
 
 
+def ratio(counts: Tensor, total: float) -> Tensor:
+    """Return counts / total in float64, rounded once: a GPU multiplies by the reciprocal of a Python number."""
+    return counts.double() / torch.full((), total, dtype=torch.float64, device=counts.device)
+
+
+def index_add(x: Tensor, dim: int, index: Tensor, values: Tensor) -> Tensor:
+    """Add values to x in place as `x.index_add_`, but in their order; a GPU's atomic additions have any order."""
+    if x.is_cpu:
+        return x.index_add_(dim, index, values)
+    x.movedim(dim, 0).index_put_((index,), values.movedim(dim, 0), accumulate=True)  # sorts by index
+    return x
+
+
+def scatter_add(x: Tensor, index: Tensor, values: Tensor) -> Tensor:
+    # x: (..., M) contiguous  index, values: (..., N)  ->  (..., M)
+    """Add values to x in place as `x.scatter_add_(-1, index, values)`, but in their order, as `index_add`."""
+    if x.is_cpu:
+        return x.scatter_add_(-1, index, values)
+    first = torch.arange(0, x.numel(), max(x.shape[-1], 1), device=x.device).view(*x.shape[:-1], 1)
+    index_add(x.view(-1), 0, (index + first).flatten(), values.flatten())
+    return x
+
+
 def prefix_sums(values: Tensor) -> Tensor:
     # (..., N) floating  ->  (..., N)
     """Return cumulative sums along the last dimension, with the same bits in every run.
@@ -54,12 +79,12 @@ def prefix_sums(values: Tensor) -> Tensor:
     return values.cumsum(-1) if values.device.type == "cpu" else doubling_sums(values)
 
 
-def doubling_sums(values: Tensor) -> Tensor:
+def doubling_sums(values: Tensor, join: Callable[[Tensor, Tensor], Tensor] = torch.add) -> Tensor:
     # (..., N) floating  ->  (..., N)
-    """Return `prefix_sums` whose bits are also those of every other device, in log2 N passes."""
+    """Return `prefix_sums`, or products, whose bits are also those of every other device, in log2 N passes."""
     step = 1
     while step < values.shape[-1]:
-        values = torch.cat([values[..., :step], values[..., step:] + values[..., :-step]], -1)
+        values = torch.cat([values[..., :step], join(values[..., step:], values[..., :-step])], -1)
         step *= 2
     return values
 

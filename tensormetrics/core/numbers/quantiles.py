@@ -16,7 +16,7 @@ def equal_tailed_interval(samples: Tensor, confidence: float) -> tuple[Tensor, T
     is_large = samples.numel() >= LARGE and samples.device.type == "cpu"  # where no device is waited for
     if is_large and not bool(samples.isnan().any()):
         return _quantiles_of_tails(samples, tails)
-    ordered = samples.movedim(0, -1).sort(-1).values  # NaN go last
+    ordered = unsigned_nan(samples).movedim(0, -1).sort(-1).values  # NaN go last
     defined = samples.isnan().logical_not().sum(0).unsqueeze(-1)
     ends = sorted_quantiles(ordered, torch.zeros_like(defined), defined, tails)
     low, high = ends.where(2 * defined > len(samples), torch.nan).unbind(-1)
@@ -30,6 +30,11 @@ def sorted_quantiles(ordered: Tensor, first: Tensor, size: Tensor, q: Tensor) ->
     below = position.floor()
     low, high = (take(ordered, first + index.long()) for index in (below, position.ceil()))
     return _interpolate(low, high, position - below)
+
+
+def unsigned_nan(x: Tensor) -> Tensor:
+    """Return x with no NaN whose sign bit is set: a GPU sorts it first, and a CPU makes one of 0/0."""
+    return x if x.is_cpu or not x.is_floating_point() else torch.where(x.isnan(), torch.nan, x)
 
 
 def take(x: Tensor, index: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from ..arguments import checks
 from ..arguments.checks import takes_arrays
+from ..numbers.exact_sums import ratio
 
 CORRECTIONS = ("holm", "bh")
 
@@ -63,5 +64,5 @@ class StepDown:
 
     def p_values(self) -> Tensor:
         # ->  (T,) float64
-        p_values = ((1 + self.hits) / (1 + self.draws)).cummax(-1).values
+        p_values = ratio(1 + self.hits, 1 + self.draws).cummax(-1).values
         return torch.empty_like(p_values).scatter_(-1, self.order, p_values).where(self.tested, torch.nan)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from ..numbers.exact_sums import index_add
 from .draws import Bounds
 from .units import Units, unit_counts, units_of_items
 from .weights import fingerprint, joined, weighted_sums
@@ -62,12 +63,14 @@ class Items(NamedTuple):
             rows, self.units, replicates, seed, random_halves=mixes, cells=self.cells, width=self.width
         )
         cells = torch.zeros_like(self.units) if self.cells is None else self.cells
+        is_one_sum = self.cells is None and not rows.is_cpu
+        zeros = rows.new_zeros(self.width, rows.shape[1])
         units = units_of_items(rows, self.units, self.cells, self.width)
         sizes = None
         if units is None:
             sizes = joined(weighted_sums(torch.ones_like(rows[:, :1]), self.units, replicates, seed)[0])[:, 0, 0]
         return Resampled(
-            observed=rows.new_zeros(self.width, rows.shape[1]).index_add_(0, cells, rows),
+            observed=rows.sum(0, keepdim=True) if is_one_sum else index_add(zeros, 0, cells, rows),
             weighted=joined(sums[0]),
             half=joined(sums[1]) if mixes else None,
             read=self.read,

@@ -18,7 +18,7 @@ from ..arguments import checks
 from ..native import native
 from ..native.device_cache import cached_per_device
 from ..native.interruptible import interruptible
-from ..numbers.exact_sums import parts, total
+from ..numbers.exact_sums import index_add, parts, total
 from ..numbers.philox import MASK_32, philox4x32, philox_key
 
 REPLICATES = 1000
@@ -124,7 +124,7 @@ def sums_by_item(rows: Tensor, names: ItemNames) -> tuple[Tensor, ItemNames]:
     # rows: (N, V)  ->  (I, V), and the I distinct items in the order of their ids
     """Return the sums over the rows of each item. ValueError for an item whose rows have two groups."""
     distinct, item = names.ids.unique(return_inverse=True)
-    sums = rows.new_zeros(len(distinct), rows.shape[1]).index_add_(0, item, rows)
+    sums = index_add(rows.new_zeros(len(distinct), rows.shape[1]), 0, item, rows)
     if names.groups is None:
         return sums, ItemNames(distinct)
     groups = torch.full_like(distinct, torch.iinfo(torch.int64).max).scatter_reduce_(0, item, names.groups, "amin")

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
-from ...core.numbers.exact_sums import prefix_sums
+from ...core.numbers.exact_sums import prefix_sums, ratio, scatter_add
+from ...core.numbers.quantiles import unsigned_nan
 
 
 class ListwiseComparisonResult(NamedTuple):
@@ -66,7 +67,7 @@ def rank_probabilities(values: Tensor, higher_is_better: bool | None = True) -> 
     # values: (S, E)  ->  (E, E) float64: how often experiment e has rank r
     S, E = values.shape
     key = values if higher_is_better is False else -values
-    ordered, experiment = key.sort(dim=-1, stable=True)  # the best first, nan last
+    ordered, experiment = unsigned_nan(key).sort(dim=-1, stable=True)  # the best first, nan last
     same = (ordered[:, 1:] == ordered[:, :-1]) | (ordered[:, 1:].isnan() & ordered[:, :-1].isnan())
     position = torch.arange(E, device=values.device).expand(S, E)
     edge = torch.nn.functional.pad(~same, (1, 0), value=True)
@@ -77,9 +78,9 @@ def rank_probabilities(values: Tensor, higher_is_better: bool | None = True) -> 
     # The weight belongs to ranks first..last: it is added at first, subtracted at last + 1, then accumulated.
     change = weight.new_zeros(E * (E + 1))
     row = experiment * (E + 1)
-    change.scatter_add_(0, (row + first).flatten(), weight.flatten())
-    change.scatter_add_(0, (row + last + 1).flatten(), -weight.flatten())
-    return (prefix_sums(change.view(E, E + 1))[:, :E] / S).clamp(min=0)
+    scatter_add(change, (row + first).flatten(), weight.flatten())
+    scatter_add(change, (row + last + 1).flatten(), -weight.flatten())
+    return ratio(prefix_sums(change.view(E, E + 1))[:, :E], S).clamp(min=0)
 
 
 @takes_arrays

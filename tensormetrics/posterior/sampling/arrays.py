@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from ...core.arguments.checks import as_tensor
+from ...core.numbers.quantiles import unsigned_nan
 from .errors import PosteriorWarning
 
 # numpy functions whose torch namesakes mean the same, and those that go by another name. Other namesakes are not to be
@@ -29,7 +30,7 @@ TWINS: dict[str, Callable] = {name: getattr(torch, name) for name in NAMESAKES.s
     "expand_dims": torch.unsqueeze,
     "median": lambda x, axis=None, **options: torch.quantile(x, 0.5, axis, **options),
     "nan_to_num": lambda x, copy=True, **options: torch.nan_to_num(x, **options),
-    "sort": lambda x, axis=-1: torch.sort(x, dim=axis).values,
+    "sort": lambda x, axis=-1: torch.sort(unsigned_nan(x), dim=axis).values,
     "std": lambda x, axis=None, ddof=0, **options: torch.std(x, axis, correction=ddof, **options),
     "var": lambda x, axis=None, ddof=0, **options: torch.var(x, axis, correction=ddof, **options),
 }

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ...core.numbers.exact_sums import doubling_sums
+from ...core.numbers.exact_sums import doubling_sums, index_add
 from ...core.numbers.philox import MASK_32, Lanes, philox4x32
 from .stick_breaking import draw_wrong_answers, in_groups
 
@@ -62,7 +62,7 @@ def item_sums(out: Tensor, cells: Tensor, key: Tensor, start: int) -> None:
         for part, sample in _lengths(start, S, E * n, out.device):
             random_bits = philox4x32((sample & MASK_32, block, 0, sample >> 32), key.unbind())
             weights = -_uniform(torch.stack(random_bits, 1)).log().flatten(0, 1)[:n]  # (n, s)
-            sums[:, part].index_add_(0, index.flatten(), weights.repeat(E, 1))
+            index_add(sums[:, part], 0, index.flatten(), weights.repeat(E, 1))
 
 
 def uniforms(out: Tensor, key: Tensor, draw: int) -> None:

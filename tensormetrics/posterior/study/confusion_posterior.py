@@ -71,7 +71,6 @@ class ConfusionPosterior(Metric):
     model_options = (*Metric.model_options, "labels", "name", "threshold")
 
     counts: Tensor
-    spilled: Tensor
     ids: Tensor
     groups: Tensor
     cells: Tensor
@@ -135,7 +134,7 @@ class ConfusionPosterior(Metric):
         self.add_state("counts", torch.zeros(*self.batch_shape, C, C, dtype=torch.int64), "sum")
         for name in ("cells", "ids", "groups"):  # of items, where there are ids or groups
             self.add_rows(name)
-        self.add_state("spilled", torch.zeros((), dtype=torch.int64), "sum")  # labels that are no class
+        self.add_invalid(f"items with a label outside 0..{C - 1} or with nan scores")  # and no `ignore_index`
 
     def update_options(self) -> dict[str, Any]:
         names = ("num_classes", "ignore_index", "threshold", "batch_shape")
@@ -193,7 +192,7 @@ class ConfusionPosterior(Metric):
         if cell.device.type == "cpu" and spilled:
             self._refuse(preds[cell == C * C], target[cell == C * C], scored)
         self.counts = self.counts + counted[:, : C * C].view(*batch, C, C)
-        self.spilled = self.spilled + spilled
+        self.num_invalid = self.num_invalid + spilled
 
     def _keep_items(self, cell: Tensor, count: int, **items: Unpack[ResamplingUnits]) -> None:
         # cell: (batch, positions), of `count` items
@@ -282,7 +281,6 @@ class ConfusionPosterior(Metric):
     def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled:
         if not len(self.cells):
             raise ValueError("ids: got none, so that items cannot be paired; write update(preds, target, ids=...)")
-        self._check_labels()
         C = self.num_classes
         valid = self.cells < C**2
         cells, columns = self.cells[valid], [x[valid] for x in (self.ids, self.groups) if len(x)]
@@ -386,7 +384,7 @@ class ConfusionPosterior(Metric):
     def _samples(
         self, metrics: Iterable[str], replicates: int | None = None, seed: int | None = None
     ) -> list[Tensor]:  # (S, B, C) or (S, B, 1) each
-        self._check_labels()
+        self.check_invalid()
         matrices, grouped = self._matrices(), None
         if len(self.groups):
             valid = self.cells < self.num_classes**2
@@ -410,14 +408,6 @@ class ConfusionPosterior(Metric):
             if self.per_class[metric]
             else values.reshape(self.batch_shape)
         )
-
-    def _check_labels(self) -> None:
-        """Raise a ValueError if labels were no class, which `update` does not see on a GPU."""
-        if self.spilled:
-            raise ValueError(
-                f"preds, target: got {self.spilled} items with a label outside 0..{self.num_classes - 1} or with nan "
-                "scores; reset() and leave them out, or mark them by ignore_index"
-            )
 
     def _refuse(self, preds: Tensor, target: Tensor, scored: bool) -> None:
         last = self.num_classes - 1

@@ -12,6 +12,7 @@ from ...assignment import linear_sum_assignment
 from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
 from ...core.metric.base import Options
+from ...core.numbers.exact_sums import scatter_add
 from ..deterministic import distinct
 from ..inputs import budget
 from ..scores.embedding_metric import EmbeddingMetric
@@ -161,7 +162,7 @@ def _match_components(table: Contingency, memory: int) -> Tensor:
             )
             matched[batch] = solution.cost
     owner = torch.zeros_like(heights).scatter_(0, part, item)
-    return matched.new_zeros(math.prod(batch_shape)).index_add_(0, owner, matched).view(batch_shape)
+    return scatter_add(matched.new_zeros(math.prod(batch_shape)), owner, matched).view(batch_shape)
 
 
 def _connected_components(row: Tensor, col: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ...core.metric.distributed import all_gather_cat
+from ...core.numbers.exact_sums import index_add
 from ...core.resampling.weights import replicate_weights
 from .pairs import Pairs, Threshold, Tile
 
@@ -155,5 +156,5 @@ def _products(weights: Tensor, pairs: Tensor, num_bins: int) -> Tensor:
     sums = weights.new_zeros(len(weights), num_bins)
     for part in pairs.split(max(CHUNK // max(len(weights), 1), 1)):
         first, second, cell = part.unbind(1)
-        sums.index_add_(1, cell, weights[:, first] * weights[:, second])
+        index_add(sums, 1, cell, weights[:, first] * weights[:, second])
     return sums

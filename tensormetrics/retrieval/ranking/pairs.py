@@ -15,6 +15,7 @@ from torch import Tensor
 from torch import distributed as dist
 
 from ...core.metric.distributed import all_gather_cat, all_reduce
+from ...core.numbers.exact_sums import ratio
 from ..inputs import RetrievalInputs, budget
 from ..search.distance import Distance
 from ..search.product_filter import BLOCK, Filter
@@ -146,7 +147,7 @@ class Pairs:
                 doubled += torch.stack([count >> 31, count & (2**31 - 1)])
         high, low = self.of_all_ranks(doubled)
         further = (high + (low >> 31)).double() * 2.0**31 + (low & (2**31 - 1)).double()
-        return further / (2.0 * same * different)
+        return ratio(further, 2.0 * same * different)
 
     def _count_pairs(self) -> Tensor:
         # ->  (2,) int64, as `total`, without computing distances

@@ -162,7 +162,7 @@ class RankCounter:
         size = queries.delta.shape[1]
         x = fp16_filter.query(queries.query)
         factor, shift = (part[:, None] for part in fp16_filter.affine_map(queries.query, x))
-        center, error = queries.values(factor, shift), fp16_filter.error(x).clamp(max=1e30)[:, None] * self.exact
+        center, error = queries.values(factor, shift), fp16_filter.error(x).clamp(max=1e30)[:, None]
         low, high = (
             torch.nextafter(edge.float(), edge.new_full((), direction).float())
             for edge, direction in ((center - error, -torch.inf), (center + error, torch.inf))
@@ -178,7 +178,7 @@ class RankCounter:
         row, column = row.long(), fp16_filter.order[position].long()
         other = self._distances(queries.query, row, column)
         position = queries.insertion_index(row, other, column, "index")
-        # The positives are among them: each is in its own interval.
+        # The positives are among them: each is in its own interval, whose width is the error even if not `exact`.
         negative = (position == queries.relevant[row]) | (queries.positive[row, position.clamp(max=size - 1)] != column)
         row, other, column = row[negative], other[negative], column[negative]
         position = queries.insertion_index(row, other, column, self.ties)

@@ -198,10 +198,13 @@ class EmbeddingMetric(Metric):
     ) -> None:
         home = self.placed or self._device_of_rows()
         device = home or (embeddings.device if isinstance(embeddings, Tensor) else self.device)
-        embeddings, labels = as_labeled_rows(embeddings, labels, device, names, self.label_columns)
+        given = embeddings.device if isinstance(embeddings, Tensor) else torch.device("cpu")
+        first = given if given.type == "cpu" else device  # rows are checked on a CPU, before they move
+        embeddings, labels = as_labeled_rows(embeddings, labels, first, names, self.label_columns)
         embeddings = embeddings.to(self.store_dtype or embeddings.dtype)
-        if embeddings.device.type == "cpu":
+        if first.type == "cpu":
             check_finite(**dict(zip(names, (embeddings, labels), strict=True)))
+        embeddings, labels = embeddings.to(device), labels.to(device)
         options = {"ids": ids, "cameras": cameras, "groups": groups}
         options = {name: None if v is None else units(name, v, len(embeddings), device) for name, v in options.items()}
         states, before = self._rows(role), self._kind_of_rows(role, self.metric_state)

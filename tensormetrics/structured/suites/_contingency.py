@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from ...assignment import linear_sum_assignment
+from ...core.numbers.exact_sums import scatter_add
 from ..tensors._lengths import cuts
 
 BLOCK = 32
@@ -35,7 +36,7 @@ def assigned(weight: Tensor, row: Tensor, col: Tensor, n_rows: Tensor, n_cols: T
     for index, (height, depth) in cuts((n_rows, n_cols), (width, width)):
         height, depth = max(height, 1), max(depth, 1)  # items of weight 0 may have an invalid cell
         cell = row[index] * depth + col[index]
-        table = weight.new_zeros(len(cell), height * depth).scatter_add_(-1, cell, weight[index])
+        table = scatter_add(weight.new_zeros(len(cell), height * depth), cell, weight[index])
         lengths = {"row_lengths": n_rows[index], "col_lengths": n_cols[index]}
         table = table.unflatten(-1, (height, depth))
         best[index] = linear_sum_assignment(table, maximize=True, check=False, **lengths).cost

@@ -44,6 +44,8 @@ class LabelScores(CountMetric):
         self.labels = None if labels is None else tuple(labels)
         self.label_average = average if by_label else None
         super().__init__(3 * len(labels or [""]), "micro" if by_label else average, **kwargs)
+        if self.labels is not None:
+            self.add_invalid(f"labels that are not below {len(self.labels)}, the number of labels")
 
     def count_equal(
         self,
@@ -99,15 +101,17 @@ class LabelScores(CountMetric):
         return torch.cat([self._per_label(labels, counted) for labels, counted in selections], -1)
 
     def check_numbers(self, name: str, labels: Tensor, lengths: Tensor) -> None:
-        """Raise a ValueError for a number without a label; only on the CPU, since this reads values.
+        """Raise a ValueError for a number without a label; on a GPU, where this would wait, count it as invalid.
 
         Shapes: labels: (D, N) int; lengths: (D,).
         """
-        if self.labels is None or labels.device.type != "cpu":
+        if self.labels is None:
             return
-        wrong = ((labels >= len(self.labels)) & _counted(labels, lengths)).nonzero()
-        if len(wrong):
-            document, row = wrong[0].tolist()
+        wrong = (labels >= len(self.labels)) & _counted(labels, lengths)
+        if not labels.is_cpu:
+            self.num_invalid = self.num_invalid + wrong.sum()
+        elif wrong.any():
+            document, row = wrong.nonzero()[0].tolist()
             raise ValueError(
                 f"{name}: document {document}: got label {int(labels[document, row])} in row {row}, wanted a number "
                 f"below {len(self.labels)}, that of one of {self.labels}, or a negative one for padding"

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from typing_extensions import Unpack
 
 from ...core.arguments import checks
-from ...core.numbers.exact_sums import prefix_sums
+from ...core.numbers.exact_sums import prefix_sums, scatter_add
 from ...core.resampling.weights import ResamplingUnits
 from ..objects.nodes.ranking import Ranking
 from ..tensors import _lengths, policy
@@ -113,7 +113,7 @@ class RankingScores(CountMetric):
         key = numbered(torch.cat([pred_keys.long(), ref_keys.long()], -1)[..., None])
         pred_key, ref_key = key[..., :n], key[..., n:]
         num_refs = torch.zeros_like(key).scatter_add(-1, ref_key, valid.long())
-        gains = torch.zeros_like(key, dtype=torch.float64).scatter_add(-1, ref_key, ref_gain)
+        gains = scatter_add(torch.zeros_like(key, dtype=torch.float64), ref_key, ref_gain)
         rank = torch.arange(n, device=key.device).expand_as(pred_key).where(_lengths.mask(n_pred, n), n)
         first = torch.full_like(key, n).scatter_reduce(-1, pred_key, rank, "amin").gather(-1, pred_key)
         hit = (first == rank) & (rank < n) & (num_refs.gather(-1, pred_key) > 0)

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from ...assignment import linear_sum_assignment
+from ...core.numbers.exact_sums import scatter_add
 from .constraints import Constraint
 from .overlap import common
 
@@ -57,7 +58,7 @@ def matched(
         selected = selected & _first_largest(b, value)
     elif constraint is Constraint.ONE_TO_ONE:
         selected = selected & _assigned(a, b, value, block)
-    return value.new_zeros(size).index_add_(0, owner, torch.where(selected, value, 0)), selected
+    return scatter_add(value.new_zeros(size), owner, torch.where(selected, value, 0)), selected
 
 
 def _first_largest(group: Tensor, value: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ...core.arguments import checks
+from ...core.numbers.exact_sums import index_add, prefix_sums
 from ...core.results.estimates import Estimate, check_confidence
 from ..item_scores.item_scores import ItemScores, Scores
 
@@ -36,8 +37,8 @@ class Bets(NamedTuple):
         # units: (..., N) in [0, 1], NaN where there is no score
         is_scored = ~units.isnan()
         count, units = is_scored.cumsum(-1), units.nan_to_num(0)
-        means = (0.5 + units.cumsum(-1)) / (count + 1)
-        variances = (0.25 + ((units - means).square() * is_scored).cumsum(-1)) / (count + 1)
+        means = (0.5 + prefix_sums(units)) / (count + 1)
+        variances = (0.25 + prefix_sums((units - means).square() * is_scored)) / (count + 1)
         earlier = pad(variances[..., :-1], (1, 0), value=0.25)
         threshold = math.log(2 / (1 - confidence))
         steps = count.clamp(min=1).double()
@@ -49,7 +50,7 @@ class Bets(NamedTuple):
         mean = mean[..., None]
         stakes = torch.minimum(self.stakes[..., :count], 0.5 / mean)
         growth = (stakes * (self.units[..., :count] - mean)).log1p()
-        return growth.cumsum(-1).amax(-1).clamp(min=0) if count else torch.zeros_like(mean[..., 0])
+        return prefix_sums(growth).amax(-1).clamp(min=0) if count else torch.zeros_like(mean[..., 0])
 
     def interval(self, count: int) -> tuple[Tensor, Tensor]:
         # ->  (...) each, in [0, 1]
@@ -107,7 +108,7 @@ class UnitScores(NamedTuple):
         # ->  (V, L)
         is_scored = ~self.values.isnan()
         index = torch.tensor(looks, dtype=torch.int64, device=self.values.device) - 1
-        return (self.values.nan_to_num(0).cumsum(1) / is_scored.cumsum(1))[:, index]
+        return (prefix_sums(self.values.nan_to_num(0)) / is_scored.cumsum(1))[:, index]
 
     def rescaled(self, low: float, high: float) -> Tensor:
         # ->  (V, U) in [0, 1]
@@ -126,7 +127,7 @@ def units_in_order(items: ItemScores, positions: Tensor) -> UnitScores:
     position = torch.empty_like(last)
     position[last.argsort()] = torch.arange(len(last), device=last.device)
     sums, counts = (values.new_zeros(len(distinct), values.shape[1]) for _ in range(2))
-    sums.index_add_(0, position[unit], values.nan_to_num(0))
+    index_add(sums, 0, position[unit], values.nan_to_num(0))
     counts.index_add_(0, position[unit], (~values.isnan()).double())
     return UnitScores((sums / counts).T, len(values))
 

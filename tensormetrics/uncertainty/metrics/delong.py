@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
+from ...core.numbers.exact_sums import scatter_add
 from ...core.resampling.weights import units
 from .ranked import last_of_equals, previous_steps
 
@@ -116,7 +117,7 @@ def _covariance_of_mean(a: Tensor, b: Tensor, num_units: Tensor) -> Tensor:
 
 def _clustered_covariance(components: list[Tensor], is_positive: Tensor, groups: Tensor) -> Tensor:
     # components: (..., M, N) each, of positives and of negatives  groups: (..., 1, N)  ->  (..., M, M)
-    sums = [torch.zeros_like(part).scatter_add_(-1, groups.expand(part.shape), part) for part in components]
+    sums = [scatter_add(torch.zeros_like(part), groups.expand(part.shape), part) for part in components]
     members = [is_positive.double(), 1 - is_positive.double()]
     sizes = [torch.zeros_like(member).scatter_add_(-1, groups, member) for member in members]
     of_positives, of_negatives = (

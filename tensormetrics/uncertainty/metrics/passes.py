@@ -11,12 +11,13 @@ from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
 from ...core.metric.base import Options
 from ...core.metric.row_metric import RowMetric
+from ...core.numbers.exact_sums import doubling_sums
 from ...core.resampling.means import resampled_means
 from ...core.resampling.resampling import Resampled
 from ...core.resampling.weights import ItemNames, check_draws, sums_by_item, units
 
 REQUIREMENTS = {"any": "pass@", "all": "pass^"}  # -> the name of a score, before k
-CHUNK = 2**20  # factors at a time
+BLOCK = 64  # factors at a time, so that products do not depend on the number of problems
 
 
 @takes_arrays
@@ -85,12 +86,12 @@ def _chances(num_samples: Tensor, right: Tensor, sizes: Sequence[int], require: 
     left = right if require == "all" else num_samples - right
     products: dict[int, Tensor] = {}
     product = torch.ones_like(num_samples, dtype=torch.float64)
-    for first, last in _ranges(max(sizes), max(CHUNK // max(num_samples.numel(), 1), 1)):
+    for first, last in _ranges(max(sizes), BLOCK):
         index = torch.arange(first, last, device=num_samples.device)
         numerators = (left[..., None] - index).clamp(min=0).double()
         factors = numerators / (num_samples[..., None] - index).clamp(min=0)
-        factors[..., 0] *= product  # first, so that results do not depend on the chunks
-        steps = factors.cumprod(-1)
+        factors[..., 0] *= product
+        steps = doubling_sums(factors, torch.mul)
         products |= {size: steps[..., size - 1 - first] for size in sizes if first < size <= last}
         product = steps[..., -1]
     chances = torch.stack([products[size].masked_fill(num_samples < size, torch.nan) for size in sizes], -1)

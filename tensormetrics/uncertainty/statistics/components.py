@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ...core.arguments import checks
 from ...core.arguments.checks import array_as_tensor
+from ...core.numbers.exact_sums import index_add
 from ...core.numbers.student import t_upper_quantile
 from ...core.resampling.weights import units
 from ...core.results.estimates import Estimate, check_confidence
@@ -168,7 +169,7 @@ def _numbered(names: Tensor) -> tuple[Tensor, Tensor]:
 
 def _sums(scores: Tensor, index: Tensor) -> Tensor:
     # scores: (..., N)  index: (N,)  ->  (..., N), the sum of item i at position i
-    return torch.zeros_like(scores).index_add_(-1, index, scores)
+    return index_add(torch.zeros_like(scores), -1, index, scores)
 
 
 def _nested(scores: Tensor, item: Tensor) -> VarianceComponents:

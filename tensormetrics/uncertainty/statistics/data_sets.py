@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
-from ...core.numbers.exact_sums import cumulative_mass
+from ...core.numbers.exact_sums import cumulative_mass, scatter_add
 from ...core.numbers.student import log_t_pdf, t_cdf, t_quantiles
 from ...core.results.estimates import Comparison
 from .samples import check_probability, check_rope
@@ -194,7 +194,7 @@ def _quantiles_and_fractions(cells: _Cells, fractions: Tensor, values: Tensor) -
     centers, index = cells.angle.unique(return_inverse=True)
     width = centers.diff().mean()
     ends = torch.cat([centers[:1] - width / 2, centers + width / 2])
-    mass = cumulative_mass(cells.mass.new_zeros(len(ends)).index_add_(0, index + 1, cells.mass.sum(0)))
+    mass = cumulative_mass(scatter_add(cells.mass.new_zeros(len(ends)), index + 1, cells.mass.sum(0)))
     mass = mass / mass[-1]
     quantiles = cells.center + cells.size * _interpolated(fractions, mass, ends).tan()
     return quantiles, _interpolated(((values - cells.center) / cells.size).atan(), ends, mass)

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
+from ...core.numbers.exact_sums import scatter_add
 
 EXACT = 20_000  # more samples than this are binned first
 BINS = 2**13  # dozens of bins for each bandwidth
@@ -91,7 +92,7 @@ def _binned(x: Tensor, is_valid: Tensor, minimum: Tensor, maximum: Tensor) -> tu
     below = position.long().clamp(max=BINS - 2)
     fraction = torch.where(is_valid, position - below, 0)
     weights = x.new_zeros(*x.shape[:-1], BINS)
-    weights.scatter_add_(-1, below, is_valid.double() - fraction).scatter_add_(-1, below + 1, fraction)
+    scatter_add(scatter_add(weights, below, is_valid.double() - fraction), below + 1, fraction)
     return minimum[..., None] + step * torch.arange(BINS, device=x.device), weights
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
-from ...core.numbers.quantiles import sorted_quantiles, take
+from ...core.numbers.quantiles import sorted_quantiles, take, unsigned_nan
 from ...core.results.estimates import Estimate
 
 RADIX = 2**15  # size from which torch's CPU sort of integers is a radix sort, which is several times faster
@@ -79,7 +79,7 @@ def sort_samples(samples: Tensor, dim: int) -> tuple[Tensor, Tensor]:
 
 def _sort(x: Tensor) -> Tensor:  # (..., S) -> (..., S) float64
     if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
-        return x.contiguous().sort(-1).values.double()
+        return unsigned_nan(x).contiguous().sort(-1).values.double()
     if x.shape[-1] < RADIX:
         return torch.from_numpy(np.sort(x.numpy())).double()  # without positions, hence faster than torch's
     integer = torch.int32 if x.dtype == torch.float32 else torch.int64

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from ....core.numbers.exact_sums import scatter_add
 from ...tensors import _lengths
 from ...tensors._pairs import counted_overlap, expand, join, matched
 from ...tensors.constraints import Constraint
@@ -242,7 +243,7 @@ class Matched(Collection):
         elif self.inner.dominated and not needs_solution:
             owner, item = expand(rows.start[i], rows.count[i])
             value = torch.zeros(len(i), dtype=torch.float64, device=i.device)
-            value.index_add_(0, owner, self.inner.self_similarity(rows.items, item))
+            scatter_add(value, owner, self.inner.self_similarity(rows.items, item))
         else:
             value = self.overlap(rows, i, i, distinct)
         return torch.where(rows.count[i] == 0, 1.0, value) if self.empty_is_one else value

@@ -199,7 +199,7 @@ def _on_host(tensors: list[Any]) -> list[Any]:
     if len(devices) > 1 or None in devices or torch.device("cpu") in devices:
         return tensors  # invalid arguments raise an error later
     order = sorted(range(len(values)), key=lambda i: -values[i].element_size())  # for aligned views
-    parts = [values[i].detach().flatten().view(torch.uint8) for i in order]
+    parts = [values[i].detach().contiguous().flatten().view(torch.uint8) for i in order]
     bytes_on_host = torch.cat(parts).cpu().split([len(part) for part in parts])
     moved = {
         id(values[i]): part.view(values[i].dtype).view(values[i].shape)
