@@ -29,6 +29,7 @@ def on_cpu(results: Any) -> Any:
     return tree_map(lambda x: x.cpu(), results)
 
 
+@pytest.mark.full  # twenty calls each
 @rows(METRICS)
 def test_metric_gives_equal_results_in_equal_calls(case: MetricCase, generator):
     inputs = case.inputs(generator, N)
@@ -41,6 +42,7 @@ def test_metric_gives_equal_results_in_equal_calls(case: MetricCase, generator):
     check_calls(call)
 
 
+@pytest.mark.full
 @rows(FUNCTIONS)
 def test_function_gives_equal_results_in_equal_calls(case: FunctionCase, generator):
     inputs = case.inputs(generator, (2, 3))

@@ -24,7 +24,7 @@ SHARED = "assignment", "uncertainty"  # every other domain may import them
 IMPORTERS = {"import_module", "__import__", "find_spec", "resolve_name"}  # functions that take names of modules
 MAX_LINES = 60  # of a function without its docstring; functions of the command line that declare options may be longer
 # All lines, and lines of code: without docstrings, comments and blank ones. They only fall.
-LIMITS = {"tensormetrics": (67_500, 46_000), "tests": (60_000, 60_000)}
+LIMITS = {"tensormetrics": (67_500, 46_000), "tests": (55_500, 55_500)}
 
 
 def module_name(path: Path) -> str:

@@ -171,3 +171,8 @@ def test_a_lightning_module_with_a_collection(folder, capsys):
     text = run_block(words("In Lightning, log a collection", "python"), "validation.png", capsys)
     value, low, high = (float(re.search(rf"'acc{end}': (0\.\d+)", text)[1]) for end in ("", "/low", "/high"))
     assert low < value < high and "'AveragePrecision': 0." in text
+
+
+def test_second_command_is_one_of_those_of_ci():
+    second = re.findall(r"^python3 -m venv .*$", README, re.MULTILINE)[1]
+    assert second.endswith("&& pytest") and second in (ROOT / ".ci" / "run").read_text().splitlines()

@@ -12,6 +12,7 @@ from tensormetrics import association
 from tensormetrics.association import WordSet, permutation_p_value, sign_flip_p_value, target_permutation_p_value
 
 
+@pytest.mark.emulated
 @pytest.mark.skipif(torch.cuda.is_available() or INTERPRETED, reason="the tests below run in this process")
 @pytest.mark.parametrize("which", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
 def test_kernels_pass_tests_below_when_interpreted(which):

@@ -18,6 +18,7 @@ N = 140  # two tiles; the last one has few rows
 DIFFICULT = ("gaussian", "large common mean", "outliers", "three distinct points", "all zeros")
 
 
+@pytest.mark.emulated
 @pytest.mark.skipif(torch.cuda.is_available() or INTERPRETED, reason="the tests below run in this process")
 @pytest.mark.parametrize("which", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
 def test_kernels_in_interpreter_pass_tests_of_this_file(which):

@@ -22,6 +22,7 @@ N = 70
 HARD = ("gaussian", "large common mean", "outliers", "three distinct points", "all zeros")
 
 
+@pytest.mark.emulated
 @pytest.mark.skipif(torch.cuda.is_available() or INTERPRETED, reason="the tests below run in this process")
 def test_file_with_interpreted_kernels_passes():
     pytest.importorskip("triton")
