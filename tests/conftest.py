@@ -45,6 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Progress(config))
     if config.option.markexpr == "full":
         config.option.markexpr = "not slow and not emulated"  # the first tier too
+    elif config.option.markexpr == "emulated":
+        config.option.markexpr = "emulated and not slow"
     elif config.option.markexpr == FIRST_TIER and any("::" in argument for argument in config.args):
         config.option.markexpr = ""  # whoever names a test wants to run it
 
