@@ -18,6 +18,8 @@
 #define __shared__ static
 #define __align__(n) __attribute__((aligned(n)))
 
+inline double __dmul_rn(double x, double y) { return x * y; }
+
 struct Index {
   unsigned x;
 };
