@@ -88,7 +88,7 @@ def test_cases_that_crash_or_hang_fail_alone(monkeypatch, tmp_path):
 def test_kept_build_serves_equal_sources_alone(monkeypatch, tmp_path):
     from benchmarks.gpu import build
 
-    files = {"setup.py": "", "csrc/lsa/lsa.h": "one", "tensormetrics/kernels.py": "import triton"}
+    files = {"setup.py": "", "csrc/lsa/lsa.h": "one", "tensormetrics/retrieval/search/kernels/nearest.py": "import triton"}
     built = {"tensormetrics/_lsa.so": "code", "build/triton/kernel/cubin": "code"}
     for name, text in (files | built).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -148,7 +148,7 @@ def test_all_steps_pass_with_the_stand_in(tmp_path, pytestconfig):
     if shutil.which("nvcc") is None:
         pytest.skip("needs nvcc")
     cache = str(pytestconfig.cache.mkdir("ptx"))
-    arguments = "-n 0 -m full -k test_kept_build -o addopts="
+    arguments = "tests/test_gpu_script.py -n 0 -k 'kept_build or around'"
     only = "knn 60k D128 k10$|lsa 64x100x20|HitRate|uncertainty"
     process = run(tmp_path / "out", TENSORMETRICS_PTX_CACHE=cache, TEST_ARGS=arguments, ONLY=only)
     outcomes = re.findall(r"^(\w+) +passed ", process.stdout, re.MULTILINE)
