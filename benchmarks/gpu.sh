@@ -65,7 +65,7 @@ for step in "${steps[@]}"; do
         command=(env PYTHONPATH="$PWD/.gpu/site:$PYTHONPATH" REAL_CUBLAS="$site/nvidia/cu13/lib/libcublas.so.13" "${command[@]}")
       fi ;;
     counters)
-      command=(python3 -m benchmarks.gpu.counters "${ONLY:-^[^p]}") # neither p-values nor probes
+      command=(python3 -m benchmarks.gpu.counters "${ONLY:-^(knn 60k D128|lsa|sampler|item|gammas)}")
       [[ $is_stand_in ]] || command=(ncu --clock-control none --profile-from-start off -c 40 --section SpeedOfLight
         --section WarpStateStats --section Occupancy --section LaunchStats --section MemoryWorkloadAnalysis
         -k 'regex:solve_kernel|sums_kernel|gamma|_count|_block_minima|_select|_collect|_canonical' "${command[@]}") ;;

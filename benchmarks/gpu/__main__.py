@@ -57,21 +57,19 @@ def answer(module: str, regex: str, done: int) -> None:
     cases = {name: case for name, case in import_module(module).CASES.items() if re.search(regex, name)}
     print(json.dumps([*cases]), file=output, flush=True)
     for case in [*cases.values()][done:]:
-        works = True
         try:
             text = case()
         except Exception as error:
             traceback.print_exc()
             word = "differs " if type(error).__name__ == "Different" else f"failed   {type(error).__name__}:"
             text = f"{word} {error}".splitlines()[0][:160]
-            works = not is_broken()
         print(json.dumps(text), file=output, flush=True)
-        if not works:
+        if is_broken():
             os._exit(BROKEN)
 
 
 def is_broken() -> bool:
-    """Return whether each later call on the GPU fails, as after an invalid address; frees its memory if not."""
+    """Return whether each later call on the GPU fails, as after an invalid address; free what is cached if not."""
     cuda = sys.modules["torch"].cuda if "torch" in sys.modules else None
     try:
         if cuda and cuda.is_initialized():
