@@ -88,7 +88,8 @@ def test_cases_that_crash_or_hang_fail_alone(monkeypatch, tmp_path):
 def test_kept_build_serves_equal_sources_alone(monkeypatch, tmp_path):
     from benchmarks.gpu import build
 
-    files = {"setup.py": "", "csrc/lsa/lsa.h": "one", "tensormetrics/retrieval/search/kernels/nearest.py": "import triton"}
+    kernels = "tensormetrics/retrieval/search/kernels/nearest.py"
+    files = {"setup.py": "", "csrc/lsa/lsa.h": "one", kernels: "import triton"}
     built = {"tensormetrics/_lsa.so": "code", "build/triton/kernel/cubin": "code"}
     for name, text in (files | built).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
