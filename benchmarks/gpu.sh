@@ -1,135 +1,96 @@
 #!/usr/bin/env bash
-# Builds tensormetrics on a machine with an NVIDIA GPU and no network, asks it the facts most worth having, then times it
-# against its rivals, then tests it there; within 10 minutes, whatever breaks.
+# Measures and tests tensormetrics on a machine with an NVIDIA GPU and no network, in steps of a minute or two:
 #
-#     benchmarks/gpu.sh FOLDER        FOLDER gets summary.txt (also printed), log.txt, gpu-expected.md with the measured
-#                                     times, and the tables of the benchmarks, each line as it comes
+#     benchmarks/gpu.sh FOLDER STEP...        all steps if none is named
 #
-# Wanted on the machine: python3 with torch, torchmetrics and numpy, nvcc and g++; better with Triton, Python.h and what
-# the tests import: gpu/start.py says what is missing and how it is gone around. Taken along in .gpu/ (which git ignores):
-# wheels of packages that the machine lacks, and faiss_sm<NN>.tar.xz, a folder `site` with faiss-gpu for the card, its
-# CUDA 12 libraries forwarding to CUDA 13's:
+#     build     the libraries for this card and Triton's kernels; FOLDER/built-KEY.tgz serves later calls there, or in .gpu/
+#     check     tensormetrics check-gpu
+#     facts     operations: equal to the CPU's, milliseconds, memory
+#     tests     the tests that use a GPU; TEST_ARGS are more options of pytest, such as "-m full"
+#     profile   kernels, launches and waits of each operation
+#     rivals    the same work by other packages, in turns
+#     updates   each metric's update (host time, launches, waits) and compute
+#     ranks     each metric with NCCL on one rank and with gloo on two, against one process
+#     counters  Nsight Compute's figures of the kernels
 #
-#     pip download --no-deps -d .gpu torchmetrics lightning-utilities numpy pytest iniconfig pluggy cattrs tomli_w penman torch-linear-assignment==0.1.0 pytorch-metric-learning
+# FOLDER/summary.txt, which is also printed, has the outcomes, FOLDER/STEP.txt and FOLDER/STEP.err what a step printed.
+# ONLY='knn|lsa' selects cases of facts, profile, rivals, updates, ranks and counters; LIMIT is the most seconds of a step.
 #
-# Not yet run on a GPU. With TENSORMETRICS_STAND_IN=1 no card is needed: see gpu/ask.py. TENSORMETRICS_STEPS=facts ends it
-# after the facts.
+# The machine needs python3 with torch, torchmetrics and numpy, nvcc and g++; gpu/start.py says what else is missing. Taken
+# along in .gpu/ (which git ignores): wheels of packages that the machine lacks, and faiss_sm<NN>.tar.xz, a folder `site`
+# with faiss-gpu for the card, its CUDA 12 libraries forwarding to CUDA 13's. With TENSORMETRICS_STAND_IN=1 no card is
+# needed: see gpu/facts.py.
 set -uo pipefail
-
-[[ $# == 1 ]] || { echo "usage: $0 FOLDER" >&2; exit 2; }
-mkdir -p "$1" || exit 2
-out=$(cd "$1" && pwd)
-cd "$(dirname "$0")/.." || exit 2
-taken=$PWD/.gpu
-work=$(mktemp -d) || exit 2
-trap 'rm -rf "$work"' EXIT
-summary=$out/summary.txt
-failed=0
-export FAILED_TESTS=$work/failed
-DEADLINE=565 # seconds from the start
-[[ -z ${TENSORMETRICS_STAND_IN:-} ]] || DEADLINE=6000 # a CPU is slow
-export OMP_WAIT_POLICY=passive PYTHONUNBUFFERED=1 PIP_ROOT_USER_ACTION=ignore PIP_DISABLE_PIP_VERSION_CHECK=1
-export TRITON_CACHE_DIR=${TRITON_CACHE_DIR:-$PWD/build/triton} # what is compiled once serves all steps
 shopt -s nullglob
-: >"$out/log.txt"
 
-# step NAME SECONDS COMMAND...: its output goes to log.txt, its outcome and last line to the summary, and what failed
-# below that: tests by what they raised, else the last lines.
-step() {
-  local name=$1 limit=$2 start=$SECONDS status=0 outcome=passed output=$work/$1.txt
-  shift 2
-  ((limit <= DEADLINE - start)) || limit=$((DEADLINE - start))
-  if ((limit < 5)); then
-    printf '%-22s %-12s\n' "$name" "no time left" >>"$summary"
-    failed=1
-    return 1
-  fi
-  echo "$name: at most $limit s"
-  : >"$FAILED_TESTS"
-  timeout --signal=INT --kill-after=10 "$limit" "$@" >"$output" 2>&1 || status=$?
+declare -A limits=([build]=120 [check]=90 [facts]=120 [tests]=200 [profile]=100 [rivals]=120 [updates]=90 [ranks]=90 [counters]=90)
+steps=(build check facts tests profile rivals updates ranks counters)
+(($# > 1)) && steps=("${@:2}")
+for step in "${steps[@]}"; do [[ -v limits[$step] ]] || set --; done
+(($#)) || { echo "usage: $0 FOLDER [build|check|facts|tests|profile|rivals|updates|ranks|counters]..." >&2; exit 2; }
+mkdir -p "$1" && out=$(cd "$1" && pwd) && cd "$(dirname "$0")/.." || exit 2
+is_stand_in=${TENSORMETRICS_STAND_IN:-}
+export OMP_WAIT_POLICY=passive PYTHONUNBUFFERED=1 PIP_ROOT_USER_ACTION=ignore PIP_DISABLE_PIP_VERSION_CHECK=1
+export TRITON_CACHE_DIR=${TRITON_CACHE_DIR:-$PWD/build/triton} FAILED_TESTS=$out/failed.tsv
+
+wheels=(.gpu/*.whl) archives=(.gpu/faiss_sm*.tar.xz)
+if ((${#wheels[@]})) && [[ ! -d .gpu/wheels ]]; then
+  python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --target .gpu/wheels "${wheels[@]}"
+fi
+export PYTHONPATH=$PWD:$PWD/.gpu/wheels${PYTHONPATH:+:$PYTHONPATH}
+timeout 150 python3 -m benchmarks.gpu.start "$out" >"$out/machine.txt" || {
+  echo "$0: $(tail -n 1 "$out/machine.txt")" >&2
+  exit 2
+}
+eval "$(grep '^export .' "$out/machine.txt")"
+{ git log -1 --format='commit %h' 2>/dev/null; grep -v '^export' "$out/machine.txt"; } | tee "$out/summary.txt"
+
+failed=0
+for step in "${steps[@]}"; do
+  command=(python3 -m benchmarks.gpu "$step" "${ONLY:-}")
+  case $step in
+    build) command=(python3 -m benchmarks.gpu.build "$out") ;;
+    check) command=(python3 -m tensormetrics check-gpu) ;;
+    tests) # the device fixture of tests/conftest.py takes "cuda" by itself
+      : >"$FAILED_TESTS"
+      command=(env OMP_NUM_THREADS=1 python3 -m pytest -p benchmarks.gpu.noted -p no:benchmark --tb=short --durations=25)
+      command+=(--continue-on-collection-errors -W default::DeprecationWarning -W default::FutureWarning)
+      ! python3 -c 'import pytest_timeout' 2>/dev/null || command+=(--timeout 60 --timeout-method thread)
+      ! python3 -c 'import xdist' 2>/dev/null || command+=(-n $(($(nproc) > 3 ? $(nproc) - 2 : 2)) --max-worker-restart 200)
+      eval "command+=(-k 'cuda or host_copies' ${TEST_ARGS:-})" ;; # a quoted part of them is one argument
+    rivals)
+      if ((${#archives[@]})) && [[ ! $is_stand_in ]]; then
+        [[ -d .gpu/site ]] || tar -xJf "${archives[0]}" -C .gpu
+        site=$(python3 -c 'import pathlib, torch; print(pathlib.Path(torch.__file__).parents[1])')
+        command=(env PYTHONPATH="$PWD/.gpu/site:$PYTHONPATH" REAL_CUBLAS="$site/nvidia/cu13/lib/libcublas.so.13" "${command[@]}")
+      fi ;;
+    counters)
+      command=(python3 -m benchmarks.gpu.counters "${ONLY:-^(knn 60k D128|lsa|sampler|item|gammas)}")
+      [[ $is_stand_in ]] || command=(ncu --clock-control none --profile-from-start off -c 40 --section SpeedOfLight
+        --section WarpStateStats --section Occupancy --section LaunchStats --section MemoryWorkloadAnalysis
+        -k 'regex:solve_kernel|sums_kernel|gamma|_count|_block_minima|_select|_collect|_canonical' "${command[@]}") ;;
+  esac
+  [[ $step != check || ! $is_stand_in ]] || command=(echo "needs a card")
+  limit=${LIMIT:-$((${limits[$step]} * (${#is_stand_in} ? 30 : 1)))} start=$SECONDS status=0 outcome=passed
+  text=$out/$step.txt
+  timeout --signal=INT --kill-after=10 "$limit" "${command[@]}" >"$text" 2>"$out/$step.err" || status=$?
   case $status in
     0) ;;
     124 | 137) outcome="out of time" ;;
     *) outcome="failed ($status)" ;;
   esac
-  { printf "\n===== %s\n" "$name" && tail -c 3000000 "$output"; } >>"$out/log.txt"
-  printf '%-22s %-12s %4d s  %.150s\n' "$name" "$outcome" $((SECONDS - start)) "$(tail -n 1 "$output")" >>"$summary"
-  ((status == 0)) && return
-  failed=1
-  { by_reason || tail -n 6 "$output"; } | cut -c -200 | sed 's/^/    /' >>"$summary"
-  return "$status"
-}
-
-# Of the tests that failed, the reasons, the most frequent first, each with its first test.
-by_reason() {
-  awk -F '\t' '
-    !($2 in number) { first[$2] = $1 } { number[$2]++ }
-    END { for (reason in number) printf "%5d x %.90s; first %s\n", number[reason], reason, first[reason] }
-  ' "$FAILED_TESTS" | sort -rn | head -n 12 | grep .
-}
-
-finish() {
-  printf '\n%s, %d s\n' "$(date -u +%F)" "$SECONDS" >>"$summary"
-  head -c 8000 "$summary" >"$work/short" && cp "$work/short" "$summary"
-  cat "$summary"
-  exit "$failed"
-}
-
-nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader >"$summary" 2>/dev/null ||
-  echo "nvidia-smi is missing: the card is named below" >"$summary"
-export PYTHONPATH=$PWD:$work${PYTHONPATH:+:$PYTHONPATH}
-wheels=("$taken"/*.whl)
-if ((${#wheels[@]})); then
-  step wheels 40 python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --target "$work/wheels" \
-    "${wheels[@]}" && export PYTHONPATH=$PYTHONPATH:$work/wheels
-fi
-timeout 150 python3 -m benchmarks.gpu.start >"$work/start" || {
-  echo "$0: $(tail -n 1 "$work/start")" >&2
-  exit 2
-}
-grep -v '^export' "$work/start" | tee -a "$summary"
-eval "$(grep '^export .' "$work/start" || :)"
-
-# Triton's compilers and nvcc work side by side. The facts of retrieval need no build, those of the others wait for it.
-build() {
-  python3 -m benchmarks.gpu.build || TENSORMETRICS_CUDA=1 python3 setup.py -q egg_info build_ext --inplace
-}
-export -f build
-step build $((DEADLINE / 5)) bash -c build &
-builder=$!
-[[ -n ${TENSORMETRICS_STAND_IN:-} ]] || step warm-up $((DEADLINE / 4)) python3 -m benchmarks.gpu.ask --warm
-wait "$builder" || failed=1
-
-[[ -n ${TENSORMETRICS_STAND_IN:-} ]] || step check-gpu 120 python3 -m tensormetrics check-gpu
-step facts $((DEADLINE * 6 / 10)) python3 -m benchmarks.gpu.ask --all "$out"
-[[ ${TENSORMETRICS_STEPS:-} != facts ]] || finish
-
-# FAISS is used only where its search on the GPU finds what torch finds.
-archives=("$taken"/faiss_sm*.tar.xz)
-if ((${#archives[@]})) && tar -xJf "${archives[0]}" -C "$work"; then
-  with_faiss=$work/site:$PYTHONPATH
-  site=$(python3 -c 'import pathlib, torch; print(pathlib.Path(torch.__file__).parents[1])')
-  [[ ! -f $site/nvidia/cu13/lib/libcublas.so.13 ]] || export REAL_CUBLAS=$site/nvidia/cu13/lib/libcublas.so.13
-  step faiss 40 env PYTHONPATH="$with_faiss" python3 -m benchmarks.gpu.faiss_search && export PYTHONPATH=$with_faiss
-fi
-
-device=cuda quick=()
-[[ -z ${TENSORMETRICS_STAND_IN:-} ]] || device=cpu quick=(--quick)
-for benchmark in retrieval_gpu:110 assignment:50 validation_hook:60 plain_torch:45 retrieval_clustering:40; do
-  name=${benchmark%:*}
-  step "$name" "${benchmark#*:}" python3 -m benchmarks --device "$device" ${quick[@]+"${quick[@]}"} --output "$out" --only "$name"
+  {
+    last=$(if [[ $step == tests ]]; then grep -E ' in [0-9.]+s' "$text"; else cat "$text"; fi | tail -n 1)
+    printf '%-10s %-12s %4d s  %.150s\n' "$step" "$outcome" $((SECONDS - start)) "$last"
+    case $step in
+      facts | rivals | ranks) grep -v ' cases, ' "$text" ;;
+      profile) grep -v -e '^ ' -e ' cases, ' "$text" ;;
+      updates) grep -E ' (differs|failed)  ' "$text" ;;
+      tests) cut -f 2 "$FAILED_TESTS" | cut -c -90 | sort | uniq -c | sort -rn | head -n 12 ;; # reasons
+    esac | sed 's/^/    /'
+    ((status == 0)) || tail -n 8 "$out/$step.err" | sed 's/^/    ! /'
+  } | cut -c -200 | tee -a "$out/summary.txt"
+  ((status == 0)) || failed=1
 done
-
-# What other packages will give up one day is no concern here. The device fixture of tests/conftest.py takes "cuda" by
-# itself; what runs on the GPU comes first, the rest if time is left.
-has() { python3 -c "import $1" 2>/dev/null; }
-if has pytest; then
-  tests=(env OMP_NUM_THREADS=2 python3 -m pytest -p benchmarks.gpu.noted --tb=short --durations=10 --continue-on-collection-errors)
-  tests+=(-W default::DeprecationWarning -W default::FutureWarning)
-  ! has pytest_timeout || tests+=(--timeout 60 --timeout-method thread)
-  ! has xdist || tests+=(-n 4 --max-worker-restart 200)
-  on_gpu='cuda or host_copies'
-  step gpu-tests 200 "${tests[@]}" -k "$on_gpu"
-  step cpu-tests 240 "${tests[@]}" -k "not ($on_gpu)"
-fi
-finish
+date -u +%F | tee -a "$out/summary.txt"
+exit "$failed"

@@ -1,4 +1,4 @@
-"""The script for GPU machines, run without a GPU: its messages about missing tools and about faulty kernels."""
+"""The script for GPU machines, run without a GPU: its steps by name, what it keeps, and its words about faults."""
 
 import os
 import re
@@ -12,49 +12,102 @@ import pytest
 import torch
 
 ROOT = Path(__file__).resolve().parents[1]
-FACTS = 24
+SCRIPT = ROOT / "benchmarks" / "gpu.sh"
+STEPS = "build check facts tests profile rivals updates ranks counters".split()
+STAND_IN = {"TENSORMETRICS_STAND_IN": "1", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
 
-@pytest.fixture
-def gpu(monkeypatch):
+@pytest.fixture(autouse=True)
+def root(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT))
-    from benchmarks.gpu import ask
-
-    return ask
 
 
-def test_every_fact_has_row_with_expectation(gpu):
-    rows = re.findall(r"^\| `([^`]+)` \|.*\| \|$", gpu.EXPECTED.read_text(), re.MULTILINE)
-    assert sorted(rows) == sorted(gpu.FACTS) and len(rows) == FACTS
+def run(*arguments, script=SCRIPT, **settings):
+    command = [shutil.which("bash"), str(script), *map(str, arguments)]
+    environment = os.environ | STAND_IN | settings
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=6000)
 
 
-def test_filled_table_has_measured_next_to_expected_times(gpu):
-    table = "| fact | estimate | measured |\n|---|---|---|\n| `a` | 1 ms | |\n| `b` | 2 ms | |\n| `c` | 3 ms | |\n"
-    answers = {"a": "equal         1.250 ms  a note", "b": "differs  3 of 7 entries", "d": "equal 1 ms"}
-    expected = table.replace("| `a` | 1 ms | |", "| `a` | 1 ms | 1.250 ms |").replace("2 ms | |", "2 ms | differs |")
-    assert gpu.filled(table, answers) == expected
+def test_every_case_has_row_with_a_result_or_not_yet_run():
+    from benchmarks.gpu import facts, rivals
+
+    text = (ROOT / "benchmarks" / "results" / "gpu.md").read_text()
+    table = text[text.index("## Times") : text.index("## Counters")]
+    rows = {row[1]: row[2].split(" | ") for row in re.finditer(r"^\| `([^`]+)` \| (.*) \|$", table, re.MULTILINE)}
+    assert rows.keys() == facts.FACTS.keys() | rivals.ROWS.keys()
+    for name, (_, ours, rival, floor, card, expected) in rows.items():
+        assert re.search(r"\d|not yet run", ours) and floor and card in ("A", "-") and expected, name
+        assert re.search(r"\d|not yet run", rival) or name not in rivals.ROWS, name
 
 
-@pytest.mark.parametrize(
-    ("program", "seconds", "answer"),
-    [
-        ("import os; print(flush=True); os.abort()", 5, "failed   status -6"),
-        ("print(flush=True)\nwhile True: pass", 0.5, "failed   no answer in 0.5 s"),
-        ("print(flush=True); raise OSError('no such card')", 5, "failed   OSError: no such card"),
-        # the limit starts at the first line
-        ("import time; time.sleep(0.6); print('imported', flush=True); print('equal')", 0.5, "equal"),
-    ],
-)
-def test_run_fact_that_crashes_or_hangs_reports_failure(program, seconds, answer, gpu, monkeypatch):
-    monkeypatch.setattr(gpu, "LIMIT", seconds)
-    monkeypatch.setattr(gpu, "COMMAND", [sys.executable, "-c", program])
-    assert gpu.run_fact("a fact") == answer
-    if answer == "equal":
-        monkeypatch.setattr(gpu, "COLD_IMPORT", 0.3)
-        assert gpu.run_fact("a fact") == "failed   no answer in 0.3 s"
+BROKEN = """
+import os, sys, time, types
+
+class Different(Exception): ...
+
+def raises(error): raise error
+
+def lose_context():
+    cuda = types.SimpleNamespace(is_initialized=lambda: True, synchronize=lambda: raises(RuntimeError("lost")))
+    sys.modules["torch"] = types.SimpleNamespace(cuda=cuda)
+    raise RuntimeError("CUDA error: an illegal memory access")
+
+CASES = {
+    "good": lambda: "equal",
+    "aborts": os.abort,
+    "talks": lambda: print("a word of a package") or "equal",
+    "hangs": lambda: time.sleep(100),
+    "raises": lambda: raises(OSError("no such card")),
+    "differs": lambda: raises(Different("3 of 7 entries")),
+    "loses the context": lose_context,
+    "comes after": lambda: f"equal {'torch' in sys.modules}",
+}
+"""
 
 
-def test_around_finds_nvcc(gpu, monkeypatch, tmp_path):
+def test_cases_that_crash_or_hang_fail_alone(monkeypatch, tmp_path):
+    from benchmarks.gpu import __main__ as gpu
+
+    (tmp_path / "broken_cases.py").write_text(BROKEN)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(tmp_path)]))
+    monkeypatch.setattr(gpu, "CASE", 2)
+    assert dict(gpu.answers("broken_cases")) == {
+        "good": "equal",
+        "aborts": "failed   status -6",
+        "talks": "equal",
+        "hangs": "failed   no answer in 2 s",
+        "raises": "failed   OSError: no such card",
+        "differs": "differs  3 of 7 entries",
+        "loses the context": "failed   RuntimeError: CUDA error: an illegal memory access",
+        "comes after": "equal False",  # in a new process
+    }
+    assert dict(gpu.answers("broken_cases", "^good|talks")) == {"good": "equal", "talks": "equal"}
+    assert [*gpu.answers("no_such_step")] == [("no_such_step", "failed   status 1")]
+
+
+def test_kept_build_serves_equal_sources_alone(monkeypatch, tmp_path):
+    from benchmarks.gpu import build
+
+    kernels = "tensormetrics/retrieval/search/kernels/nearest.py"
+    files = {"setup.py": "", "csrc/lsa/lsa.h": "one", kernels: "import triton"}
+    built = {"tensormetrics/_lsa.so": "code", "build/triton/kernel/cubin": "code"}
+    for name, text in (files | built).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    kept = build.keep(tmp_path, tmp_path)
+    for name in built:
+        (tmp_path / name).unlink()
+    assert build.restored([tmp_path / "nothing", tmp_path], tmp_path) == kept
+    assert all((tmp_path / name).read_text() == "code" for name in built)
+    for name in files:
+        (tmp_path / name).write_text("import triton  # another kernel")
+        assert build.restored([tmp_path], tmp_path) is None
+        (tmp_path / name).write_text(files[name])
+    monkeypatch.setattr(torch, "__version__", "2.99.0")
+    assert build.restored([tmp_path], tmp_path) is None
+
+
+def test_around_finds_nvcc(monkeypatch, tmp_path):
     from benchmarks.gpu import start
 
     monkeypatch.setattr(start.shutil, "which", lambda tool: None)
@@ -65,7 +118,7 @@ def test_around_finds_nvcc(gpu, monkeypatch, tmp_path):
     assert start.around()[1]["PATH"].startswith(f"{tmp_path}/bin:")
 
 
-def test_refusal_names_missing_package_or_old_torch(gpu, monkeypatch):
+def test_refusal_names_missing_package_or_old_torch(monkeypatch):
     from benchmarks.gpu import start
 
     monkeypatch.setattr(start, "find_spec", lambda name: None if name == "lightning_utilities" else name)
@@ -76,9 +129,36 @@ def test_refusal_names_missing_package_or_old_torch(gpu, monkeypatch):
         assert start.refusal() == expected
 
 
+def test_unknown_step_prints_usage_and_runs_nothing(tmp_path):
+    process = run(tmp_path / "out", "facts", "fact")
+    assert process.returncode == 2 and process.stderr.endswith(f"FOLDER [{'|'.join(STEPS)}]...\n")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.full
+def test_named_steps_run_in_order_with_the_selected_cases(tmp_path):
+    process = run(tmp_path / "out", "facts", "check", ONLY="knn 60k D128 k10$")
+    assert process.returncode == 0, process.stdout + process.stderr
+    lines = r"^facts +passed .* 1 cases, 0 failed\n +knn 60k D128 k10 +equal .*\ncheck +passed"
+    assert re.search(lines, process.stdout, re.MULTILINE)
+    assert process.stdout == (tmp_path / "out" / "summary.txt").read_text()
+
+
+@pytest.mark.slow
+def test_all_steps_pass_with_the_stand_in(tmp_path, pytestconfig):
+    if shutil.which("nvcc") is None:
+        pytest.skip("needs nvcc")
+    cache = str(pytestconfig.cache.mkdir("ptx"))
+    arguments = "tests/test_gpu_script.py -n 0 -k 'kept_build or around'"
+    only = "knn 60k D128 k10$|lsa 64x100x20|HitRate|uncertainty"
+    process = run(tmp_path / "out", TENSORMETRICS_PTX_CACHE=cache, TEST_ARGS=arguments, ONLY=only)
+    outcomes = re.findall(r"^(\w+) +passed ", process.stdout, re.MULTILINE)
+    assert process.returncode == 0 and outcomes == STEPS, process.stdout + process.stderr
+
+
 @pytest.mark.slow
 def test_script_without_required_packages_names_them(tmp_path):
-    """Without torchmetrics, compilers and nvidia-smi the script ends with one sentence before any test."""
+    """Without torchmetrics, compilers and nvidia-smi the script ends with one sentence before any step."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
     (packages,) = (tmp_path / "bare").glob("lib/python*/site-packages")
     for path in Path(torch.__file__).parents[1].glob("torch*"):
@@ -86,22 +166,12 @@ def test_script_without_required_packages_names_them(tmp_path):
             (packages / path.name).symlink_to(path)
     tools = tmp_path / "tools"
     tools.mkdir()
-    for name in ("bash", "dirname", "mktemp", "mkdir", "rm", "timeout", "tail", "grep", "tee", "cat", "env"):
+    for name in ("bash", "dirname", "mkdir", "timeout", "tail", "grep", "tee", "cat", "env"):
         (tools / name).symlink_to(shutil.which(name))
     environment = {"PATH": f"{tmp_path / 'bare' / 'bin'}:{tools}", "HOME": str(tmp_path)}
-    script = [shutil.which("bash"), str(ROOT / "benchmarks" / "gpu.sh"), str(tmp_path / "out")]
+    script = [shutil.which("bash"), str(SCRIPT), str(tmp_path / "out"), "facts"]
     process = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=200)
     assert process.returncode == 2 and "missing: torchmetrics, numpy, lightning-utilities" in process.stderr
-
-
-def test_build_commands_compile_every_source(gpu):
-    from benchmarks.gpu import build
-
-    lines = build.commands((12, 0))
-    sources = {str(path) for path in (ROOT / "csrc").rglob("*.c*") if path.parent.name != "testing"}
-    assert {part for line in lines for part in line if part in sources} == sources
-    assert all("-arch=sm_120" in line for line in lines if line[0] == "nvcc")
-    assert {Path(line[-1]).name for line in lines if line[0] == "nvcc"} == {"_lsa_cuda.so", "_dirichlet_cuda.so"}
 
 
 # file -> a line of it, a faulty replacement, and the facts that use the kernel with their expected answers
@@ -128,7 +198,6 @@ def test_faulty_kernels_fail_only_their_facts(tmp_path, pytestconfig):
     copy = tmp_path / "copy"
     ignored = shutil.ignore_patterns(".git", ".*_cache", "build", "__pycache__", "*.md", "_*_cuda.so")
     shutil.copytree(ROOT, copy, ignore=ignored)
-    shutil.copytree(ROOT / "benchmarks" / "results", copy / "benchmarks" / "results", dirs_exist_ok=True)
     expected = {}
     for file, (line, fault, facts) in FAULTS.items():
         if file.endswith(".py") and find_spec("triton") is None:
@@ -138,25 +207,13 @@ def test_faulty_kernels_fail_only_their_facts(tmp_path, pytestconfig):
         assert text.count(line) == 1, f"{file} has no line {line!r}"
         source.write_text(text.replace(line, fault))
         expected |= facts
-    tools = tmp_path / "bin"
-    tools.mkdir()
-    (tools / "nvidia-smi").write_text("#!/bin/sh\necho a stand-in, 0, 0 MiB\n")
-    (tools / "nvidia-smi").chmod(0o755)
-    settings = {
-        "PATH": f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "TENSORMETRICS_STAND_IN": "1",
-        "TENSORMETRICS_PTX_CACHE": str(pytestconfig.cache.mkdir("ptx")),
-        "TENSORMETRICS_STEPS": "facts",
-    }
-    script = [str(copy / "benchmarks" / "gpu.sh"), str(tmp_path / "out")]
-    process = subprocess.run(script, env=os.environ | settings, capture_output=True, text=True, timeout=6000)
-    summary = (tmp_path / "out" / "summary.txt").read_text()
-    assert process.returncode == 1 and summary in process.stdout and len(summary) <= 8000
-    answers = dict(re.findall(r"^(\S.{20}\S?) +((?:equal|differs|failed)  .*)$", summary, re.MULTILINE))
-    answers = {name.strip(): text for name, text in answers.items()}
-    bad = {name: text.split()[0] for name, text in answers.items() if not text.startswith("equal")}
-    assert len(answers) == FACTS, summary
-    assert bad == expected, summary
-    table = (tmp_path / "out" / "gpu-expected.md").read_text()
-    assert len(re.findall(r" [\d.]+ ms \|$", table, re.MULTILINE)) == FACTS - len(expected)
-    assert len(re.findall(r"\| (?:failed|differs) \|$", table, re.MULTILINE)) == len(expected)
+    cache = str(pytestconfig.cache.mkdir("ptx"))
+    process = run(tmp_path / "out", "facts", script=copy / "benchmarks" / "gpu.sh", TENSORMETRICS_PTX_CACHE=cache)
+    text = (tmp_path / "out" / "facts.txt").read_text()
+    answers = dict(re.findall(r"^(\S.{41}) (equal|differs|failed) ", text, re.MULTILINE))
+    from benchmarks.gpu import facts
+
+    assert process.returncode == 1 and {name.strip() for name in answers} == facts.FACTS.keys() - {
+        "probe tensor core"
+    }, text
+    assert {name.strip(): word for name, word in answers.items() if word != "equal"} == expected, text

@@ -1,23 +1,48 @@
-"""Facts of a GPU, the most important first. Each fact imports its requirements itself."""
+"""Facts of a GPU, the most important first: a comparison with the CPU, a time and the memory that the call takes.
 
-import contextlib
+If TENSORMETRICS_STAND_IN is set, sizes are small. Kernels of assignment and posterior are nvcc's PTX on the CPU, those
+of p-values run in Triton's interpreter if that is installed, all others are plain torch.
+"""
+
 import os
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
+from unittest import mock
 
 import torch
 
-from benchmarks.gpu.fact import FACTS, Different, Parts, check_same, fact, milliseconds
 from benchmarks.gpu.start import STAND_IN
 from tensormetrics._cli.machine import gpu_checks
+from tensormetrics._cli.machine.gpu_checks import Different, Parts, check_same
 from tensormetrics.core.native import gpu_kernels
+from tensormetrics.core.native import native as operators
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("TENSORMETRICS_PTX_CACHE", ROOT / "build" / "ptx"))
 DEVICE = torch.device("cpu" if STAND_IN else "cuda")
+
+
+def synchronize() -> None:
+    torch.cuda.synchronize() if DEVICE.type == "cuda" else None
+
+
+def milliseconds(call: Callable[[], object]) -> float:
+    """Return the median time of up to ten runs, after one that compiles and loads what it needs; one without a GPU."""
+    if not STAND_IN:
+        call()
+    return gpu_checks.milliseconds(call, 0.0 if STAND_IN else 1.5)
+
+
+def line(make: Callable[[], Parts]) -> str:
+    check, call = make()
+    note = check() or ""
+    before = torch.cuda.memory_allocated()  # 0 without a GPU
+    torch.cuda.reset_peak_memory_stats() if not STAND_IN else None
+    time, peak = milliseconds(call), torch.cuda.max_memory_allocated() - before
+    return f"equal    {time:10.3f} ms  {peak / 2**20:8.1f} MiB  {note}".rstrip()
 
 
 def sized(full: tuple[int, ...], small: tuple[int, ...]) -> tuple[int, ...]:
@@ -26,197 +51,110 @@ def sized(full: tuple[int, ...], small: tuple[int, ...]) -> tuple[int, ...]:
 
 def native(name: str):
     """Return the operators of a .cu file."""
-    if not STAND_IN:
-        from tensormetrics import assignment, posterior  # noqa: F401  defines them
+    if STAND_IN:
+        return emulated(name).ops
+    if not operators.has_kernel({"lsa": "lsa", "dirichlet": "dirichlet_sums"}[name], "cuda"):
+        raise ImportError("the CUDA library was not built: call the step build")
+    return torch.ops.tensormetrics
 
-        operator = {"lsa": "lsa", "dirichlet": "dirichlet_sums"}[name]
-        if not torch._C._dispatch_has_kernel_for_dispatch_key(f"tensormetrics::{operator}", "CUDA"):
-            raise SystemExit("the CUDA library was not built")
-        return torch.ops.tensormetrics
-    sys.path[:0] = [str(ROOT / "tests" / "ptx")]
+
+@cache
+def emulated(name: str):
+    sys.path[:0] = [str(ROOT / "tests" / "ptx"), str(ROOT / "tests")]
     import library
 
-    native.library = library.loaded(library.built(name, CACHE), library.SCHEMAS[name])
-    return native.library.ops
-
-
-@contextlib.contextmanager
-def on_the_card() -> Iterator[None]:
-    """Run the Triton kernels of this context by Triton's interpreter if there is no GPU but Triton is installed."""
-    original = gpu_kernels.can_use
-    if STAND_IN and find_spec("triton"):
-        os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported
-        gpu_kernels.can_use = lambda name, device: True
-    try:
-        yield
-    finally:
-        gpu_kernels.can_use = original
-
-
-# Neighbors, ranks, clusters.
-
-
-def neighbors(*sizes: int) -> Parts:
-    return gpu_checks.neighbors(DEVICE, *sizes)
-
-
-def score(*arguments) -> Parts:
-    return gpu_checks.score(DEVICE, *arguments)
-
-
-AP, MAP_AT_R = "mean_average_precision", "mean_average_precision_at_r"
-fact("knn 60k D128 k10")(lambda: neighbors(*sized((60_000, 128, 10), (300, 12, 3))))
-fact("knn 60k D512 k10")(lambda: neighbors(*sized((60_502, 512, 10), (300, 24, 3))))
-fact("AP 60k D512")(lambda: score(AP, None, *sized((60_502, 512, 11_316, 4000), (300, 12, 30, 100))))
-fact("MAP@R 10 classes")(lambda: score(MAP_AT_R, "max_bin_count", *sized((60_000, 128, 10, 2000), (300, 12, 3, 100))))
-
-
-# Assignment.
+    CACHE.mkdir(parents=True, exist_ok=True)
+    return library.loaded(library.built(name, CACHE), library.SCHEMAS[name])
 
 
 def assignments(*sizes: int) -> Parts:
     return gpu_checks.assignments(DEVICE, *sizes, operators=native("lsa"))
 
 
-fact("lsa 208x300x300")(lambda: assignments(*sized((208, 300, 300), (1, 30, 140))))
-fact("lsa 208x300x600")(lambda: assignments(*sized((208, 300, 600), (1, 10, 150))))
-fact("lsa 208x300x100")(lambda: assignments(*sized((208, 300, 100), (1, 40, 12))))
-fact("lsa 10000x30x30")(lambda: assignments(*sized((10_000, 30, 30), (20, 30, 30))))
-fact("lsa 1000x100x100")(lambda: assignments(*sized((1000, 100, 100), (4, 60, 60))))
-
-
-# Sampling.
-
-
-def sampler(parts: Callable[..., Parts], sizes: tuple[int, ...]) -> Parts:
+def sampler(parts: Callable[..., Parts], *sizes: int) -> Parts:
     return parts(DEVICE, *sizes, operators=native("dirichlet"))
 
 
-sums = gpu_checks.confusion_sums
-fact("sampler C100 S1e4")(lambda: sampler(sums, sized((100, 10**4), (49, 20))))
-fact("sampler C10 S1e5")(lambda: sampler(sums, sized((10, 10**5), (10, 50))))
-fact("sampler C1000 S1e4")(lambda: sampler(sums, sized((1000, 10**4), (257, 2))))
-fact("item sums 1e5 S1e4")(lambda: sampler(gpu_checks.item_sums, sized((10**5, 10**4), (100, 130))))
-fact("gammas 1e8")(lambda: sampler(gpu_checks.log_gammas, sized((100, 10**4), (3, 100))))
+def permutations(*sizes: int) -> Parts:
+    check, call = gpu_checks.permutations(DEVICE, *sizes)
+    if STAND_IN and find_spec("triton"):
+        os.environ["TRITON_INTERPRET"] = "1"  # before the kernels are imported
+        interpreted = mock.patch.object(gpu_kernels, "can_use", lambda name, device: True)(call)
+        return lambda: check_same([interpreted()], [call()]), interpreted
+    return check, call
 
 
-@fact("p-values 1e6 x 4096")
-def permutations() -> Parts:
-    check, call = gpu_checks.permutations(DEVICE, *sized((4096, 25, 10**6), (8, 25, 1000)))
-    return on_the_card()(check), on_the_card()(call)
-
-
-# The rest of the search: larger, or slower.
-
-fact("knn 60k D128 k100")(lambda: neighbors(*sized((60_000, 128, 100), (400, 12, 30))))
-fact("knn 60k D128 k1000")(lambda: neighbors(*sized((60_000, 128, 1000), (400, 12, 100))))
-fact("k-means 60k x 11316")(lambda: gpu_checks.k_means(DEVICE, *sized((60_502, 512, 11_316, 3000), (300, 12, 7, 100))))
-
-
-# Raw rates, for comparison with all others. Their times are those of one product, copy, draw.
-
-
-def product(dtype: torch.dtype, multiply: Callable, operations: str) -> Parts:
-    (size,) = sized((8192,), (64,))
+def product(dtype: torch.dtype, multiply: Callable, size: int) -> Parts:
     a, b = (torch.randint(-3, 4, (size, size)).to(dtype).to(DEVICE) for _ in range(2))
+    call = partial(multiply, a, b)
 
     def check() -> str:
-        result = multiply(a[:64].contiguous(), b)
-        check_same([result.float()], [a[:64].float().cpu() @ b.float().cpu()], rtol=1e-3)
-        return f"{2 * size**3 / milliseconds(lambda: multiply(a, b), 1.0) / 1e9:.4g} {operations}"
+        check_same([call()[:64].float()], [a[:64].float().cpu() @ b.float().cpu()], rtol=1e-3)
+        return f"{2 * size**3 / milliseconds(call) / 1e9:.4g} T operations/s"
 
-    return check, lambda: multiply(a, b)
-
-
-fact("probe float16")(lambda: product(torch.float16, torch.mm, "TFLOP/s"))
-fact("probe int8")(lambda: product(torch.int8, torch._int_mm, "TOP/s"))
+    return check, call
 
 
-@fact("probe copy")
-def copy() -> Parts:
-    (size,) = sized((2**28,), (2**10,))
+def copy(size: int) -> Parts:
     x, y = torch.randn(2, size, device=DEVICE)
 
     def check() -> str:
         y.copy_(x)
         check_same([y], [x.cpu()])
-        return f"{8 * size / milliseconds(lambda: y.copy_(x), 1.0) / 1e9:.4g} TB/s read and written"
+        return f"{8 * size / milliseconds(lambda: y.copy_(x)) / 1e9:.4g} TB/s read and written"
 
     return check, lambda: y.copy_(x)
 
 
-@fact("probe torch gammas")
-def torch_gammas() -> Parts:
-    (size,) = sized((10**8,), (1000,))
-    alpha = torch.full((size,), 2.5, device=DEVICE)
-
-    def check() -> str:
-        mean = torch._standard_gamma(alpha).double().mean().item()
-        if abs(mean - 2.5) > 10 * (2.5 / size) ** 0.5:
-            raise Different(f"their mean is {mean}, wanted 2.5")
-        return f"{size / milliseconds(lambda: torch._standard_gamma(alpha), 1.0) / 1e6:.4g} 1e9 a second"
-
-    return check, lambda: torch._standard_gamma(alpha)
-
-
-@fact("probe row scan")
-def row_scan() -> Parts:
-    operators = native("lsa")
-    (size,) = sized((300,), (30,))
-    cost = torch.rand(1, size, size, generator=torch.Generator().manual_seed(0))
-    on_device = cost.to(DEVICE)
-
-    def check() -> str:
-        results = operators.lsa(on_device, False)
-        check_same(results, torch.ops.tensormetrics.lsa(cost, False))
-        scans = int(results[-1].sum())
-        duration = 1e6 * milliseconds(lambda: operators.lsa(on_device, False), 1.0) / scans
-        return f"{scans} row scans of {duration:.0f} ns, {duration * clock() / 1000:.0f} cycles at {clock()} MHz"
-
-    return check, lambda: operators.lsa(on_device, False)
-
-
-def clock() -> int:
-    command = ["nvidia-smi", "--query-gpu=clocks.max.sm", "--format=csv,noheader,nounits"]
-    output = subprocess.run(command, capture_output=True, text=True).stdout.split() if not STAND_IN else []
-    return int(output[0]) if output and output[0].isdigit() else 0
-
-
-@fact("probe tensor core")
 def tensor_core() -> Parts:
     """Compare sums of products on the card with the model by which the bounds of the float16 filter are tested."""
-    sys.path.append(str(ROOT / "tests" / "retrieval"))
+    sys.path += [str(ROOT / "tests"), str(ROOT / "tests" / "retrieval")]
     import numpy as np
-    from tensor_cores import CARDS, products
+    from test_tensor_cores import CARDS, products
+
+    from benchmarks.gpu.products import products_of
 
     rows = (2.0 ** -np.random.default_rng(0).uniform(11, 13.5, (128, 64))).astype(np.float16)
     rows[:, 0] = 1
-    on_device = torch.from_numpy(rows).to(DEVICE)
+    call = partial(products_of, torch.from_numpy(rows).to(DEVICE))
 
     def check() -> str:
-        result = summed(on_device).double().cpu().numpy()
+        result, exact = call().double().cpu().numpy(), rows.astype(np.float64) @ rows.astype(np.float64).T
         models = {name: products(rows, rows, *card) for name, card in CARDS.items()}
-        fractions = {name: (result == model).mean() for name, model in models.items()}
-        exact = rows.astype(np.float64) @ rows.astype(np.float64).T
-        text = ", ".join(f"{fraction:.1%} are {name}'s" for name, fraction in fractions.items())
         max_error = max(np.abs(model - exact).max() for model in models.values())
         if np.abs(result - exact).max() > 2 * max_error:
             raise Different(f"off by {np.abs(result - exact).max():.3g}, the models by {max_error:.3g}")
-        return text
+        return ", ".join(f"{(result == model).mean():.1%} are {name}'s" for name, model in models.items())
 
-    return check, lambda: summed(on_device)
-
-
-def summed(x: torch.Tensor) -> torch.Tensor:
-    """Return products of float16 rows, summed in float32 by a kernel of the library, or by the model without a GPU."""
-    if STAND_IN:
-        from tensor_cores import CARDS, products
-
-        return torch.from_numpy(products(x.numpy(), x.numpy(), *CARDS["Hopper"]))
-    from benchmarks.gpu.products import products_of
-
-    return products_of(x)
+    return check, call
 
 
-COMPILED = [name for name in FACTS if name.split()[0] in ("knn", "AP", "MAP@R", "k-means", "p-values")]  # by Triton
-COMPILED.append("probe tensor core")
+score, AP = gpu_checks.score, ("mean_average_precision", None)
+MAP_AT_R = "mean_average_precision_at_r", "max_bin_count"
+sums, items, gammas = gpu_checks.confusion_sums, gpu_checks.item_sums, gpu_checks.log_gammas
+FACTS: dict[str, Callable[[], Parts]] = {
+    "knn 60k D128 k10": partial(gpu_checks.neighbors, DEVICE, *sized((60_000, 128, 10), (300, 12, 3))),
+    "knn 60k D512 k10": partial(gpu_checks.neighbors, DEVICE, *sized((60_502, 512, 10), (300, 24, 3))),
+    "AP 60k D512": partial(score, DEVICE, *AP, *sized((60_502, 512, 11_316, 4000), (300, 12, 30, 100))),
+    "MAP@R 10 classes": partial(score, DEVICE, *MAP_AT_R, *sized((60_000, 128, 10, 2000), (300, 12, 3, 100))),
+    "lsa 208x300x300": partial(assignments, *sized((208, 300, 300), (1, 30, 140))),
+    "lsa 208x300x600": partial(assignments, *sized((208, 300, 600), (1, 10, 150))),
+    "lsa 208x300x100": partial(assignments, *sized((208, 300, 100), (1, 40, 12))),
+    "lsa 10000x30x30": partial(assignments, *sized((10_000, 30, 30), (20, 30, 30))),
+    "lsa 1000x100x100": partial(assignments, *sized((1000, 100, 100), (4, 60, 60))),
+    "sampler C100 S1e4": partial(sampler, sums, *sized((100, 10**4), (49, 20))),
+    "sampler C10 S1e5": partial(sampler, sums, *sized((10, 10**5), (10, 50))),
+    "sampler C1000 S1e4": partial(sampler, sums, *sized((1000, 10**4), (257, 2))),
+    "item sums 1e5 S1e4": partial(sampler, items, *sized((10**5, 10**4), (100, 130))),
+    "gammas 1e8": partial(sampler, gammas, *sized((100, 10**4), (3, 100))),
+    "p-values 1e6 x 4096": partial(permutations, *sized((4096, 25, 10**6), (8, 25, 1000))),
+    "knn 60k D128 k100": partial(gpu_checks.neighbors, DEVICE, *sized((60_000, 128, 100), (400, 12, 30))),
+    "knn 60k D128 k1000": partial(gpu_checks.neighbors, DEVICE, *sized((60_000, 128, 1000), (400, 12, 100))),
+    "k-means 60k x 11316": partial(gpu_checks.k_means, DEVICE, *sized((60_502, 512, 11_316, 3000), (300, 12, 7, 100))),
+    "probe float16": partial(product, torch.float16, torch.mm, *sized((8192,), (64,))),
+    "probe int8": partial(product, torch.int8, torch._int_mm, *sized((8192,), (64,))),
+    "probe copy": partial(copy, *sized((2**28,), (2**10,))),
+}
+if not STAND_IN:  # on a CPU there is nothing but the model
+    FACTS["probe tensor core"] = tensor_core
+CASES = {name: partial(line, make) for name, make in FACTS.items()}
