@@ -307,7 +307,8 @@ def combined(*effects_and_variances: Tensor) -> tuple[Tensor, ...]:
 
 
 def tensors_of(estimate: uncertainty.Estimate) -> tuple[Tensor, ...]:
-    return estimate.value, estimate.low, estimate.high, *estimate.details.values()  # Dynamo of torch 2.11 has no *
+    value, low, high = estimate  # Dynamo of torch 2.11 unpacks it here, but not as `*estimate` of a display
+    return value, low, high, *estimate.details.values()
 
 
 NO_WEIGHT = LeftOut("an effect of infinite variance has no weight")
