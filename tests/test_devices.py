@@ -1,5 +1,7 @@
 """Errors and synchronization of a GPU, tested without one: the rows of tests/cases/ on a fake device."""
 
+import copy
+
 import pytest
 import torch
 from cases import FUNCTIONS, METRICS, FunctionCase, MetricCase
@@ -134,14 +136,22 @@ def test_matcher_label_out_of_range_on_device_raises(class_cost, label):
     outputs = {"pred_logits": torch.rand(2, 4, 3), "pred_boxes": torch.rand(2, 4, 4)}
     targets = [{"labels": torch.tensor([0, 1]), "boxes": torch.rand(2, 4)} for _ in range(2)]
     targets[1]["labels"][1] = label
-    with Device():
+    with Device() as device:
         outputs = {name: value.to(DEVICE) for name, value in outputs.items()}
         targets = [{name: value.to(DEVICE) for name, value in target.items()} for target in targets]
         with pytest.raises(ValueError, match=f"got the label {label}, wanted 0 to 2"):
             HungarianMatcher(class_cost=class_cost, nonfinite="raise")(outputs, targets)
         matcher = HungarianMatcher(class_cost=class_cost)
+        device.waits.clear()
         matcher(outputs, targets)
-        assert matcher.status.tolist() == [0, 2]
+        right = [target | {"labels": target["labels"].clamp(0, 2)} for target in targets]
+        for call in (matcher, copy.deepcopy(matcher).layers):
+            with pytest.raises(ValueError, match=f"got the label {label} in an earlier call, wanted 0 to 2"):
+                call(outputs, right)
+        assert device.waits == [] and matcher.status.tolist() == [0, 2]
+        for _ in range(2):  # an error is raised once
+            matcher(outputs, right)
+        assert matcher.status.tolist() == [0, 0]
 
 
 @rows(FUNCTIONS)
