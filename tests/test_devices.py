@@ -10,9 +10,10 @@ from test_conformance import N, assert_same, on, rows, with_nonfinite_argument
 from torch.utils._pytree import tree_leaves, tree_map
 from torchmetrics.utilities.data import dim_zero_cat
 
-from tensormetrics import compare
+from tensormetrics import association, compare
 from tensormetrics.assignment import HungarianMatcher
 from tensormetrics.association import WordEmbeddingModel
+from tensormetrics.association.metrics.direct_bias import _first_axes
 from tensormetrics.association.resampling.bootstrap import _t_scales
 from tensormetrics.core.numbers.quantiles import equal_tailed_interval
 from tensormetrics.posterior.comparison.listwise import rank_probabilities
@@ -185,6 +186,35 @@ def test_rounding_of_degrees_of_freedom_on_device_changes_no_interval():
     df = torch.tensor([1.0, 4.0, 19.0], dtype=torch.float64)
     for rounded in (df * (1 - 1e-15), df * (1 + 1e-15)):
         assert torch.equal(_t_scales(rounded, 30, 50, 0), _t_scales(df, 30, 50, 0))
+
+
+@pytest.mark.parametrize(("rows", "dims", "k"), [(3, 40, 1), (3, 40, 3), (9, 5, 3)])
+def test_direct_bias_on_device_waits_only_for_gradients(rows, dims, k, generator):
+    t = torch.randn(2, 6, dims, generator=generator, dtype=torch.float64)
+    groups = torch.randn(2, 2, rows, dims, generator=generator, dtype=torch.float64)
+    groups[1] = 0  # no direction
+    with Device() as device:
+        on_device = t.to(DEVICE), groups.to(DEVICE)
+        device.waits.clear()
+        result = association.direct_bias(*on_device, n_components=k)
+        assert device.waits == []
+        assert_same(result.cpu(), association.direct_bias(t, groups, n_components=k), 1e-12)
+        assert result.isnan().tolist() == [False, True]
+        association.direct_bias(on_device[0], on_device[1].requires_grad_(), n_components=k)
+        assert device.waits
+
+
+@pytest.mark.parametrize("gap", [1e-1, 1e-5, 1e-9, 1e-12])
+def test_axes_by_powers_are_as_exact_as_decomposition(gap, generator):
+    left, right = (torch.linalg.qr(torch.randn(n, 8, generator=generator, dtype=torch.float64))[0] for n in (20, 30))
+    singular = torch.tensor([1, 1 - gap, 0.5, 0.5 - gap, 1e-3, 1e-6, 1e-12, 0], dtype=torch.float64)
+    for matrix in ((left * singular) @ right.mT, (left * singular) @ right[:8, :8].mT):
+        for k in (1, 2, 3, 5):
+            lengths, axes = _first_axes(matrix, k)
+            _, expected, decomposed = torch.linalg.svd(matrix, full_matrices=False)
+            assert torch.allclose(lengths, expected[:k], 1e-12, 0)
+            error = (axes.mT @ axes - decomposed[:k].mT @ decomposed[:k]).abs().max()
+            assert error < 1e-14 / (gap if k % 2 else 1e-6)
 
 
 def test_model_sent_to_its_device_keeps_its_table():
