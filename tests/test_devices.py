@@ -1,10 +1,12 @@
 """Errors and synchronization of a GPU, tested without one: the rows of tests/cases/ on a fake device."""
 
 import copy
+import warnings
 
 import pytest
 import torch
 from cases import FUNCTIONS, METRICS, FunctionCase, MetricCase
+from cases.structured import Document, Item
 from fake_device import DEVICE, PLACE, Device, DeviceAssert
 from test_conformance import N, assert_same, on, rows, with_nonfinite_argument
 from torch.utils._pytree import tree_leaves, tree_map
@@ -19,7 +21,7 @@ from tensormetrics.core.numbers.quantiles import equal_tailed_interval
 from tensormetrics.posterior.comparison.listwise import rank_probabilities
 from tensormetrics.posterior.sampling import arrays
 from tensormetrics.retrieval.scores.embedding_metric import EmbeddingMetric
-from tensormetrics.structured import RelationScores, SpanScores
+from tensormetrics.structured import Family, RelationScores, SpanScores, Suite, macro_average
 
 
 def to_cpu(results):
@@ -129,6 +131,60 @@ def test_label_numbers_without_a_label_on_device_raise_until_reset(make):
             metric.reset()
             metric.update(rows[:1].to(DEVICE), rows[:1].to(DEVICE))
             assert metric.compute()["f1"].item() == 1 if len(labels) > 2 else True
+
+
+TAGS = ["O", "B-A", "I-A", "E-A"]
+
+
+def test_tags_that_do_not_fit_on_device_warn_in_compute():
+    tags = torch.tensor([[1, 2, 2, -1], [0, 2, 3, 0]])  # 2 and 3 tags, of which iob2 loses 0 and 2
+    for mode, warned in ("iob2", ["pred", "ref"]), ("lenient", []):
+        with Device() as device, warnings.catch_warnings(record=True) as caught:
+            metric = SpanScores().to(DEVICE)
+            on_device = tags.to(DEVICE)
+            for _ in range(2):
+                device.waits.clear()  # the first one copies the rules of the mode
+                metric.update_tags(on_device, on_device, mode=mode, vocabulary=TAGS)
+            metric.merge_state(copy.deepcopy(metric))
+            assert device.waits == []
+            warnings.simplefilter("always")
+            metric.compute()
+        text = "tags do not fit their mode: 8 of 20 tags other than O are left out, some whose prefix is none of it"
+        assert [str(w.message) for w in caught] == [f"{name}: {text}" for name in warned]
+        assert all(w.filename == __file__ for w in caught)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            SpanScores().update_tags(tags, tags, mode=mode, vocabulary=TAGS)
+        assert [str(w.message).partition(":")[0] for w in caught] == warned
+
+
+@pytest.mark.parametrize("labels", [None, ["A"]])
+def test_tags_beyond_vocabulary_raise(labels):
+    tags = torch.tensor([[1, 0, 9], [4, -1, 0]])
+    with pytest.raises(ValueError, match="vocabulary: document 0: got tag 9 at token 2, wanted a number below 4"):
+        SpanScores(labels=labels).update_tags(tags, tags, vocabulary=TAGS)
+    with Device():
+        metric = SpanScores(labels=labels).to(DEVICE)
+        metric.update_tags(tags.to(DEVICE), tags.to(DEVICE).clamp(max=3), vocabulary=TAGS)
+        with pytest.raises(ValueError, match="^SpanScores: got 2 .*numbers of tags that are .* earlier update; call"):
+            metric.compute()
+
+
+@pytest.mark.parametrize("suite", [False, True])
+def test_references_that_score_nothing_on_device_warn_once_in_compute(suite):
+    refs = [Document([Item("a", 1)]), Document([]), Document([])]
+    with Device(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        family = Family(Document.metric, {"macro": macro_average(["f1"])})
+        metric = (Suite({"x": family}) if suite else family).to(DEVICE)
+        for _ in range(2):
+            metric.update(refs, refs)
+        assert not caught
+        metric(refs, refs)
+        for _ in range(2):
+            metric.compute()
+    assert [str(w.message) for w in caught] == ['6 of 9 references can score nothing; write policy="agree"']
+    assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize("class_cost", ["softmax", "focal"])
