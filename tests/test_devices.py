@@ -20,6 +20,7 @@ from tensormetrics.association.resampling.bootstrap import _t_scales
 from tensormetrics.core.numbers.quantiles import equal_tailed_interval
 from tensormetrics.posterior.comparison.listwise import rank_probabilities
 from tensormetrics.posterior.sampling import arrays
+from tensormetrics.retrieval import HitRate
 from tensormetrics.retrieval.scores.embedding_metric import EmbeddingMetric
 from tensormetrics.structured import Family, RelationScores, SpanScores, Suite, macro_average
 
@@ -101,16 +102,42 @@ def test_bad_values_on_device_raise_until_reset(case: MetricCase, source, genera
     inputs, expected = case.inputs(generator, N), case.make()
     expected.update(*inputs)
     for bad in case.bad:
+        expected_error = None
         with Device():
             metric = case.make().to(DEVICE)
             metric.update(*on(DEVICE, inputs))
-            with pytest.raises(ValueError):  # noqa: PT012  what `update` cannot see without waiting, `compute` says
+            with pytest.raises(ValueError) as error:  # noqa: PT012  what `update` cannot see, `compute` says
                 metric.update(*on(source, bad))
                 assert source == DEVICE or not isinstance(metric, EmbeddingMetric), "rows of the host are checked"
+                expected_error = f"^{type(metric).__name__}: .*, of an earlier update; call reset"
                 metric.compute()
+            assert expected_error is None or error.match(expected_error)
             metric.reset()
             metric.update(*on(DEVICE, inputs))
             assert_same(to_cpu(metric.compute()), expected.compute(), 1e-14)
+
+
+def test_unsigned_labels_beyond_int64_on_device_raise_until_reset(generator):
+    rows = torch.rand(6, 3, generator=generator)
+    labels = torch.tensor([0, 1, 2, 0, 1, 2], dtype=torch.uint64)
+    high = labels.clone()
+    high.view(torch.int64)[2] = -7  # 2^64 - 7
+    with pytest.raises(ValueError, match="labels: got torch.uint64 above"):
+        HitRate(1).update(rows, high)
+    with Device() as device:
+        metric = HitRate(1).to(DEVICE)
+        rows, labels, high = (x.to(DEVICE) for x in (rows, labels, high))
+        device.waits.clear()
+        metric.update(rows, labels)
+        metric.update(rows, high)
+        assert device.waits == []
+        with pytest.raises(
+            ValueError, match=r"^HitRate: embeddings: 1 of 12 .* labels above 2\*\*63 - 1, the first is"
+        ):
+            metric.compute()
+        metric.reset()
+        metric.update(rows, labels)
+        metric.compute()
 
 
 @pytest.mark.parametrize("make", [SpanScores, RelationScores])

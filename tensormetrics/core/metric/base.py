@@ -165,10 +165,8 @@ class Metric(RecordedArguments, torchmetrics.Metric):
     def warn_of(self, counts: list[int]) -> None:
         """Warn of the counts `unwarned`, some of which are not 0."""
 
-    def invalid_error(self, count: int, kind: str) -> ValueError:
-        return ValueError(
-            f"{type(self).__name__}: got {count} {kind}, of an earlier update; call reset() and leave them out"
-        )
+    def invalid_error(self, problem: str, remedy: str = "leave them out") -> ValueError:
+        return ValueError(f"{type(self).__name__}: {problem}, of an earlier update; call reset() and {remedy}")
 
     def check_invalid(self, warns: bool = False) -> None:
         """Raise a ValueError for values that an earlier update could not check, and warn of what it could not."""
@@ -176,7 +174,7 @@ class Metric(RecordedArguments, torchmetrics.Metric):
         states = [getattr(self, name).flatten() for name in names]
         counts = (torch.cat(states) if len(states) > 1 else states[0]).tolist() if states else []  # one wait
         if "num_invalid" in names and (num_invalid := counts.pop(0)):
-            raise self.invalid_error(num_invalid, self._invalid_kind)
+            raise self.invalid_error(f"got {num_invalid} {self._invalid_kind}")
         if any(counts):
             self.warn_of(counts)
 
