@@ -319,6 +319,18 @@ def test_fake_device_raises_where_gpu_raises(generator):
         assert torch.equal((x + torch.tensor(1.0)).cpu(), x.cpu() + 1)  # a scalar is passed as a kernel argument
 
 
+@pytest.mark.parametrize(
+    "compare", [lambda x: x == pytest.approx(1.0), lambda x: [x] == pytest.approx([1.0]), lambda x: pytest.approx(x)]
+)
+def test_approx_of_tensor_on_device_is_refused(compare):
+    compare(torch.ones(()))
+    with (
+        Device(),
+        pytest.raises(TypeError, match="pytest.approx: got a tensor on meta:0, wanted numbers; write"),
+    ):
+        compare(torch.ones(()).to(DEVICE))
+
+
 def test_fake_device_computes_as_cuda_does(generator):
     cpu = torch.rand(5000, generator=generator, dtype=torch.float64)
     nan = torch.tensor([1.0, -torch.nan, torch.inf, torch.nan, -torch.inf, -1.0, -0.0, 0.0])
