@@ -2,6 +2,7 @@ import logging
 import os
 import re
 import signal
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -134,6 +135,18 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 # Background jobs of a shell ignore SIGINT, and programs that tests start and interrupt would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+APPROX: Any = sys.modules[pytest.approx.__module__]  # its name depends on pytest's version
+
+
+def as_array(value: Any, convert: Callable[[Any], Any] = APPROX._as_numpy_array) -> Any:
+    if isinstance(value, torch.Tensor) and not value.is_cpu:
+        raise TypeError(f"pytest.approx: got a tensor on {value.device}, wanted numbers; write float(x) or x.tolist()")
+    return convert(value)
+
+
+APPROX._as_numpy_array = as_array  # of both sides
 
 
 @pytest.fixture(params=["cpu", *(["cuda"] if torch.cuda.is_available() else [])])

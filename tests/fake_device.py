@@ -187,7 +187,7 @@ class Device(TorchDispatchMode):
         target = torch.device(kwargs.get("device") or (PLACE if device_tensors else "cpu"))
         if name in ("_to_copy", "copy_"):
             to, source = (tensors[0].device, tensors[1].device) if name == "copy_" else (target, tensors[0].device)
-            if to != source and not kwargs.get("non_blocking"):
+            if to != source and not (kwargs.get("non_blocking") or (name == "copy_" and args[2:] == (True,))):
                 self.waits.append(f"{name} from {source} to {to}")
         elif device_tensors or target.type == DEVICE.type:
             self._check(func, name, tensors, kwargs)

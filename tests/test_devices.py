@@ -1,22 +1,28 @@
 """Errors and synchronization of a GPU, tested without one: the rows of tests/cases/ on a fake device."""
 
+import copy
+import warnings
+
 import pytest
 import torch
 from cases import FUNCTIONS, METRICS, FunctionCase, MetricCase
+from cases.structured import Document, Item
 from fake_device import DEVICE, PLACE, Device, DeviceAssert
 from test_conformance import N, assert_same, on, rows, with_nonfinite_argument
 from torch.utils._pytree import tree_leaves, tree_map
 from torchmetrics.utilities.data import dim_zero_cat
 
-from tensormetrics import compare
+from tensormetrics import association, compare
 from tensormetrics.assignment import HungarianMatcher
 from tensormetrics.association import WordEmbeddingModel
+from tensormetrics.association.metrics.direct_bias import _first_axes
 from tensormetrics.association.resampling.bootstrap import _t_scales
 from tensormetrics.core.numbers.quantiles import equal_tailed_interval
 from tensormetrics.posterior.comparison.listwise import rank_probabilities
 from tensormetrics.posterior.sampling import arrays
+from tensormetrics.retrieval import HitRate
 from tensormetrics.retrieval.scores.embedding_metric import EmbeddingMetric
-from tensormetrics.structured import RelationScores, SpanScores
+from tensormetrics.structured import Family, RelationScores, SpanScores, Suite, macro_average
 
 
 def to_cpu(results):
@@ -96,16 +102,42 @@ def test_bad_values_on_device_raise_until_reset(case: MetricCase, source, genera
     inputs, expected = case.inputs(generator, N), case.make()
     expected.update(*inputs)
     for bad in case.bad:
+        expected_error = None
         with Device():
             metric = case.make().to(DEVICE)
             metric.update(*on(DEVICE, inputs))
-            with pytest.raises(ValueError):  # noqa: PT012  what `update` cannot see without waiting, `compute` says
+            with pytest.raises(ValueError) as error:  # noqa: PT012  what `update` cannot see, `compute` says
                 metric.update(*on(source, bad))
                 assert source == DEVICE or not isinstance(metric, EmbeddingMetric), "rows of the host are checked"
+                expected_error = f"^{type(metric).__name__}: .*, of an earlier update; call reset"
                 metric.compute()
+            assert expected_error is None or error.match(expected_error)
             metric.reset()
             metric.update(*on(DEVICE, inputs))
             assert_same(to_cpu(metric.compute()), expected.compute(), 1e-14)
+
+
+def test_unsigned_labels_beyond_int64_on_device_raise_until_reset(generator):
+    rows = torch.rand(6, 3, generator=generator)
+    labels = torch.tensor([0, 1, 2, 0, 1, 2], dtype=torch.uint64)
+    high = labels.clone()
+    high.view(torch.int64)[2] = -7  # 2^64 - 7
+    with pytest.raises(ValueError, match="labels: got torch.uint64 above"):
+        HitRate(1).update(rows, high)
+    with Device() as device:
+        metric = HitRate(1).to(DEVICE)
+        rows, labels, high = (x.to(DEVICE) for x in (rows, labels, high))
+        device.waits.clear()
+        metric.update(rows, labels)
+        metric.update(rows, high)
+        assert device.waits == []
+        with pytest.raises(
+            ValueError, match=r"^HitRate: embeddings: 1 of 12 .* labels above 2\*\*63 - 1, the first is"
+        ):
+            metric.compute()
+        metric.reset()
+        metric.update(rows, labels)
+        metric.compute()
 
 
 @pytest.mark.parametrize("make", [SpanScores, RelationScores])
@@ -128,20 +160,82 @@ def test_label_numbers_without_a_label_on_device_raise_until_reset(make):
             assert metric.compute()["f1"].item() == 1 if len(labels) > 2 else True
 
 
+TAGS = ["O", "B-A", "I-A", "E-A"]
+
+
+def test_tags_that_do_not_fit_on_device_warn_in_compute():
+    tags = torch.tensor([[1, 2, 2, -1], [0, 2, 3, 0]])  # 2 and 3 tags, of which iob2 loses 0 and 2
+    for mode, warned in ("iob2", ["pred", "ref"]), ("lenient", []):
+        with Device() as device, warnings.catch_warnings(record=True) as caught:
+            metric = SpanScores().to(DEVICE)
+            on_device = tags.to(DEVICE)
+            for _ in range(2):
+                device.waits.clear()  # the first one copies the rules of the mode
+                metric.update_tags(on_device, on_device, mode=mode, vocabulary=TAGS)
+            metric.merge_state(copy.deepcopy(metric))
+            assert device.waits == []
+            warnings.simplefilter("always")
+            metric.compute()
+        text = "tags do not fit their mode: 8 of 20 tags other than O are left out, some whose prefix is none of it"
+        assert [str(w.message) for w in caught] == [f"{name}: {text}" for name in warned]
+        assert all(w.filename == __file__ for w in caught)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            SpanScores().update_tags(tags, tags, mode=mode, vocabulary=TAGS)
+        assert [str(w.message).partition(":")[0] for w in caught] == warned
+
+
+@pytest.mark.parametrize("labels", [None, ["A"]])
+def test_tags_beyond_vocabulary_raise(labels):
+    tags = torch.tensor([[1, 0, 9], [4, -1, 0]])
+    with pytest.raises(ValueError, match="vocabulary: document 0: got tag 9 at token 2, wanted a number below 4"):
+        SpanScores(labels=labels).update_tags(tags, tags, vocabulary=TAGS)
+    with Device():
+        metric = SpanScores(labels=labels).to(DEVICE)
+        metric.update_tags(tags.to(DEVICE), tags.to(DEVICE).clamp(max=3), vocabulary=TAGS)
+        with pytest.raises(ValueError, match="^SpanScores: got 2 .*numbers of tags that are .* earlier update; call"):
+            metric.compute()
+
+
+@pytest.mark.parametrize("suite", [False, True])
+def test_references_that_score_nothing_on_device_warn_once_in_compute(suite):
+    refs = [Document([Item("a", 1)]), Document([]), Document([])]
+    with Device(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        family = Family(Document.metric, {"macro": macro_average(["f1"])})
+        metric = (Suite({"x": family}) if suite else family).to(DEVICE)
+        for _ in range(2):
+            metric.update(refs, refs)
+        assert not caught
+        metric(refs, refs)
+        for _ in range(2):
+            metric.compute()
+    assert [str(w.message) for w in caught] == ['6 of 9 references can score nothing; write policy="agree"']
+    assert caught[0].filename == __file__
+
+
 @pytest.mark.parametrize("class_cost", ["softmax", "focal"])
 @pytest.mark.parametrize("label", [-1, 3])
 def test_matcher_label_out_of_range_on_device_raises(class_cost, label):
     outputs = {"pred_logits": torch.rand(2, 4, 3), "pred_boxes": torch.rand(2, 4, 4)}
     targets = [{"labels": torch.tensor([0, 1]), "boxes": torch.rand(2, 4)} for _ in range(2)]
     targets[1]["labels"][1] = label
-    with Device():
+    with Device() as device:
         outputs = {name: value.to(DEVICE) for name, value in outputs.items()}
         targets = [{name: value.to(DEVICE) for name, value in target.items()} for target in targets]
         with pytest.raises(ValueError, match=f"got the label {label}, wanted 0 to 2"):
             HungarianMatcher(class_cost=class_cost, nonfinite="raise")(outputs, targets)
         matcher = HungarianMatcher(class_cost=class_cost)
+        device.waits.clear()
         matcher(outputs, targets)
-        assert matcher.status.tolist() == [0, 2]
+        right = [target | {"labels": target["labels"].clamp(0, 2)} for target in targets]
+        for call in (matcher, copy.deepcopy(matcher).layers):
+            with pytest.raises(ValueError, match=f"got the label {label} in an earlier call, wanted 0 to 2"):
+                call(outputs, right)
+        assert device.waits == [] and matcher.status.tolist() == [0, 2]
+        for _ in range(2):  # an error is raised once
+            matcher(outputs, right)
+        assert matcher.status.tolist() == [0, 0]
 
 
 @rows(FUNCTIONS)
@@ -177,6 +271,35 @@ def test_rounding_of_degrees_of_freedom_on_device_changes_no_interval():
         assert torch.equal(_t_scales(rounded, 30, 50, 0), _t_scales(df, 30, 50, 0))
 
 
+@pytest.mark.parametrize(("rows", "dims", "k"), [(3, 40, 1), (3, 40, 3), (9, 5, 3)])
+def test_direct_bias_on_device_waits_only_for_gradients(rows, dims, k, generator):
+    t = torch.randn(2, 6, dims, generator=generator, dtype=torch.float64)
+    groups = torch.randn(2, 2, rows, dims, generator=generator, dtype=torch.float64)
+    groups[1] = 0  # no direction
+    with Device() as device:
+        on_device = t.to(DEVICE), groups.to(DEVICE)
+        device.waits.clear()
+        result = association.direct_bias(*on_device, n_components=k)
+        assert device.waits == []
+        assert_same(result.cpu(), association.direct_bias(t, groups, n_components=k), 1e-12)
+        assert result.isnan().tolist() == [False, True]
+        association.direct_bias(on_device[0], on_device[1].requires_grad_(), n_components=k)
+        assert device.waits
+
+
+@pytest.mark.parametrize("gap", [1e-1, 1e-5, 1e-9, 1e-12])
+def test_axes_by_powers_are_as_exact_as_decomposition(gap, generator):
+    left, right = (torch.linalg.qr(torch.randn(n, 8, generator=generator, dtype=torch.float64))[0] for n in (20, 30))
+    singular = torch.tensor([1, 1 - gap, 0.5, 0.5 - gap, 1e-3, 1e-6, 1e-12, 0], dtype=torch.float64)
+    for matrix in ((left * singular) @ right.mT, (left * singular) @ right[:8, :8].mT):
+        for k in (1, 2, 3, 5):
+            lengths, axes = _first_axes(matrix, k)
+            _, expected, decomposed = torch.linalg.svd(matrix, full_matrices=False)
+            assert torch.allclose(lengths, expected[:k], 1e-12, 0)
+            error = (axes.mT @ axes - decomposed[:k].mT @ decomposed[:k]).abs().max()
+            assert error < 1e-14 / (gap if k % 2 else 1e-6)
+
+
 def test_model_sent_to_its_device_keeps_its_table():
     with Device():
         model = WordEmbeddingModel.from_tensor(torch.eye(3), ["a", "b", "c"]).to(DEVICE)
@@ -194,6 +317,18 @@ def test_fake_device_raises_where_gpu_raises(generator):
         with pytest.raises(RuntimeError, match="generator"):
             torch.rand(3, device=DEVICE, generator=generator)
         assert torch.equal((x + torch.tensor(1.0)).cpu(), x.cpu() + 1)  # a scalar is passed as a kernel argument
+
+
+@pytest.mark.parametrize(
+    "compare", [lambda x: x == pytest.approx(1.0), lambda x: [x] == pytest.approx([1.0]), lambda x: pytest.approx(x)]
+)
+def test_approx_of_tensor_on_device_is_refused(compare):
+    compare(torch.ones(()))
+    with (
+        Device(),
+        pytest.raises(TypeError, match="pytest.approx: got a tensor on meta:0, wanted numbers; write"),
+    ):
+        compare(torch.ones(()).to(DEVICE))
 
 
 def test_fake_device_computes_as_cuda_does(generator):

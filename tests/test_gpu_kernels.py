@@ -8,6 +8,7 @@ import types
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import torch
@@ -21,7 +22,6 @@ from torch.utils._pytree import tree_map
 
 from tensormetrics.__main__ import main
 from tensormetrics._cli.machine import gpu_checks, gpu_report
-from tensormetrics._cli.machine.gpu_checks import check_same
 from tensormetrics.association import permutation_p_value
 from tensormetrics.association.resampling import draws
 from tensormetrics.core.native import gpu_kernels, native
@@ -259,14 +259,53 @@ def test_report_names_every_family_and_check(report):
     assert all(re.search(rf"^  {re.escape(name)} +equal$", text, re.MULTILINE) for name in gpu_checks.SMALL)
 
 
-def test_report_describes_differences_and_errors(report, monkeypatch):
-    checks = {"one": lambda device: (lambda: check_same([torch.ones(2)], [torch.zeros(2)]), None)}
-    checks["two"] = lambda device: (failing_launch("no kernel image"), None)
-    monkeypatch.setattr(gpu_report, "SMALL", checks)
+def fails(*_: Any) -> Tensor:
+    raise RuntimeError("no kernel image")
+
+
+def changed_at_7(value: float) -> Callable[[Tensor], Tensor]:
+    return lambda x: x.where(torch.arange(x.numel(), device=x.device).view(x.shape) != 7, value)
+
+
+WRONG_KERNELS = {  # kind: what it makes of the result of a right one, and the line of the report
+    "wrong value": (changed_at_7(1.5), "differs: 1 of 150 entries"),
+    "last bit": (lambda x: torch.nextafter(x, x + 1), "differs: 150 of 150 entries"),
+    "nan": (changed_at_7(torch.nan), "differs: 1 of 150 entries"),
+    "order": (lambda x: x.flip(-1), r"differs: 1\d\d of 150 entries"),
+    "nothing written": (torch.zeros_like, r"differs: 1\d\d of 150 entries"),
+    "exception": (fails, "differs: RuntimeError: no kernel image"),
+}
+
+
+@pytest.mark.parametrize("check", ["exact", "to a tolerance"])
+@pytest.mark.parametrize("kind", [None, *WRONG_KERNELS])
+def test_report_of_wrong_kernel_exits_with_error(kind, check, report, monkeypatch):
+    change, line = WRONG_KERNELS.get(kind, (lambda x: x, "equal"))
+
+    class Kernels:  # on the device
+        def lsa(self, cost: Tensor, *options: Any) -> tuple[Tensor, ...]:
+            columns, rows, dual, *others = torch.ops.tensormetrics.lsa(cost, *options)
+            return columns, rows, change(dual), *others
+
+        def item_sums(self, out: Tensor, *arguments: Any) -> None:
+            torch.ops.tensormetrics.item_sums(out, *arguments)
+            out.copy_(change(out))
+
+    parts = {
+        "exact": lambda device: gpu_checks.assignments(device, 5, 30, 30, Kernels()),
+        "to a tolerance": lambda device: gpu_checks.item_sums(device, 20, 150, Kernels()),
+    }
+    right = gpu_checks.SMALL["assignments, 30 x 30"]
+    monkeypatch.setattr(gpu_report, "SMALL", {"right": right, "this": parts[check]})
     status, lines = report()
     text = "\n".join(lines)
-    assert status == 1 and "SOME ANSWERS DIFFER" in text
-    assert "differs: 2 of 2 entries" in text and "differs: RuntimeError: no kernel image" in text
+    if check == "to a tolerance":
+        line = "equal" if kind in (None, "last bit") else "differs: .*"
+    assert re.search(rf"^  right +equal$\n^  this +{line}$", text, re.MULTILINE), text
+    assert (status, "SOME ANSWERS DIFFER" in text) == ((0, False) if line == "equal" else (1, True))
+
+
+def test_report_of_failed_trial_exits_with_error(report, monkeypatch):
     monkeypatch.setattr(gpu_report, "SMALL", {})
     assert report("its trial gave other values than the CPU")[0] == 1
 

@@ -49,7 +49,8 @@ class HungarianMatcher(RecordedArguments, nn.Module):
     `nonfinite="avoid"` matches pairs with NaN or infinite cost only if no others are left, and sets `status` (B,) int8
     of the last call: 0 all costs are finite; 1 some are not, and were avoided; 2 one had to be matched. "raise" reads
     one flag, which synchronizes with a GPU, and raises a ValueError that names the image. A label that is no class
-    raises a ValueError on a CPU; on a GPU its costs are NaN.
+    raises a ValueError; with "avoid" on a GPU its costs are NaN, and the error comes in a later call: the first one
+    that begins after the GPU has seen the label.
 
     Carion et al. 2020, doi:10.1007/978-3-030-58452-8_13; Zhu et al. 2021, doi:10.48550/arXiv.2010.04159;
     Cheng et al. 2022, doi:10.1109/CVPR52688.2022.00135; Rezatofighi et al. 2019, doi:10.1109/CVPR.2019.00075
@@ -93,6 +94,8 @@ class HungarianMatcher(RecordedArguments, nn.Module):
         self.alpha, self.gamma = alpha, gamma
         self.num_points = None if num_points is None else checks.check_int("num_points", num_points, 1)
         self.nonfinite, self.status = nonfinite, torch.zeros(0, dtype=torch.int8, device="cpu")
+        # Lowest and highest wrong label of all calls on a GPU; those that the host knows; the number of classes.
+        self._wrong_labels: tuple[Tensor, Tensor, int] | None = None
 
     @torch.no_grad()
     def forward(self, outputs: Outputs, targets: Targets, generator: Generator | None = None) -> Pairs:
@@ -192,6 +195,14 @@ class HungarianMatcher(RecordedArguments, nn.Module):
             for names in self._inputs
             if names is not MASKS
         }
+        if LOGITS in self._inputs:
+            labels, classes = padded["labels"].long(), min(layer["pred_logits"].shape[2] for layer in layers)
+            if labels.is_cpu or not classes:
+                check_labels(labels.cpu(), classes)
+            padded["labels"] = labels.clamp(0, classes - 1)
+            padded["is wrong"] = labels != padded["labels"]
+            if labels.numel() and not labels.is_cpu and self.nonfinite == "avoid":
+                self._check_later(labels.where(padded["is wrong"], 0), classes)
         costs = []
         for layer in layers:
             tensors = {names.output: layer[names.output] for names in self._inputs}
@@ -215,11 +226,9 @@ class HungarianMatcher(RecordedArguments, nn.Module):
         # ->  weight, (B, Q, n)
         weights = self.weights
         if weight := weights["cost_class"]:
-            labels, logits = padded["labels"].long(), outputs["pred_logits"]
-            check_labels(labels, logits.shape[2])
-            known = labels.clamp(0, logits.shape[2] - 1)
-            cost = class_costs(logits, known, self.class_cost, self.alpha, self.gamma)
-            yield weight, cost if labels.is_cpu else cost.masked_fill((labels != known)[:, None], torch.nan)
+            labels = padded["labels"]
+            cost = class_costs(outputs["pred_logits"], labels, self.class_cost, self.alpha, self.gamma)
+            yield weight, cost if labels.is_cpu else cost.masked_fill(padded["is wrong"][:, None], torch.nan)
         if weights["cost_bbox"] or weights["cost_giou"]:
             predicted = outputs["pred_boxes"]
             boxes = padded["boxes"].to(predicted)
@@ -233,6 +242,18 @@ class HungarianMatcher(RecordedArguments, nn.Module):
             for name, term in zip(("cost_mask", "cost_dice"), terms, strict=True):
                 if weight := weights[name]:
                     yield weight, term
+
+    def _check_later(self, wrong: Tensor, classes: int) -> None:
+        # wrong: (B, n) on a GPU, the labels that are no class, else 0
+        """Raise for wrong labels of earlier calls that the host knows, and queue a copy of the ends of all."""
+        earlier, self._wrong_labels = self._wrong_labels, None
+        if earlier is not None and earlier[0].device == wrong.device:
+            classes = min(classes, earlier[2])
+            check_labels(earlier[1], classes, " in an earlier call")
+            wrong = torch.cat([earlier[0], wrong.flatten()])
+        ends = torch.stack(wrong.aminmax())
+        known = torch.zeros(2, dtype=torch.int64, device="cpu", pin_memory=ends.is_cuda)  # until the copy arrives
+        self._wrong_labels = ends, known.copy_(ends, non_blocking=True), classes
 
     def _raise(self, nonfinite: Tensor, layers: Sequence[Outputs], targets: Targets) -> None:
         row, query, target = nonfinite.nonzero()[0].tolist()

@@ -11,14 +11,13 @@ from ..core.arguments import checks
 ClassCost = Literal["softmax", "focal"]
 
 
-def check_labels(labels: Tensor, classes: int) -> None:
-    # labels: (B, n), padded with zeros
-    """Check the range of labels on a CPU; a GPU would have to synchronize, and gives others the cost NaN."""
-    if labels.device.type == "cpu" and labels.numel():
+def check_labels(labels: Tensor, classes: int, where: str = "") -> None:
+    # labels: any shape, on the CPU
+    if labels.numel():
         low, high = (int(end) for end in labels.aminmax())
         if low < 0 or high >= classes:
             expected = f"0 to {classes - 1} for {classes} classes in outputs['pred_logits']"
-            raise ValueError(f"targets: got the label {low if low < 0 else high}, wanted {expected}")
+            raise ValueError(f"targets: got the label {low if low < 0 else high}{where}, wanted {expected}")
 
 
 def pad_to(n: int, rows: list[Tensor]) -> Tensor:

@@ -225,15 +225,12 @@ METRICS = {
             np.abs(unit_rows(t) @ np.linalg.qr(mean_differences(groups).T)[0]).sum(1)  # Gram-Schmidt up to signs
         ),
     ),
-    "DirectBias": dataclasses.replace(
-        query_case(
-            association.DirectBias,
-            "tg",
-            lambda t, groups: np.mean(
-                np.abs(unit_rows(t) @ np.linalg.svd(centered(unit_rows(groups)).reshape(-1, 5))[2][0])
-            ),
+    "DirectBias": query_case(
+        association.DirectBias,
+        "tg",
+        lambda t, groups: np.mean(
+            np.abs(unit_rows(t) @ np.linalg.svd(centered(unit_rows(groups)).reshape(-1, 5))[2][0])
         ),
-        synchronizes=True,  # torch checks that the singular value decomposition has converged
     ),
     "CEAT": ceat_case(),
     "RNSB": query_case(association.RNSB, "tab", negative_sentiment, rtol=1e-7),
@@ -307,7 +304,8 @@ def combined(*effects_and_variances: Tensor) -> tuple[Tensor, ...]:
 
 
 def tensors_of(estimate: uncertainty.Estimate) -> tuple[Tensor, ...]:
-    return estimate.value, estimate.low, estimate.high, *estimate.details.values()  # Dynamo of torch 2.11 has no *
+    value, low, high = estimate  # Dynamo of torch 2.11 unpacks it here, but not as `*estimate` of a display
+    return value, low, high, *estimate.details.values()
 
 
 NO_WEIGHT = LeftOut("an effect of infinite variance has no weight")

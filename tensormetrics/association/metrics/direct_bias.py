@@ -117,12 +117,20 @@ def _principal(groups: Tensor, count: Tensor, k: int, min_length: float) -> Tens
     # groups: (..., G, P, D) unit vectors  count: (..., P)  ->  (..., k, D), NaN if the rank is below k
     centered = groups - groups.mean(-3, keepdim=True)
     rows = (centered * count.sqrt()[..., None, :, None]).flatten(-3, -2)
+    needs_all = rows.is_cpu or (torch.is_grad_enabled() and rows.requires_grad)
     with torch.no_grad():
         finite = rows.isfinite().all(-1).all(-1)[..., None, None]  # the decomposition refuses NaN
-        _, singular, axes = torch.linalg.svd(rows.where(finite, 0), full_matrices=False)
+        finite_rows = rows.where(finite, 0)
+        if needs_all:
+            _, singular, axes = torch.linalg.svd(finite_rows, full_matrices=False)
+        else:
+            singular, axes = _first_axes(finite_rows, k)
         noise = min_length * (count.sum(-1) * groups.shape[-3]).sqrt()
         exists = (singular[..., k - 1] > noise.clamp(min=1e-10 * singular[..., 0]))[..., None, None]
-        basis, power = axes[..., :k, :], singular.square().unsqueeze(-2)
+        basis = axes[..., :k, :]
+        if not needs_all:
+            return basis.where(exists & finite, torch.nan)
+        power = singular.square().unsqueeze(-2)
         eigengap = power[..., :k].mT - power
         # First-order perturbation of the k-dimensional space; rotations within it do not change the score.
         weight = (1 / eigengap).masked_fill(eigengap == 0, 0)
@@ -132,6 +140,30 @@ def _principal(groups: Tensor, count: Tensor, k: int, min_length: float) -> Tens
     projected = moved @ axes.mT
     step = (weight * projected) @ axes + rest * (moved - projected @ axes)
     return (basis + step - step.detach()).where(exists & finite, torch.nan)
+
+
+def _first_axes(rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    # rows: (..., n, D)  ->  (..., k), (..., k, D)
+    """Compute the first singular values and right vectors by powers of a Gram matrix, which wait for no GPU.
+
+    The power 2^54 holds the first vector alone wherever float64 can tell it from the second.
+    """
+    batch_shape, rows = rows.shape[:-2], rows.reshape(-1, *rows.shape[-2:])
+    axes = rows[:, :0]
+    for _ in range(k):
+        rest = rows - (rows @ axes.mT) @ axes
+        is_tall = rows.shape[1] > rows.shape[2]
+        power = rest.mT @ rest if is_tall else rest @ rest.mT
+        for squaring in range(54):
+            if squaring % 6 == 0:  # powers of numbers near 1 / n are far from underflow
+                power = power / torch.linalg.matrix_norm(power, keepdim=True)
+            power = torch.bmm(power, power)
+        largest = power.diagonal(dim1=1, dim2=2).argmax(1)[:, None, None]
+        column = power.take_along_dim(largest, 1)
+        axis = word_sets.unit(column if is_tall else column @ rest)
+        axes = torch.cat([axes, word_sets.unit(axis - (axis @ axes.mT) @ axes)], 1)
+    singular = torch.linalg.vector_norm(rows @ axes.mT, dim=1)
+    return singular.view(*batch_shape, k), axes.view(*batch_shape, k, -1)
 
 
 class DirectBias(BaseMetric):

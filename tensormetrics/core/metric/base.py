@@ -92,6 +92,8 @@ class Metric(RecordedArguments, torchmetrics.Metric):
     """
 
     num_invalid: Tensor
+    unwarned: Tensor
+    _is_batch = False  # of `forward`
     full_state_update = False
     is_differentiable = False  # the result of `forward`
     no_interval = "it has no interval"  # and why
@@ -156,12 +158,25 @@ class Metric(RecordedArguments, torchmetrics.Metric):
         self.add_state("num_invalid", torch.zeros((), dtype=torch.int64), "sum")
         self._invalid_kind = kind
 
-    def check_invalid(self) -> None:
-        if "num_invalid" in self._defaults and self.num_invalid:
-            raise ValueError(
-                f"{type(self).__name__}: got {int(self.num_invalid)} {self._invalid_kind}, of an earlier update; call "
-                "reset() and leave them out"
-            )
+    def add_unwarned(self, size: int) -> None:
+        """Declare `unwarned`, counts of what a GPU's `update` cannot warn of; `compute` gives them to `warn_of`."""
+        self.add_state("unwarned", torch.zeros(size, dtype=torch.int64), "sum")
+
+    def warn_of(self, counts: list[int]) -> None:
+        """Warn of the counts `unwarned`, some of which are not 0."""
+
+    def invalid_error(self, problem: str, remedy: str = "leave them out") -> ValueError:
+        return ValueError(f"{type(self).__name__}: {problem}, of an earlier update; call reset() and {remedy}")
+
+    def check_invalid(self, warns: bool = False) -> None:
+        """Raise a ValueError for values that an earlier update could not check, and warn of what it could not."""
+        names = [name for name in ("num_invalid", "unwarned")[: 1 + warns] if name in self._defaults]
+        states = [getattr(self, name).flatten() for name in names]
+        counts = (torch.cat(states) if len(states) > 1 else states[0]).tolist() if states else []  # one wait
+        if "num_invalid" in names and (num_invalid := counts.pop(0)):
+            raise self.invalid_error(f"got {num_invalid} {self._invalid_kind}")
+        if any(counts):
+            self.warn_of(counts)
 
     def rows_of_items(self) -> list[tuple[str, ...]]:
         """Return the states that have a row for each of the same items, or none; by default all are one group."""
@@ -230,7 +245,7 @@ class Metric(RecordedArguments, torchmetrics.Metric):
         batch.__setstate__({**state, **attributes, "_lock": Lock()})
         batch.reset()
         batch._number_after(state)
-        batch._enable_grad, batch._to_sync = True, self.dist_sync_on_step
+        batch._enable_grad, batch._to_sync, batch._is_batch = True, self.dist_sync_on_step, True
         return batch
 
     def _number_after(self, state: dict[str, Any]) -> None:
@@ -474,7 +489,7 @@ class Metric(RecordedArguments, torchmetrics.Metric):
                 may_be_empty = method == "compute" and self.nan_without_data
                 if not (self.update_called or self._is_synced or may_be_empty):
                     raise NoDataError(f"{type(self).__name__}.{method}() was called before update(); update it first")
-                self.check_invalid()
+                self.check_invalid(warns=method == "compute" and not self._is_batch)
                 yield
             finally:
                 if self._is_synced and self._should_unsync:

@@ -1,7 +1,8 @@
 """Base class of metrics that keep embeddings as states, in one or several processes."""
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -122,6 +123,8 @@ class EmbeddingMetric(Metric):
         *("audit", "audit_seed", "keep", "progress"),
     )
 
+    _rows_hold = "NaN or infinity"  # what embeddings that are not finite say
+
     def __init__(
         self,
         label_columns: bool = False,
@@ -200,10 +203,15 @@ class EmbeddingMetric(Metric):
         device = home or (embeddings.device if isinstance(embeddings, Tensor) else self.device)
         given = embeddings.device if isinstance(embeddings, Tensor) else torch.device("cpu")
         first = given if given.type == "cpu" else device  # rows are checked on a CPU, before they move
+        unsigned = labels if isinstance(labels, Tensor) and labels.dtype == torch.uint64 else None
         embeddings, labels = as_labeled_rows(embeddings, labels, first, names, self.label_columns)
         embeddings = embeddings.to(self.store_dtype or embeddings.dtype)
         if first.type == "cpu":
             check_finite(**dict(zip(names, (embeddings, labels), strict=True)))
+        elif unsigned is not None:  # labels that int64 cannot hold are below 0 now
+            self._rows_hold = "NaN or infinity, or have labels above 2**63 - 1"
+            is_wrapped = (labels.view(len(labels), -1) < 0).any(1)
+            embeddings = embeddings.masked_fill(is_wrapped[:, None], torch.nan)
         embeddings, labels = embeddings.to(device), labels.to(device)
         options = {"ids": ids, "cameras": cameras, "groups": groups}
         options = {name: None if v is None else units(name, v, len(embeddings), device) for name, v in options.items()}
@@ -263,19 +271,20 @@ class EmbeddingMetric(Metric):
             if any(map(any, (self._lengths["query"], self._lengths["reference"]))):
                 tables.append((reference, reference_positions, len(reference_labels)))
             allowed = budget(getattr(self, "memory_budget", None), query.device)
-            sharded, memory = gather_ordered_rows(tables, allowed, group)
-            (query, query_sizes), (reference, reference_sizes) = sharded[0], sharded[-1]
-            layout = ShardLayout(query_sizes, reference_sizes, group, memory, {})
-            check_squares(**{f"embeddings of rank {dist.get_rank(group)}": query})
-            if reference is not query:
-                check_squares(**{f"embeddings of rank {dist.get_rank(group)}": reference})
-        else:
-            for rows in (query, *((references.embeddings,) if len(references.labels) else ())):
+            with self._of_earlier_update():
+                sharded, memory = gather_ordered_rows(tables, allowed, group)
+                (query, query_sizes), (reference, reference_sizes) = sharded[0], sharded[-1]
+                layout = ShardLayout(query_sizes, reference_sizes, group, memory, {})
+                check_squares(**{f"embeddings of rank {dist.get_rank(group)}": query})
+                if reference is not query:
+                    check_squares(**{f"embeddings of rank {dist.get_rank(group)}": reference})
+        with self._of_earlier_update():
+            for rows in () if layout else (query, *((references.embeddings,) if len(references.labels) else ())):
                 check_finite(embeddings=rows)
                 check_squares(embeddings=rows)
-        check_finite(labels=query_labels)
-        if len(references.labels):
-            check_finite(labels=references.labels)
+            check_finite(labels=query_labels)
+            if len(references.labels):
+                check_finite(labels=references.labels)
         if query.ndim == 1:  # no rank had a row
             query = reference = query[:, None]
         query_labels, reference_labels = comparable_labels(query_labels, reference_labels)
@@ -288,6 +297,14 @@ class EmbeddingMetric(Metric):
         return RetrievalInputs(
             query, query_labels, reference, reference_labels, shared, cameras, layout=layout
         ), identities
+
+    @contextmanager
+    def _of_earlier_update(self) -> Iterator[None]:
+        try:
+            yield
+        except ValueError as error:
+            problem, _, wanted = f"{error}".replace("NaN or infinity", self._rows_hold, 1).partition("; wanted ")
+            raise self.invalid_error(problem, f"give {wanted}") from error
 
     def _rows(self, role: str) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         # ->  (N, D), (N,) or (N, L), three times (N,); each (0,) before the first row, the last three also if absent

@@ -13,6 +13,7 @@ from torch import Tensor
 from typing_extensions import Self, Unpack
 
 from ...core.arguments import checks
+from ...core.arguments.callers import level_of_caller
 from ...core.metric.base import Metric, Options
 from ...core.metric.sum_metric import SumMetric
 from ...core.resampling.resampling import Joined, combine
@@ -125,8 +126,8 @@ class Family(Corpus, SumMetric):
     """Averages of one metric over a corpus: `update(preds, refs)` with lists of B objects each, then `compute()`.
 
     A key is the prefix and the name of the normalizer, such as "micro-f1"; before the first document its value is NaN.
-    Without any of policy, empty and zero_division, a UserWarning is issued once, on a CPU, if a reference can score
-    nothing: a perfect prediction of an empty reference then scores 0 in a macro average.
+    Without any of policy, empty and zero_division, a UserWarning is issued once (on a GPU by `compute`) if a reference
+    can score nothing: a perfect prediction of an empty reference then scores 0 in a macro average.
 
     Args:
         metric: The metric of a class, such as ``Document.metric``.
@@ -218,6 +219,8 @@ class Family(Corpus, SumMetric):
         self._first_document = 0  # index of the first document of a batch of `forward`
         self.add_sums(sum(average.width for average in self.averages))
         self.add_state("num_documents", torch.zeros((), dtype=torch.int64, device="cpu"), "sum")
+        if needs_warning:
+            self.add_unwarned(1)
         if on_invalid != "raise":
             self.add_state("invalid", torch.zeros((), dtype=torch.float64), "sum")
             self.add_state("invalid_fields", torch.zeros((), dtype=torch.float64), "sum")
@@ -249,6 +252,8 @@ class Family(Corpus, SumMetric):
         first = self._first_document + self.documents if self.hooks else 0
         self.add_items(torch.cat([self._rows(average, batch) for average in self.averages], -1), **items)
         self.num_documents = self.num_documents + len(batch.preds)
+        if "unwarned" in self._defaults and not batch.overlap.is_cpu:
+            self.unwarned = self.unwarned + (batch.overlap[:, 2:] == 0).sum(0).to(self.unwarned.device)
         if self.on_invalid != "raise":
             self.invalid = self.invalid + sum(pred is INVALID_DOCUMENT for pred in batch.preds)
             self.invalid_fields = self.invalid_fields + batch.num_invalid
@@ -271,11 +276,17 @@ class Family(Corpus, SumMetric):
     def _warn_about_zero_references(self, refs: Tensor) -> None:
         # refs: (B,) self-overlaps
         """Warn once about references for which a perfect prediction scores 0."""
-        if not self._warnings_left or refs.device.type != "cpu":  # other devices would synchronize in every update
-            return
-        if num_zero := int((refs == 0).sum()):
+        if self._warnings_left and refs.is_cpu:  # a GPU would be waited for in every update
+            self._warn_of_zeros(int((refs == 0).sum()), len(refs))
+
+    def warn_of(self, counts: list[int]) -> None:
+        self._warn_of_zeros(counts[0], self.documents)
+
+    def _warn_of_zeros(self, num_zero: int, num_refs: int) -> None:
+        if num_zero and self._warnings_left:
             self._warnings_left.clear()
-            warnings.warn(f'{num_zero} of {len(refs)} references can score nothing; write policy="agree"', stacklevel=6)
+            text = f'{num_zero} of {num_refs} references can score nothing; write policy="agree"'
+            warnings.warn(text, stacklevel=level_of_caller())
 
     def _label_sums(self) -> dict[str, Tensor]:
         """Return the sums by encoded label."""

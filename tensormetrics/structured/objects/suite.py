@@ -102,6 +102,10 @@ class Suite(Corpus):
         for name, member in self._members.items():
             member._add(batch[name], **items)
 
+    def check_invalid(self, warns: bool = False) -> None:
+        for member in self._members.values():
+            member.check_invalid(warns)
+
     def compute(self) -> dict[str, Tensor]:
         """Compute all scores: key -> () float64."""
         values = {name: type(member).compute(cast(Any, member)) for name, member in self._members.items()}

@@ -194,9 +194,9 @@ class Ratings(RowMetric):
     def _table(self) -> BattleTable:
         """Return the battles that were judged, with the models numbered from 0."""
         names = self.item_names()
-        if bool((self.outcome == INVALID).any()):
-            raise ValueError(
-                "a, b, outcome: got a battle of no two models, or with an outcome that is not 1, 0, 0.5 or NaN"
+        if num_invalid := int((self.outcome == INVALID).sum()):
+            raise self.invalid_error(
+                f"got {num_invalid} battles of no two models, or with an outcome that is not 1, 0, 0.5 or NaN"
             )
         first, second, models = self.first.long(), self.second.long(), self.models
         if models is None:

@@ -143,7 +143,7 @@ def _spans_of_tags(
     vocabulary = Vocabulary((), suffix)
     *tags, lengths = read_pair(pred, ref, vocabulary)
     marked = [Marked.read(*vocabulary.parts(ids), lengths, mode) for ids in tags]
-    warn_about_both(marked[0].tag_errors(mode), marked[1].tag_errors(mode), mode, depth=1)
+    warn_about_both(marked[0].tag_errors(mode), marked[1].tag_errors(mode), mode)
     tables, counts = zip(*(part.rows() for part in marked), strict=True)
     return vocabulary.labels, [*tables], [*counts]
 

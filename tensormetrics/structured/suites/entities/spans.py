@@ -12,7 +12,17 @@ from ....core.resampling.weights import ResamplingUnits
 from ...tensors import _lengths
 from ...tensors._lengths import Cells, documents, in_chunks, product, total
 from .._label_scores import LabelScores
-from .tags import MODES, Marked, TagErrors, Vocabulary, documents_of, padded_spans, tag_code, warn_about_both
+from .tags import (
+    MODES,
+    Marked,
+    TagErrors,
+    Vocabulary,
+    documents_of,
+    padded_errors,
+    padded_spans,
+    tag_code,
+    warn_about_both,
+)
 
 SCHEMES = ("strict", "exact", "partial", "type")
 TOKENS = 1 << 16  # of one chunk of documents
@@ -42,6 +52,11 @@ class SpanScores(LabelScores):
             raise ValueError(f"labels: got {labels!r} with scheme={scheme!r}, which ignores labels; leave them out")
         self.scheme = scheme
         super().__init__(average, labels, **kwargs)
+        number = (
+            "" if labels is None else f"labels that are not below {len(self.labels or ())}, the number of labels, or "
+        )
+        self.add_invalid(f"{number}numbers of tags that are not in their vocabulary")
+        self.add_unwarned(6)
 
     update_of_lists = "update_tags"
 
@@ -95,7 +110,8 @@ class SpanScores(LabelScores):
         Shapes: pred: (..., W) int with a vocabulary; ref: (..., W) int.
 
         Tokens with a negative index in `pred` or `ref` are ignored in both. A warning is issued if tags do not fit the
-        scheme: any reference tag, more than half of the predicted tags, or any prefix that the scheme lacks.
+        scheme: any reference tag, more than half of the predicted tags, or any prefix that the scheme lacks. On a GPU
+        `compute` warns, of all updates, and raises for numbers that are not in a vocabulary.
         """
         checks.check_choice("mode", mode, MODES)
         if vocabulary is not None:
@@ -130,14 +146,32 @@ class SpanScores(LabelScores):
             tagset.check(self.labels)
         pred, ref = documents(pred, 1), documents(ref, 1)
         valid = (pred >= 0) & (ref >= 0)
-        if valid.device.type == "cpu":
+        wrong = (torch.maximum(pred, ref) >= len(vocabulary)) & valid
+        if valid.is_cpu:
+            if wrong.any():
+                document, token = wrong.nonzero()[0].tolist()
+                got = int(torch.maximum(pred, ref)[document, token])
+                raise ValueError(
+                    f"vocabulary: document {document}: got tag {got} at token {token}, wanted a number below "
+                    f"{len(vocabulary)}, that of one of the tags, or a negative one for padding"
+                )
             counts, errors = self.count_tags(tagset, pred[valid], ref[valid], valid.sum(-1), mode)
-            warn_about_both(*errors, mode, depth=1)
+            warn_about_both(*errors, mode)
             return self.add_update(counts, **items)
+        self.num_invalid = self.num_invalid + wrong.sum()
+        valid &= ~wrong
         order = valid.sort(dim=-1, descending=True, stable=True).indices
-        parts = (tagset.parts(ids.where(valid, len(vocabulary)).gather(-1, order)) for ids in (pred, ref))
+        parts = [tagset.parts(ids.where(valid, len(vocabulary)).gather(-1, order)) for ids in (pred, ref)]
         (pred_spans, n_pred), (ref_spans, n_ref) = (padded_spans(*part, mode) for part in parts)
+        if mode != "lenient":  # which every tag fits
+            spans = (pred_spans, n_pred), (ref_spans, n_ref)
+            errors = [padded_errors(part[0], *table, mode) for part, table in zip(parts, spans, strict=True)]
+            self.unwarned = self.unwarned + torch.cat(errors)
         self.add_update(in_chunks(self._count, (pred_spans, ref_spans), (n_pred, n_ref), self._cells), **items)
+
+    def warn_of(self, counts: list[int]) -> None:
+        pred, ref = (TagErrors(tags, lost, unknown > 0) for tags, lost, unknown in (counts[:3], counts[3:]))
+        warn_about_both(pred, ref, None)
 
     def count_tags(
         self, vocabulary: Vocabulary, pred: Tensor, ref: Tensor, lengths: Tensor, mode: str

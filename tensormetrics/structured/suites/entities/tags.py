@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ....core.arguments import checks
+from ....core.arguments.callers import level_of_caller
 from ....core.native.device_cache import cached_per_device
 
 _PREFIXES = {"O": 0, "B": 1, "I": 2, "E": 3, "L": 3, "S": 4, "U": 4}
@@ -145,7 +146,7 @@ class Vocabulary(dict):
 
     def parts(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         # ids: (...) of tags, larger ones for O  ->  prefix, label (...)
-        table = torch.tensor([*self.codes, (O, -1)], device=ids.device)
+        table = torch.tensor([*self.codes, (O, -1)], device="cpu").to(ids.device, non_blocking=True)
         prefix, label = table.unbind(-1)
         return prefix[ids], label[ids]
 
@@ -203,6 +204,17 @@ def mark_spans(prefix: Tensor, label: Tensor, mode: str) -> tuple[Tensor, Tensor
     first = begins & ~(continues & in_span)
     stop = token.where(~continues, width).flip(-1).cummin(-1).values.flip(-1)[..., 1:]
     return first[..., :-1] & ends.gather(-1, stop), stop - 1
+
+
+def padded_errors(prefix: Tensor, spans: Tensor, lengths: Tensor, mode: str) -> Tensor:
+    # prefix: (..., W)  spans: (..., W, 3), lengths: (...) of `padded_spans`  ->  (3,) int64
+    """Count tags, lost tags and those whose prefix is not in the scheme, as `Marked.tag_errors`."""
+    tags = (prefix != O).sum()
+    covered = (spans[..., 2] - spans[..., 1]).sum() + lengths.sum()  # rows of the padding are 0
+    unknown = torch.zeros_like(prefix, dtype=torch.bool)
+    for code in {*range(1, 5)} - {_PREFIXES[letter] for letter in _SCHEMES[mode].prefixes}:
+        unknown |= prefix == code
+    return torch.stack([tags, tags - covered, unknown.sum()])
 
 
 def padded_spans(prefix: Tensor, label: Tensor, mode: str) -> tuple[Tensor, Tensor]:
@@ -275,21 +287,20 @@ class TagErrors(NamedTuple):
         return TagErrors(tags, lost, bool(unknown_prefix), *spans)
 
 
-def warn_about(errors: TagErrors, mode: str, name: str = "", max_fraction: float = 0.0, depth: int = 0) -> None:
-    """Warn of prefixes that are not in the scheme, or if more than this fraction of tags is lost.
-
-    `depth` is the number of calls between the user's call and the one that warns.
-    """
+def warn_about(errors: TagErrors, mode: str | None, name: str = "", max_fraction: float = 0.0) -> None:
+    """Warn of prefixes that are not in the scheme, or if more than this fraction of tags is lost."""
     if errors.unknown_prefix or errors.lost > max_fraction * errors.tags:
-        prefixes = ", ".join(_SCHEMES[mode].prefixes)
+        what, prefixes = "their mode", "of it"
+        if mode is not None:
+            what, prefixes = f"mode={mode!r}", f"of {', '.join(_SCHEMES[mode].prefixes)}"
         warnings.warn(
-            f"{name}tags do not fit mode={mode!r}: {errors.lost} of {errors.tags} tags other than O are left out"
-            + f", some whose prefix is none of {prefixes}" * errors.unknown_prefix,
-            stacklevel=3 + depth,
+            f"{name}tags do not fit {what}: {errors.lost} of {errors.tags} tags other than O are left out"
+            + f", some whose prefix is none {prefixes}" * errors.unknown_prefix,
+            stacklevel=level_of_caller(),
         )
 
 
-def warn_about_both(pred: TagErrors, ref: TagErrors, mode: str, depth: int = 0) -> None:
+def warn_about_both(pred: TagErrors, ref: TagErrors, mode: str | None) -> None:
     """Warn of tag errors: models make errors, so half of the predicted tags may be lost, but no reference tag."""
-    warn_about(pred, mode, "pred: ", 0.5, depth + 1)
-    warn_about(ref, mode, "ref: ", 0.0, depth + 1)
+    warn_about(pred, mode, "pred: ", 0.5)
+    warn_about(ref, mode, "ref: ", 0.0)
