@@ -3,6 +3,7 @@
 import re
 import sys
 from collections import Counter
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fake_device import DEVICE, Device
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -260,14 +262,22 @@ class HostCopies(TorchDispatchMode):
     ],
     ids=["every default", "k", "TorchKNN", "FaissKNN", "positive_ranks"],
 )
-@pytest.mark.filterwarnings("ignore:FaissKNN")  # faiss without GPU support falls back to TorchKNN with a warning
-def test_metrics_on_gpu_copy_only_small_tensors_to_host(call, generator, request):
-    if request.node.callspec.id == "FaissKNN":
+@pytest.mark.filterwarnings(
+    "ignore:FaissKNN", "ignore:the installed faiss"
+)  # faiss without GPU support falls back to TorchKNN with a warning
+def test_metrics_on_gpu_copy_only_small_tensors_to_host(call, generator, request, device):
+    if request.node.callspec.id.startswith("FaissKNN"):
         pytest.importorskip("faiss")
-    if not torch.cuda.is_available():
-        pytest.skip("needs a GPU")
-    labels = torch.randint(0, 20, (3000,), generator=generator).cuda()
-    embeddings = torch.randn(3000, 32, generator=generator).cuda()
-    with HostCopies("cuda") as copies:
-        call(embeddings, labels)
+    device = DEVICE if device.type == "cpu" else device  # the fake one
+    num_rows = 300 if device == DEVICE else 3000
+    labels = torch.randint(0, 20, (num_rows,), generator=generator)
+    embeddings = torch.randn(num_rows, 32, generator=generator)
+    with Device() if device == DEVICE else nullcontext(), HostCopies(device.type) as copies:
+        call(embeddings.to(device), labels.to(device))
     assert max(copies.sizes, default=0) <= LARGEST
+
+
+def test_copies_of_large_tensors_to_host_are_recorded():
+    with Device(), HostCopies(DEVICE.type) as copies:
+        torch.ones(100).to(DEVICE).tolist()
+    assert copies.sizes == [100]
