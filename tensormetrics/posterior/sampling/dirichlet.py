@@ -65,6 +65,8 @@ def dirichlet_prior(strategy: Any, shape: tuple[int, ...], *, argument: str = "s
 
 def checked_prior(strategy: Any, shape: tuple[int, ...], argument: str) -> str | float | Tensor:
     """Check a prior, and return its name, number or tensor, as `prior_on_device` takes it."""
+    if argument == "confusion_prior" and is_hierarchical(strategy):
+        return strategy
     prior = dirichlet_prior(strategy, shape, argument=argument)
     return strategy if isinstance(strategy, str | float | int) else prior
 

@@ -23,7 +23,7 @@ from ..plots.distributions import Shown, plot_distributions
 from ..sampling import paired
 from ..sampling.confusion_matrix import checked_labels
 from ..sampling.confusion_sums import METHODS, Method
-from ..sampling.dirichlet import DTYPES, checked_prior, is_hierarchical
+from ..sampling.dirichlet import DTYPES, checked_prior
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -111,11 +111,7 @@ class ConfusionPosterior(Metric):
         self.confidence, self.interval_kind = confidence, interval
         self.replicates = checks.check_int("replicates", replicates, 1)
         self.prevalence_prior = checked_prior(prevalence_prior, (C,), "prevalence_prior")
-        self.confusion_prior = (
-            confusion_prior
-            if is_hierarchical(confusion_prior)
-            else checked_prior(confusion_prior, (C, C), "confusion_prior")
-        )
+        self.confusion_prior = checked_prior(confusion_prior, (C, C), "confusion_prior")
         checks.check_choice("method", method, METHODS)
         self.method = method
         self.seed = checks.check_int("seed", seed, 0)
