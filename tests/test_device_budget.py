@@ -31,7 +31,12 @@ def test_device_use_is_within_budget(name):
 
 
 GOALS = {  # row and call -> operators and waits, at both sizes
+    ("association.MLEAT", "update"): (30, 0),
+    ("association.RIPA", "update"): (30, 0),
+    ("association.RNSB", "update"): (620, 0),
+    ("association.WEAT", "update"): (15, 0),
     ("posterior.ConfusionPosterior", "compute"): (90, 3),
+    ("uncertainty.Ratings", "compute"): (1050, 4),
 }
 
 
