@@ -150,12 +150,16 @@ def _permute_addends(name: str, args: list[Any], random: torch.Generator) -> lis
 class LateCopy:
     """Copy of a flag that has arrived only at the third query, like a copy queued on a GPU after other kernels."""
 
-    def __init__(self, flag: Tensor) -> None:
-        self.flag, self.num_queries = flag.value, 0
+    def __init__(self, waits: list[str], flag: Tensor) -> None:
+        self.waits, self.flag, self.num_queries = waits, flag.value, 0
 
     def has_arrived(self) -> bool:
         self.num_queries += 1
         return self.num_queries > 2
+
+    def read(self) -> float:
+        self.waits.append("read of a copy")
+        return self.flag.item()
 
 
 class Device(TorchDispatchMode):
@@ -172,7 +176,9 @@ class Device(TorchDispatchMode):
         self._patches.enter_context(_FactoryMode())
         # DEVICE has neither autocast nor events.
         self._patches.enter_context(mock.patch("torch.autocast", lambda *_, **__: nullcontext()))
-        self._patches.enter_context(mock.patch("tensormetrics.core.native.convergence.Copy", LateCopy))
+        self._patches.enter_context(
+            mock.patch("tensormetrics.core.native.convergence.Copy", partial(LateCopy, self.waits))
+        )
         return super().__enter__()
 
     def __exit__(self, *exception: Any) -> None:

@@ -28,3 +28,21 @@ def test_device_use_is_within_budget(name):
                 if count > limit * (1 if kind == "waits" else SLACK)
             ]
     assert excess == [], "reduce its device use, or record the new counts by python tests/device_budget.py"
+
+
+GOALS = {  # row and call -> operators and waits, at both sizes
+    ("association.MLEAT", "update"): (30, 0),
+    ("association.RIPA", "update"): (30, 0),
+    ("association.RNSB", "update"): (620, 0),
+    ("association.WEAT", "update"): (15, 0),
+    ("posterior.ConfusionPosterior", "compute"): (90, 3),
+    ("uncertainty.Ratings", "compute"): (1050, 4),
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("name", "call"), GOALS)
+def test_device_use_meets_goal(name, call):
+    for operators, waits, _ in counts((METRICS | FUNCTIONS)[name])[call]:
+        assert operators <= SLACK * GOALS[name, call][0]
+        assert waits <= GOALS[name, call][1]

@@ -30,8 +30,10 @@ from tensormetrics.retrieval.search.distance import DISTANCES
 
 SEARCH = "tensormetrics.retrieval.search.kernels"
 MODULES = [f"{SEARCH}.{name}" for name in ("nearest", "prepare", "canonical", "counting")]
-MODULES.append("tensormetrics.association.resampling.kernels")
-TRITON = {name for name, family in FAMILIES.items() if family.kind == "Triton"}
+MODULES += [f"tensormetrics.association.{name}.kernels" for name in ("resampling", "metrics")]
+MODULES.append("tensormetrics.structured.tensors.kernels")
+OF_OPERATORS = {"groups", "score sums"}  # which only the dispatcher of CUDA tensors tries
+TRITON = {name for name, family in FAMILIES.items() if family.kind == "Triton"} - OF_OPERATORS
 
 
 @pytest.fixture

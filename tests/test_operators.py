@@ -126,6 +126,8 @@ UNITS, PLACES = torch.tensor([[3, -1, 4, 1], [5, 9, 2, 0]]), torch.tensor([4, 3]
 ARGUMENTS |= {
     "extreme_draws": lambda: (UNITS.double(), PLACES // 2, PLACES, None, torch.tensor([3, 9]), 77, 99),
     "extreme_subsets": lambda: (UNITS, UNITS != 0, PLACES // 2, torch.tensor([3, 9]), None),
+    "group_rows": lambda: (torch.randint(-2, 2, (3, 50, 2)),),
+    "score_sums": lambda: (torch.tensor([0.3, torch.nan, -2.0, torch.inf]).double(), torch.arange(5).double()),
 }
 
 

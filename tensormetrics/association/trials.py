@@ -1,4 +1,4 @@
-"""Trial of the kernel that draws sums of subsets."""
+"""Trials of the kernels that draw sums of subsets, and that sum scores."""
 
 import torch
 from torch import Tensor
@@ -18,3 +18,16 @@ def try_drawn_sums(device: torch.device) -> bool:
 
 
 register_trial("drawn sums", "Triton", "permutation_p_value and sign_flip_p_value", try_drawn_sums)
+
+
+def try_score_sums(device: torch.device) -> bool:
+    from .metrics._score_sums import SCORE_SUMS
+
+    def compute(scores: Tensor, state: Tensor) -> tuple[Tensor, ...]:
+        return (SCORE_SUMS(scores, state),)
+
+    scores = sample_input(1500).double().masked_fill(sample_input(1500) > 1, torch.nan)
+    return is_equal_on(device, compute, scores, torch.arange(5, dtype=torch.float64, device="cpu"))
+
+
+register_trial("score sums", "Triton", "association metrics", try_score_sums)

@@ -7,6 +7,7 @@ model field by field, by the annotations of `fields`. `suites` are ready-made sc
 
 from . import dsl as dsl
 from . import fields as fields
+from . import trials  # noqa: F401  it registers the trial of a GPU kernel
 from .fields.evaluate import evaluate as evaluate
 from .fields.report import FieldReport as FieldReport
 from .fields.schemas.json_writer import json_schema as json_schema

@@ -11,6 +11,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from tensormetrics.association.metrics.kernels import _score_sums
 from tensormetrics.association.resampling import kernels
 
 pytestmark = pytest.mark.filterwarnings("ignore:AnnAssign:DeprecationWarning")  # by triton, from Python 3.13 on
@@ -52,6 +53,7 @@ LAUNCHES = {  # kernel, constants, types, stages
     "listed draws, 128 places": (kernels._recount_undecided, {"WIDTH": 128, **SUMS}, TYPES, 1),
     "partitions": (kernels._partitions, {"ROWS": 128}, TYPES | DRAWS, 3),
     "signs": (kernels._signs, {"SIZE": 1024}, TYPES | DRAWS | {"size": "i32"}, 3),
+    "score sums": (_score_sums, {"SIZE": 1024}, dict.fromkeys(("scores", "state", "out"), "*fp64"), 3),
 }
 
 

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from fake_device import DEVICE, Device
 from posterior_oracle import GOLDEN, as_float64, confusion_matrix, sums_of
 
 import tensormetrics.posterior.sampling.confusion_sums
@@ -24,6 +25,35 @@ def test_sums_from_matrices_golden_values_match(name, device):
         assert torch.equal(actual, once.expand(2, 5, -1))
     forms = torch.stack([(w * matrix).sum() / matrix.sum() for w in weights.double()])
     torch.testing.assert_close(batch.weighted, forms.expand(2, 5, -1), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_sums_of_integers_are_quotients_of_exact_sums(dtype):
+    counts = torch.randint(0, 10**6, (5, 7, 7), dtype=dtype)
+    counts[1] = 0
+    counts[2, :, 1:] = 0
+    for found, expected in zip(sums_from_matrices(counts)[:4], sums_from_matrices(counts.double())[:4], strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-14, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("E", [1, 30])
+def test_sample_sums_on_device_launch_six_operators_and_wait_once(E):
+    counts, names = torch.randint(0, 9, (E, 5, 5)), [f"sums/{e}" for e in range(E)]
+    with Device() as device:
+        counts = counts.to(DEVICE)
+        for operators in 9, 6:  # the first call makes two priors and the keys
+            device.operators, device.waits[:] = 0, []
+            sample_sums(counts, 40, names=names)
+            assert (device.operators <= operators) and device.waits == ["read of a copy"]
+
+
+@pytest.mark.parametrize("entry", [-1, -1.0, 1e38, torch.nan])
+@pytest.mark.parametrize("function", [sample_sums, sample_confusion_matrices])
+def test_sample_sums_of_invalid_counts_on_device_raise(function, entry):
+    counts = torch.ones(2, 3, 3, dtype=torch.tensor(entry).dtype)
+    counts[1, 2, 0] = entry
+    with Device(), pytest.raises(ValueError, match="counts: got entries from"):
+        function(counts.to(DEVICE), 4)
 
 
 @pytest.mark.parametrize("method", ["posterior", "prior", "random"])

@@ -59,8 +59,8 @@ def fit_margins(
         unknowns = torch.addcmul(unknowns, length, step)
         negated_margins = torch.addcmul(negated_margins, length, change, value=-1)
     w, c = problem.solution(unknowns, negated_margins)
-    converged = square <= tolerance**2  # false for NaN as well
-    return w.where(converged.unsqueeze(-1), torch.nan), c.where(converged, torch.nan)
+    failed = ~(square <= tolerance**2)  # true for NaN as well
+    return w.masked_fill(failed.unsqueeze(-1), torch.nan), c.masked_fill(failed, torch.nan)
 
 
 def _step_factor(
@@ -171,7 +171,8 @@ class _Dual(NamedTuple):
 def _labelled(a: Words, b: Words) -> tuple[Tensor, Tensor]:
     # ->  x (..., n, D), words times labels, and labels y (n,)
     x = join(a.vectors, -b.vectors, dim=-2)
-    y = torch.cat([x.new_ones(a.vectors.shape[-2]), x.new_full(b.vectors.shape[-2:-1], -1)])
+    y = x.new_ones(x.shape[-2])
+    y[a.vectors.shape[-2] :].fill_(-1)
     return x, y
 
 

@@ -10,9 +10,6 @@ import torch
 from torch import Tensor
 
 from ...core.arguments import checks
-from ...core.metric.sum_metric import SumMetric
-from ...core.numbers.exact_sums import GRIDS, parts, total
-from ...core.resampling.weights import identity
 from ...core.results.estimates import Estimate, check_confidence
 from ...core.results.plots import steps_of
 from ..embeddings.lookup import log
@@ -22,6 +19,7 @@ from ..resampling.null_distribution import METHODS, TEST_TYPES, Alternative, Met
 from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors
 from ._call import ORDER, Call, bind, check_template
+from ._score_sums import ScoreMetric
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +45,7 @@ def plot_value(result: Any) -> Any:
     return {result["query_name"]: Estimate(*ends)}
 
 
-class BaseMetric(SumMetric):
+class BaseMetric(ScoreMetric):
     """Base class of association metrics; `metric_template` has the numbers of sets of a query, "n" is one or more.
 
     A subclass defines `measure(self, *sets)`, which maps sets (..., W, D), tensors or `WordSet`s, to named tensors
@@ -74,9 +72,6 @@ class BaseMetric(SumMetric):
     metric_short_name: str
     is_differentiable = True
 
-    total: Tensor
-    finite: Tensor
-    not_finite: Tensor
     _scores: Tensor
 
     forms: Layouts | None = None  # layouts of the sets for `measure`; None: the template
@@ -108,14 +103,15 @@ class BaseMetric(SumMetric):
             self.result_keys = {**self.result_keys, "p_value": float}
         if self.replicates and "replicates" in self._shared_options():
             self.result_keys = {**self.result_keys, "low": float, "high": float}
-        self.add_weighted(2)
-        self.add_state("total", torch.zeros(len(GRIDS), dtype=torch.float64), "sum")
-        self.add_state("finite", torch.zeros((), dtype=torch.int64), "sum")
-        self.add_state("not_finite", torch.zeros((), dtype=torch.int64), "sum")
 
     def measure(self, *sets: Any) -> dict[str, Tensor]:
         # sets: (..., W, D) each, with the layouts of `forms`  ->  name: (...)
         raise NotImplementedError(f"{type(self).__name__} defines no measure(self, *sets)")
+
+    def score(self, *sets: Any) -> Tensor:
+        # sets: as in `measure`  ->  (...)
+        """Return the first value of `measure`, if possible without the others."""
+        return next(iter(self.measure(*sets).values()))
 
     def null_distributions(self, *sets: Any) -> dict[str, NullDistribution]:
         """Return the null distribution of `p_value` (...), or of `p_value_by_word` (..., W), of the same sets."""
@@ -144,27 +140,8 @@ class BaseMetric(SumMetric):
 
         Shapes: sets: (..., W, D), tensors or `WordSet`s; ids, groups: (queries,).
         """
-        scores = self._scores = next(iter(self.measure(*self._counted(sets)).values()))
-        is_finite = scores.isfinite()
-        finite = scores.where(is_finite, 0).double()
-        self.total = self.total + torch.stack([part.sum() for part in parts(finite)])
-        self.finite = self.finite + is_finite.sum()
-        resampling_units = identity(scores.numel(), scores.device, ids, groups)
-        if self.replicates:
-            self.weigh(torch.stack([finite.detach().flatten(), is_finite.flatten().double()], 1), **resampling_units)
-        self.not_finite = self.not_finite + (~is_finite).sum()
-
-    def compute(self) -> Tensor:
-        # -> () float64, NaN if no score was finite
-        return total(self.total) / self.finite
-
-    def all_sums(self) -> Tensor:
-        # ->  (2,): sum and number of the scores
-        return torch.stack([total(self.total), self.finite.double()])
-
-    def read_sums(self, sums: Tensor) -> Tensor:
-        # sums: (..., 2)  ->  (...)
-        return sums[..., 0] / sums[..., 1]
+        self._scores = self.score(*self._counted(sets))
+        self.add_scores(self._scores, ids, groups)
 
     def batch_value(self) -> Tensor:
         return self._scores

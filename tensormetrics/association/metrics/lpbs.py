@@ -1,16 +1,13 @@
 """Log probability bias score of masked language models."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
 from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
-from ...core.metric.sum_metric import SumMetric
-from ...core.numbers.exact_sums import GRIDS, parts, total
-from ...core.resampling.weights import ResamplingUnits, identity
+from ...core.resampling.weights import ResamplingUnits
+from ._score_sums import ScoreMetric
 
 
 @takes_arrays
@@ -54,7 +51,7 @@ def _scores(x: Tensor, x_prior: Tensor, y: Tensor, y_prior: Tensor) -> Tensor:
     return (x - x_prior) - (y - y_prior)
 
 
-class LPBS(SumMetric):
+class LPBS(ScoreMetric):
     """Mean of `lpbs` over the sentences of all updates, with `replicates` also its interval.
 
     A sentence with a non-finite score, for example of a token of probability 0, is ignored and counted in `not_finite`.
@@ -65,42 +62,9 @@ class LPBS(SumMetric):
     tensor(0.4904, dtype=torch.float64)
     """
 
-    total: Tensor
-    finite: Tensor
-    not_finite: Tensor
-
-    def __init__(self, *, replicates: int = 0, seed: int = 0, **kwargs: Any) -> None:
-        super().__init__(replicates=replicates, seed=seed, **kwargs)
-        self.add_weighted(2)
-        self.add_state("total", torch.zeros(len(GRIDS), dtype=torch.float64), "sum")
-        self.add_state("finite", torch.zeros((), dtype=torch.int64), "sum")
-        self.add_state("not_finite", torch.zeros((), dtype=torch.int64), "sum")
-
     def update(self, x: Tensor, x_prior: Tensor, y: Tensor, y_prior: Tensor, **items: Unpack[ResamplingUnits]) -> None:
         # x, x_prior, y, y_prior: (N,)  ids, groups: (N,) integer or names
         """Add sentences: log-probabilities (N,) of both targets, with and without the attribute."""
         checks.shape("x", x, "N")
         scores = _scores(x, x_prior, y, y_prior).detach()
-        resampling_units = identity(len(scores), scores.device, **items)
-        is_finite = scores.isfinite()
-        finite = scores.where(is_finite, 0)
-        self.total = self.total + torch.stack([part.sum() for part in parts(finite)])
-        self.finite = self.finite + is_finite.sum()
-        self.not_finite = self.not_finite + (~is_finite).sum()
-        if self.replicates:
-            self.weigh(torch.stack([finite, is_finite.double()], 1), **resampling_units)
-
-    def compute(self) -> Tensor:
-        # ->  () float64, NaN if no score was finite
-        return total(self.total) / self.finite
-
-    def all_sums(self) -> Tensor:
-        # ->  (2,): sum and number of the scores
-        return torch.stack([total(self.total), self.finite.double()])
-
-    def read_sums(self, sums: Tensor) -> Tensor:
-        """Return the mean.
-
-        Shapes: sums: (..., 2) -> (...).
-        """
-        return sums[..., 0] / sums[..., 1]
+        self.add_scores(scores, **items)

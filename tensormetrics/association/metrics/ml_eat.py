@@ -123,6 +123,9 @@ class MLEAT(BaseMetric):
             }
         return results
 
+    def score(self, *sets: Any) -> Tensor:
+        return self.score_function()(*sets)
+
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(effect_size, correction=self.correction)
 

@@ -127,6 +127,9 @@ class RIPA(BaseMetric):
             "pairs": (pair.weights > 0).sum(-1),
         }
 
+    def score(self, *sets: Any) -> Tensor:
+        return self.score_function()(*sets)
+
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(ripa, normalize_direction=self.normalize_direction)
 

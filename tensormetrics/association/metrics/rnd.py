@@ -116,6 +116,9 @@ class RND(BaseMetric):
         x, y = t.unbind(-1)
         return {"rnd": nearness[a[:, 0], x] - nearness[a[:, 0], y]}
 
+    def score(self, *sets: Any) -> Tensor:
+        return self.score_function()(*sets)
+
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(rnd, distance=self.distance)
 

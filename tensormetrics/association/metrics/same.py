@@ -134,6 +134,9 @@ class SAME(BaseMetric):
             values |= {"skew": skew, "stereotype": words.average(squares).sqrt()}
         return {**values, "same_by_word": by_word}
 
+    def score(self, *sets: Any) -> Tensor:
+        return self.score_function()(*sets)
+
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(same, weighting=self.weighting)
 

@@ -16,7 +16,7 @@ from ..resampling.null_distribution import NullDistribution
 from ..resampling.permutation import partition_null
 from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors, WordSet
-from ._associations import associations, null_of
+from ._associations import associations, batched_associations, batched_score, null_of
 from .base import BaseMetric, by_word
 
 
@@ -80,6 +80,9 @@ def _scores(x: Vectors, y: Vectors, a: Vectors, b: Vectors, correction: int | No
             return word_sets.effect_size_of(scores, n, correction)
         u, v = scores[:n], scores[n:]
         return (u.sum() - v.sum(),)
+    if (scores := batched_associations(x, y, a, b)) is not None:
+        corrections = (None,) if correction is None else (None, correction)
+        return tuple(batched_score(scores, WordSet.of(x).values.shape[1], c) for c in corrections)
     u, v = associations(*word_sets.read(x=x, y=y, a=a, b=b))
     return (word_sets.difference(u, v),) if correction is None else word_sets.effect_size(u, v, correction)
 
@@ -141,6 +144,9 @@ class WEAT(BaseMetric):
 
     def _named(self, score: Tensor, effect: Tensor) -> dict[str, Tensor]:
         return {"result": effect if self.return_effect_size else score, "weat": score, "effect_size": effect}
+
+    def score(self, *sets: Any) -> Tensor:
+        return self.score_function()(*sets)
 
     def score_function(self) -> Callable[..., Tensor]:
         if self.return_effect_size:

@@ -349,10 +349,10 @@ def effect_size_of(both: Tensor, n: int, correction: int) -> tuple[Tensor, Tenso
         std, _ = torch.std_mean(both, dim=-1, correction=correction)
     else:
         std = torch.linalg.vector_norm(torch.sub(both, (u_sum + v_sum).unsqueeze(-1), alpha=1 / size), dim=-1)
-    return difference, _in_deviations(mean_difference, std, root / GRID)
+    return difference, in_deviations(mean_difference, std, root / GRID)
 
 
-def _in_deviations(mean_difference: Tensor, std: Tensor, min_std: float) -> Tensor:
+def in_deviations(mean_difference: Tensor, std: Tensor, min_std: float) -> Tensor:
     # mean_difference, std: (...)  ->  (...), NaN without gradient where the std is not above rounding errors
     if (
         not mean_difference.requires_grad and not torch._C._are_functorch_transforms_active()

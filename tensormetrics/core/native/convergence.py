@@ -33,10 +33,10 @@ class Convergence:
 
 
 class Copy:
-    """Asynchronous copy of a flag to the host, in the order of the device's queue."""
+    """Asynchronous copy of a flag, or of another number, to the host, in the order of the device's queue."""
 
     def __init__(self, flag: Tensor) -> None:
-        self.flag = torch.empty((), dtype=torch.bool, device="cpu", pin_memory=True)
+        self.flag = torch.empty((), dtype=flag.dtype, device="cpu", pin_memory=True)
         self.flag.copy_(flag, non_blocking=True)
         self._event = torch.cuda.Event()
         self._event.record(torch.cuda.current_stream(flag.device))
@@ -44,3 +44,8 @@ class Copy:
     def has_arrived(self) -> bool:
         """Return whether the copy is complete, without waiting for it."""
         return self._event.query()
+
+    def read(self) -> float:
+        """Wait for the copy alone, not for what was queued after it."""
+        self._event.synchronize()
+        return self.flag.item()

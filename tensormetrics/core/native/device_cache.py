@@ -22,14 +22,14 @@ def cached_per_device(make: Callable[..., Table]) -> Callable[..., Table]:
         with torch.inference_mode(False):
             return make(device, *key)
 
-    cached = functools.cache(make_outside_inference)
+    cached = functools.lru_cache(256)(make_outside_inference)
 
     @functools.wraps(make)
     def table(like: Tensor, *key: Any) -> Table:
         if isinstance(like, FakeTensor):
             return make(like.device, *key)
         result = cached(like.device, *key)
-        if isinstance(result[0], FakeTensor):  # a mode made it, of which `like` is not
+        if isinstance(result if isinstance(result, Tensor) else result[0], FakeTensor):  # a mode that `like` is not of
             cached.cache_clear()
         return result
 

@@ -35,6 +35,7 @@ class Operator(NamedTuple):
 
 
 OPERATORS: dict[str, Operator] = {}
+REFERENCES: dict[str, Callable[..., Any]] = {}
 
 
 def _load() -> None:
@@ -68,9 +69,26 @@ def reference(name: str) -> Callable[[Reference], Reference]:
             warn_missing(name, next(x for x in arguments if isinstance(x, torch.Tensor)).device.type)
             return function(*arguments)
 
+        REFERENCES[name] = function
         LIBRARY.impl(name, fallback, "CompositeExplicitAutograd")
         if has_kernel(name, "cuda"):
             try_before_use(name, function, "CUDA")
+        return function
+
+    return register
+
+
+def on_gpu(name: str, family: str) -> Callable[[Reference], Reference]:
+    """Use the decorated function, which launches Triton kernels, for CUDA tensors of an operator; see `reference`."""
+
+    def register(function: Reference) -> Reference:
+        fallback = REFERENCES[name]
+
+        def guarded(*arguments: Any) -> Any:
+            device = next(x for x in arguments if isinstance(x, Tensor)).device
+            return (function if gpu_kernels.can_use(family, device) else fallback)(*arguments)
+
+        LIBRARY.impl(name, guarded, "CUDA")
         return function
 
     return register

@@ -108,7 +108,7 @@ def total(x: Tensor) -> Tensor:  # (..., C) -> (..., 1)
     """Sum over classes in pairs: bits do not depend on the layout, the device and the number of rows."""
     while (half := x.shape[-1] // 2) > 0:
         x, odd = x[..., :half] + x[..., half : 2 * half], x[..., 2 * half :]
-        x[..., : odd.shape[-1]] += odd
+        x[..., : odd.shape[-1]].add_(odd)
     return x
 
 

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
+from ...core.native.device_cache import cached_per_device
 from . import operators
-from .dirichlet import DTYPES, confusion_prior_of, dirichlet_prior, non_negative, normalised, stream_keys
+from .dirichlet import DTYPES, check_later, is_hierarchical, normalised, prior_on_device, stream_keys
 from .hierarchical import sample_splits
 from .reference import column_sums, without_diagonal
 from .stick_breaking import draw_wrong_answers, in_groups
@@ -22,8 +23,9 @@ Method = Literal["posterior", "prior", "random", "input"]
 METHODS: tuple[Method, ...] = get_args(Method)
 NEEDS = "diag", "margins", "weighted"
 
+CPU = torch.device("cpu")
+INTEGERS = torch.int32, torch.int64  # of counts: their sums and differences are exact
 TILE = 2**23  # cells of matrices at a time
-MIN_CONCENTRATION = 2.0**-100  # concentration of a row
 
 
 class ConfusionSums(NamedTuple):
@@ -50,11 +52,20 @@ def sums_from_matrices(matrices: Tensor, weights: Tensor | None = None) -> Confu
     if weights is not None:
         checks.same_device(matrices=matrices, weights=weights)
         checks.shape("weights", weights, "W", *matrices.shape[-2:])
+    if weights is None and matrices.dtype in INTEGERS:
+        return _sums_of_integers(matrices)
     matrices = normalize_counts(matrices)
     tp, wrong = matrices.diagonal(dim1=-2, dim2=-1), without_diagonal(matrices)
     fp, tn = column_sums(tp, wrong)
     weighted = None if weights is None else torch.einsum("wij,...ij->...w", weights.to(matrices), matrices)
     return ConfusionSums(tp, fp, wrong.sum(-1), tn, weighted)
+
+
+def _sums_of_integers(matrices: Tensor) -> ConfusionSums:
+    right, true, pred = matrices.diagonal(dim1=-2, dim2=-1), matrices.sum(-1), matrices.sum(-2)
+    total = true.sum(-1, keepdim=True)
+    counts = torch.stack([right, pred - right, true - right, total - true - pred + right])
+    return ConfusionSums(*(counts.double() / total.double()).unbind())
 
 
 @takes_arrays
@@ -107,6 +118,7 @@ def sample_sums(
     """
     checks.check_choice("need", need, NEEDS)
     counts, names, replicates = _checked(counts, replicates, method, names, dtype)
+    finish_check = check_later(counts)
     E, C, _ = counts.shape
     if weights is not None:
         checks.same_device(counts=counts, weights=weights)
@@ -115,17 +127,20 @@ def sample_sums(
     elif need == "weighted":
         raise ValueError("weights: got None with need='weighted', wanted a tensor (W, C, C)")
     if method == "input":
+        finish_check()
         return sums_from_matrices(counts[None], weights)
     model = _model(counts, prevalence_prior, confusion_prior, method)
     start = checks.check_int("start", start, 0)
     if model.right is not None:
+        finish_check()
         return _shared_sums(model, weights, need, dtype, replicates, seed=seed, names=names, method=method, start=start)
-    keys = [stream_keys(seed, names, method, stream, counts.device) for stream in ("prevalence", "split", "spread")]
+    keys = _keys(counts, checks.check_int("seed", seed, 0), tuple(names), method)
     W = 0 if weights is None else len(weights)
     diagonal = need == "diag" and weights is None
     sizes = [C, C] if diagonal else [C, C, C, C, W]
     out = torch.empty(E, sum(sizes), replicates, dtype=dtype, device=counts.device)
-    operators.dirichlet_sums(out, model.prevalence, model.cells, weights, torch.stack(keys, 1), start)
+    operators.dirichlet_sums(out, model.prevalence, model.cells, weights, keys, start)
+    finish_check()  # while the device draws
     parts = out.movedim(-1, 0).split(sizes, -1)
     if diagonal:
         tp, fn = parts
@@ -164,6 +179,7 @@ def sample_confusion_matrices(
     (torch.Size([1000, 1, 2, 2]), tensor(1.))
     """
     counts, names, replicates = _checked(counts, replicates, method, names, dtype)
+    check_later(counts)()
     if method == "input":
         return normalize_counts(counts[None])
     model = _model(counts, prevalence_prior, confusion_prior, method)
@@ -175,6 +191,12 @@ def sample_confusion_matrices(
         out[part] = cells
     out.diagonal(dim1=-2, dim2=-1).copy_(right)
     return out
+
+
+@cached_per_device
+def _keys(device: torch.device, seed: int, names: tuple[str, ...], method: str) -> Tensor:  # (E, 3, 2)
+    keys = [stream_keys(seed, names, method, stream, CPU) for stream in ("prevalence", "split", "spread")]
+    return torch.stack(keys, 1).to(device, non_blocking=True)
 
 
 class _Model(NamedTuple):
@@ -255,24 +277,13 @@ def _checked(
     checks.check_choice("dtype", dtype, DTYPES)
     replicates = checks.check_int("replicates", replicates, 0)
     _check_square("counts", counts)
-    counts = counts.double()[None] if counts.ndim == 2 else counts.double()
+    counts = counts[None] if counts.ndim == 2 else counts
     checks.shape("counts", counts, "E", "C", "C")
-    non_negative("counts", counts, rows=True)
+    counts = counts if counts.dtype in INTEGERS else counts.double()
     names = [str(e) for e in range(len(counts))] if names is None else names
     if isinstance(names, str) or not hasattr(names, "__len__") or len(names) != len(counts):
         raise ValueError(f"names: got {names!r}, wanted a list of {len(counts)}, one for each matrix of counts")
     return counts, names, replicates
-
-
-def _held_by_float32(prior: Tensor) -> Tensor:
-    # prior: (..., K)  ->  (..., K)
-    """Scale rows of which all concentrations are below 2^-100 up to it.
-
-    One cell gets all of the mass with the same odds, except with a probability of about 2^-90, and float32 holds the
-    reciprocals."""
-    largest = prior.amax(-1, keepdim=True)
-    # The smallest ones have no reciprocal in float64.
-    return torch.where((largest > 0) & (largest < MIN_CONCENTRATION), prior / largest * MIN_CONCENTRATION, prior)
 
 
 def _model(counts: Tensor, prevalence_prior: Any, confusion_prior: Any, method: Method) -> _Model:
@@ -280,24 +291,26 @@ def _model(counts: Tensor, prevalence_prior: Any, confusion_prior: Any, method: 
     C = counts.shape[-1]
     if method == "prior":
         counts = torch.zeros_like(counts)
-    prior = _held_by_float32(dirichlet_prior(prevalence_prior, (C,), argument="prevalence_prior"))
-    prevalence = counts.sum(-1) + prior.to(counts)
-    prior = confusion_prior_of(confusion_prior, C)
-    shared = not isinstance(prior, Tensor)
-    fixed = prior if isinstance(prior, Tensor) else dirichlet_prior("balanced", (C, C))
-    cells = counts + _held_by_float32(fixed).to(counts)
+    shared = is_hierarchical(confusion_prior)
+    prior = prior_on_device(counts, prevalence_prior, (C,), "prevalence_prior")
+    prevalence = counts.sum(-1, dtype=torch.float64) + prior
+    prior = prior_on_device(counts, "balanced" if shared else confusion_prior, (C, C), "confusion_prior")
+    cells = counts + prior  # float64
     if method == "prior" and not (prevalence.any(-1).all() and cells.any(-1).all()):
         raise ValueError("method: got 'prior' with an improper prior; give every row a concentration above 0")
     if method == "random":
         cells = cells.mean(-1, keepdim=True).expand_as(cells)
     if not shared or method == "random":
         return _Model(prevalence.contiguous(), cells.contiguous(), None, None)
+    counts = counts.double()
     right, wrong = counts.diagonal(dim1=-2, dim2=-1), without_diagonal(counts).sum(-1)
     return _Model(prevalence.contiguous(), cells.contiguous(), right, wrong)
 
 
 def normalize_counts(matrices: Tensor) -> Tensor:  # (..., C, C), summing to 1
     """Divide counts by their total, in float64; nan where that is 0 or not finite."""
+    if matrices.dtype in INTEGERS:
+        return matrices / matrices.sum((-2, -1), dtype=torch.float64, keepdim=True)
     matrices = matrices.double()
     total = matrices.sum((-2, -1), keepdim=True)
     return matrices / torch.where(total.isfinite(), total, torch.nan)

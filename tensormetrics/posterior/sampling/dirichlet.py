@@ -1,7 +1,8 @@
 """Dirichlet and gamma variates in log space, each a function of its address (key, cell, sample) alone."""
 
+import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
@@ -9,6 +10,8 @@ from torch import Tensor
 
 from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
+from ...core.native import convergence
+from ...core.native.device_cache import cached_per_device
 from ...core.numbers.philox import philox_key
 from . import operators
 
@@ -18,6 +21,7 @@ STRATEGIES = {
     **dict.fromkeys(("haldane", "zeros", "zero"), 0.0),
 }
 DTYPES = torch.float32, torch.float64
+MIN_CONCENTRATION = 2.0**-100  # concentration of a row
 LARGEST = 1e37  # of a row of counts, and of one of a prior: of twice as much float32 can still draw
 
 
@@ -57,6 +61,38 @@ def dirichlet_prior(strategy: Any, shape: tuple[int, ...], *, argument: str = "s
         raise ValueError(f"{argument}: got an array of shape {tuple(prior.shape)}, wanted {tuple(shape)}")
     non_negative(argument, prior.reshape(shape), rows=True)
     return prior.reshape(shape)
+
+
+def checked_prior(strategy: Any, shape: tuple[int, ...], argument: str) -> str | float | Tensor:
+    """Check a prior, and return its name, number or tensor, as `prior_on_device` takes it."""
+    if argument == "confusion_prior" and is_hierarchical(strategy):
+        return strategy
+    prior = dirichlet_prior(strategy, shape, argument=argument)
+    return strategy if isinstance(strategy, str | float | int) else prior
+
+
+def prior_on_device(like: Tensor, strategy: Any, shape: tuple[int, ...], argument: str) -> Tensor:
+    """Return `dirichlet_prior` as float32 can draw from it; those of words and numbers are made once for a device."""
+    if isinstance(strategy, str | float | int):
+        return _prior(like, strategy, shape, argument)
+    return _held_by_float32(dirichlet_prior(strategy, shape, argument=argument)).to(like.device)
+
+
+@cached_per_device
+def _prior(device: torch.device, strategy: str | float, shape: tuple[int, ...], argument: str) -> Tensor:
+    prior = _held_by_float32(dirichlet_prior(strategy, shape, argument=argument))
+    return prior.to(device, non_blocking=True)
+
+
+def _held_by_float32(prior: Tensor) -> Tensor:
+    # prior: (..., K)  ->  (..., K)
+    """Scale rows of which all concentrations are below 2^-100 up to it.
+
+    One cell gets all of the mass with the same odds, except with a probability of about 2^-90, and float32 holds the
+    reciprocals."""
+    largest = prior.amax(-1, keepdim=True)
+    # The smallest ones have no reciprocal in float64.
+    return torch.where((largest > 0) & (largest < MIN_CONCENTRATION), prior / largest * MIN_CONCENTRATION, prior)
 
 
 def confusion_prior_of(strategy: Any, C: int) -> Tensor | Literal["hierarchical"]:
@@ -151,10 +187,28 @@ def normalised(log_masses: Tensor) -> Tensor:  # (..., K, S) -> (S, ..., K)
     return rows.softmax(-1).masked_fill_((rows == -torch.inf).all(-1, keepdim=True), 0)
 
 
-def stream_keys(seed: int, names: Iterable[str], method: str, stream: str, device: torch.device) -> Tensor:  # (E, 2)
+def stream_keys(seed: int, names: Sequence[str], method: str, stream: str, device: torch.device) -> Tensor:  # (E, 2)
     seed = checks.check_int("seed", seed, 0)
     keys = [philox_key(seed, name, method, stream) for name in names]
-    return torch.tensor(keys, dtype=torch.int64, device=device).reshape(-1, 2)
+    return torch.tensor(keys, dtype=torch.int64, device="cpu").reshape(-1, 2).to(device, non_blocking=True)
+
+
+def check_later(counts: Tensor) -> Callable[[], None]:
+    # counts: (..., C, C)
+    """Queue the check of counts, and return a function that waits for it alone and raises the error of `non_negative`.
+
+    On the CPU it is over when this returns.
+    """
+    check = functools.partial(non_negative, "counts", counts, rows=True)
+    if counts.device.type == "cpu" or not counts.numel():
+        check()
+        return lambda: None
+    if counts.is_floating_point():
+        smallest, valid = ((counts >= 0) & (counts.sum(-1, keepdim=True) <= LARGEST)).all(), 1
+    else:
+        smallest, valid = counts.amin(), 0
+    copy = convergence.Copy(smallest)
+    return lambda: None if copy.read() >= valid else check()
 
 
 def non_negative(name: str, tensor: Tensor, rows: bool = False) -> None:

@@ -23,7 +23,7 @@ from ..plots.distributions import Shown, plot_distributions
 from ..sampling import paired
 from ..sampling.confusion_matrix import checked_labels
 from ..sampling.confusion_sums import METHODS, Method
-from ..sampling.dirichlet import DTYPES, confusion_prior_of, dirichlet_prior
+from ..sampling.dirichlet import DTYPES, checked_prior
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -110,8 +110,8 @@ class ConfusionPosterior(Metric):
         checks.check_choice("interval", interval, ("hdi", "eti"))
         self.confidence, self.interval_kind = confidence, interval
         self.replicates = checks.check_int("replicates", replicates, 1)
-        self.prevalence_prior = dirichlet_prior(prevalence_prior, (C,), argument="prevalence_prior")
-        self.confusion_prior = confusion_prior_of(confusion_prior, C)
+        self.prevalence_prior = checked_prior(prevalence_prior, (C,), "prevalence_prior")
+        self.confusion_prior = checked_prior(confusion_prior, (C, C), "confusion_prior")
         checks.check_choice("method", method, METHODS)
         self.method = method
         self.seed = checks.check_int("seed", seed, 0)
@@ -384,7 +384,6 @@ class ConfusionPosterior(Metric):
     def _samples(
         self, metrics: Iterable[str], replicates: int | None = None, seed: int | None = None
     ) -> list[Tensor]:  # (S, B, C) or (S, B, 1) each
-        self.check_invalid()
         matrices, grouped = self._matrices(), None
         if len(self.groups):
             valid = self.cells < self.num_classes**2

@@ -13,8 +13,9 @@ from ...core.resampling.resampling import Joined, Resampled, combine
 from ...core.results.estimates import Estimate, check_confidence
 from ...core.results.table import Table
 from ..tensors import _lengths
+from ..tensors._groups import group_rows
 from ..tensors.normalizers import normalize
-from ..tensors.overlap import numbered, set_overlap
+from ..tensors.overlap import set_overlap
 from ..tensors.reduction import CountMetric
 from ._report import HEAD, Row, report_text
 
@@ -63,7 +64,7 @@ class LabelScores(CountMetric):
         (D,); n_ref: (D,) -> (D, 3) or (D, 3 L).
         """
         n = pred_keys.shape[1]
-        group = numbered(torch.cat([pred_keys, ref_keys], 1).long())
+        group = group_rows(torch.cat([pred_keys, ref_keys], 1).long()).ids
         p, r = (
             torch.zeros_like(group).scatter_add_(-1, part, _counted(labels, lengths).long())
             for part, labels, lengths in ((group[:, :n], pred_labels, n_pred), (group[:, n:], ref_labels, n_ref))

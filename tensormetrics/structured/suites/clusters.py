@@ -9,8 +9,8 @@ from typing_extensions import Unpack
 from ...core.arguments import checks
 from ...core.resampling.weights import ResamplingUnits
 from ..tensors import _lengths
+from ..tensors._groups import group_rows
 from ..tensors._lengths import documents, in_chunks, total
-from ..tensors.overlap import numbered
 from ..tensors.reduction import CountMetric
 from ._contingency import assigned, used_width
 
@@ -52,6 +52,6 @@ def _count(pred: Tensor, ref: Tensor, lengths: Tensor, _: Tensor) -> Tensor:
     # pred, ref: (D, W)  lengths: (D,)  ->  (D, 2)
     counted = (pred >= 0) & (ref >= 0) & _lengths.mask(lengths, pred.shape[1])
     # Items that do not count form one cluster, so that the tables have few rows and columns.
-    row, col = (numbered(ids.where(counted, -1)[..., None]) for ids in (pred, ref))
+    row, col = (group_rows(ids.where(counted, -1)[..., None]).ids for ids in (pred, ref))
     sizes = [ids.amax(-1) + 1 if ids.shape[1] else ids.sum(-1) for ids in (row, col)]
     return torch.stack([assigned(counted.double(), row, col, *sizes), counted.sum(-1).double()], -1)

@@ -10,9 +10,9 @@ from typing_extensions import Unpack
 from ...core.arguments import checks
 from ...core.resampling.weights import ResamplingUnits
 from ..tensors import _lengths, policy
+from ..tensors._groups import group_rows
 from ..tensors._lengths import documents, in_chunks, total
 from ..tensors.normalizers import normalize
-from ..tensors.overlap import numbered, sorted_groups
 from ..tensors.reduction import CountMetric
 from ._contingency import assigned, used_width
 from ._tables import sizes
@@ -182,7 +182,7 @@ def _mentions_of(cluster: Iterable[Hashable], where: str) -> dict[Hashable, None
 def _clusters(ids: Tensor) -> tuple[Tensor, Tensor]:
     # ids: (B, W)  ->  cluster of each mention (B, W), numbered from 0, -1 for none; sizes (B, W) of clusters 0, 1, ...
     ids = ids.clamp(min=-1)
-    cluster = numbered(ids[..., None]) - (ids < 0).any(-1, keepdim=True).long()
+    cluster = group_rows(ids[..., None]).ids - (ids < 0).any(-1, keepdim=True).long()
     return cluster, torch.zeros_like(ids).scatter_add(-1, cluster.clamp(min=0), (ids >= 0).long())
 
 
@@ -201,7 +201,8 @@ def _count(pred_ids: Tensor, ref_ids: Tensor) -> Tensor:
     (row, rows), (col, cols) = _clusters(pred_ids), _clusters(ref_ids)
     a, b, total_a, total_b = rows, cols, rows.sum(-1), cols.sum(-1)
     # Cells of the contingency table, each at the first of its mentions.
-    order, cell = sorted_groups(torch.stack([row, col], -1))
+    cells, _, order = group_rows(torch.stack([row, col], -1))
+    cell = cells.gather(-1, order)
     row, col = row.gather(-1, order), col.gather(-1, order)
     both = (row >= 0) & (col >= 0)
     c = torch.zeros_like(cell).scatter_add(-1, cell, both.long()).gather(-1, cell)

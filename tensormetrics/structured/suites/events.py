@@ -11,9 +11,10 @@ from ...core.arguments import checks
 from ...core.resampling.weights import ResamplingUnits
 from ..objects.values.columns import code_table
 from ..tensors import _lengths
+from ..tensors._groups import group_rows
 from ..tensors._lengths import Cells, documents, in_chunks, total
 from ..tensors.normalizers import normalize
-from ..tensors.overlap import Overlap, multiset_overlap, numbered, set_overlap, sorted_groups
+from ..tensors.overlap import Overlap, multiset_overlap, set_overlap
 from ..tensors.policy import Policy
 from ..tensors.reduction import CountMetric
 from ._tables import items_of, numbered_rows, sizes
@@ -141,8 +142,8 @@ class EventScores(CountMetric):
             args, n_args = zip(*map(_with_events, args, n_args, n_events), strict=True)
         owner = [table[..., 0].long() for table in args]
         both = torch.cat(args, -2).long()
-        span = numbered(both[..., 2:])
-        for ids in (span, numbered(torch.stack([both[..., 1], span], -1))):  # spans alone, and with roles
+        span = group_rows(both[..., 2:]).ids
+        for ids in (span, group_rows(torch.stack([both[..., 1], span], -1)).ids):  # spans alone, and with roles
             keys = ids.split([table.shape[-2] for table in args], -1)
             if self.link == "type":
                 types = (_type_of(t, o) for t, o in zip(triggers, owner, strict=True))
@@ -176,7 +177,7 @@ class EventScores(CountMetric):
             for events, n, size in zip(owner, n_args, sizes, strict=True)
         ]  # an extra last event has the arguments that do not count
         width = sum(a.shape[-1] for a in args)
-        repeats = [_occurrences(o * width + a) for o, a in zip(owner, args, strict=True)]
+        repeats = [group_rows((o * width + a)[..., None]).earlier for o, a in zip(owner, args, strict=True)]
         if self._duplicates == "set":
             owner = [o.where(r == 0, size) for o, r, size in zip(owner, repeats, sizes, strict=True)]
         # The n-th of equal arguments of an event is a separate key: two events share it once or not at all.
@@ -231,11 +232,3 @@ def _by_event(values: Tensor, event: Tensor, events: int) -> Tensor:
     """Sum over the arguments of each event."""
     total = values.new_zeros(*event.shape[:-1], events + 1, values.shape[-1])
     return total.scatter_add_(-2, event[..., None].expand_as(values), values)[..., :events, :]
-
-
-def _occurrences(keys: Tensor) -> Tensor:
-    # keys: (..., A)  ->  (..., A) number of earlier occurrences of the key
-    order, group = sorted_groups(keys[..., None])
-    position = torch.arange(keys.shape[-1], device=keys.device).expand_as(order)
-    first = torch.full_like(position, keys.shape[-1]).scatter_reduce_(-1, group, position, "amin").gather(-1, group)
-    return torch.empty_like(position).scatter_(-1, order, position - first)

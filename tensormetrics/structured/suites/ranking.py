@@ -12,9 +12,9 @@ from ...core.numbers.exact_sums import prefix_sums, scatter_add
 from ...core.resampling.weights import ResamplingUnits
 from ..objects.nodes.ranking import Ranking
 from ..tensors import _lengths, policy
+from ..tensors._groups import group_rows
 from ..tensors._lengths import documents, in_chunks, total
 from ..tensors.normalizers import normalize
-from ..tensors.overlap import numbered
 from ..tensors.reduction import CountMetric
 
 AT_K = ("precision", "recall", "hit", "ap", "ndcg")
@@ -110,7 +110,7 @@ class RankingScores(CountMetric):
         ref_gain = gains[0].double().where(valid, 0) if gains else valid.double()
         ref_gain = ref_gain.masked_fill(~ref_gain.isfinite(), torch.nan)  # sorts before every gain
         # A hit is the first prediction of a key of the reference.
-        key = numbered(torch.cat([pred_keys.long(), ref_keys.long()], -1)[..., None])
+        key = group_rows(torch.cat([pred_keys.long(), ref_keys.long()], -1)[..., None]).ids
         pred_key, ref_key = key[..., :n], key[..., n:]
         num_refs = torch.zeros_like(key).scatter_add(-1, ref_key, valid.long())
         gains = scatter_add(torch.zeros_like(key, dtype=torch.float64), ref_key, ref_gain)

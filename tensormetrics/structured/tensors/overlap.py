@@ -9,6 +9,7 @@ from ...assignment import linear_sum_assignment
 from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
 from . import _lengths
+from ._groups import group_rows
 from .constraints import Constraint
 
 
@@ -176,7 +177,7 @@ def multiset_overlap(
     n_pred = _lengths.full_or_clamped("n_pred", n_pred, pred_keys, batch, n)
     n_ref = _lengths.full_or_clamped("n_ref", n_ref, ref_keys, batch, m)
 
-    ids = numbered(torch.cat([pred_keys.long(), ref_keys.long()], -2))
+    ids = group_rows(torch.cat([pred_keys.long(), ref_keys.long()], -2)).ids
     # (..., K) counts of each item; padding has arbitrary ids and counts 0
     p, r = (
         torch.zeros_like(ids).scatter_add(-1, part, valid.long())
@@ -198,21 +199,3 @@ def common(p: Tensor, r: Tensor, constraint: Constraint) -> Tensor:
     if constraint is Constraint.ONE_TO_MANY:
         return p * (r > 0)
     return r * (p > 0) if constraint is Constraint.MANY_TO_ONE else p * r
-
-
-def numbered(keys: Tensor) -> Tensor:
-    # keys: (..., L, F) int64  ->  (..., L) in [0, L): the same for equal rows, rising with their columns
-    order, group = sorted_groups(keys)
-    return order.scatter(-1, order, group)
-
-
-def sorted_groups(keys: Tensor) -> tuple[Tensor, Tensor]:
-    # keys: (..., L, F) int64  ->  order (..., L), group (..., L) of the rows in that order, from 0, one per distinct
-    # row
-    """Sort rows stably by each column, last to first: unlike hashes, different rows never share a group."""
-    order = torch.arange(keys.shape[-2], device=keys.device).expand(keys.shape[:-1])
-    for column in reversed(keys.unbind(-1)):
-        order = order.gather(-1, column.gather(-1, order).sort(stable=True, dim=-1).indices)
-    rows = keys.gather(-2, order[..., None].expand_as(keys))
-    new = (rows[..., 1:, :] != rows[..., :-1, :]).any(-1)
-    return order, torch.nn.functional.pad(new.long().cumsum(-1), (1, 0))[..., : keys.shape[-2]]

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
+from ...core.native.convergence import Convergence
 
 MAX_STEPS = 30
 TOLERANCE = 1e-10  # a fit has converged if no parameter moves by more
@@ -99,64 +100,78 @@ def _fit_chunk(battles: Battles, precision: float, start: Tensor | None) -> Tens
     # battles: (B, K, K)  ->  (B, K + 1)
     """Take steps of Newton, each halved until it does not lower the likelihood."""
     num_wins, num_ties = (outcomes.sum((-2, -1)) for outcomes in battles)
-    likelihood = _Likelihood(battles, precision, has_both=(num_wins > 0) & (num_ties > 0))
+    likelihood = _Likelihood.of(battles, precision, lacks_one=(num_wins <= 0) | (num_ties <= 0))
     parameters = num_wins.new_zeros(len(num_wins), len(battles) + 1)
     if start is None:
         parameters[:, -1] = (num_ties / num_wins).log()  # the maximum for equal strengths
     else:
         parameters = parameters + start
-    parameters[:, -1] = parameters[:, -1].where(likelihood.has_both, -torch.inf)
-    value = torch.full_like(num_wins, -torch.inf)
-    step, scale, converged = torch.zeros_like(parameters), torch.ones_like(value), torch.zeros_like(value).bool()
+    parameters[:, -1] = parameters[:, -1].masked_fill(likelihood.lacks_one, -torch.inf)
+    value, num = torch.full_like(num_wins, -torch.inf), num_wins + num_ties
+    rounding = ROUNDING * num
+    step, scale, unfinished = torch.zeros_like(parameters), torch.ones_like(value), torch.ones_like(value).bool()
+    convergence = Convergence()
     for _ in range(MAX_STEPS):
         trial = parameters + scale[:, None] * step
         new_value, new_step = likelihood.value_and_step(trial)
-        accepted = ~converged & (new_value >= value - ROUNDING * (num_wins + num_ties))
+        accepted = unfinished & (new_value >= value - rounding)
         parameters, step = (new.where(accepted[:, None], old) for new, old in ((trial, parameters), (new_step, step)))
-        value, scale = new_value.where(accepted, value), torch.ones_like(scale).where(accepted, scale / 2)
-        converged = converged | (accepted & (step.abs().amax(-1) <= TOLERANCE))
-        # On GPUs the remaining steps are cheaper than a synchronization.
-        if value.device.type == "cpu" and bool(converged.all()):
+        value, scale = new_value.where(accepted, value), (scale / 2).masked_fill(accepted, 1)
+        unfinished = unfinished & ~(accepted & (torch.linalg.vector_norm(step, torch.inf, -1) <= TOLERANCE))
+        if convergence.is_reached(unfinished.any()):
             break
-    parameters = parameters.where(converged[:, None], torch.nan)
+    parameters = parameters.masked_fill(unfinished[:, None], torch.nan)
     only_ties = (num_wins == 0) & (num_ties > 0)
     parameters[:, -1] = parameters[:, -1].masked_fill(only_ties, torch.inf)
-    return parameters.masked_fill((num_wins + num_ties == 0)[:, None], torch.nan)
+    return parameters.masked_fill((num == 0)[:, None], torch.nan)
 
 
 class _Likelihood(NamedTuple):
-    battles: Battles  # (B, K, K)
+    """Likelihood of B fits, with what is the same in all steps. Halves are exact, wherever they are taken."""
+
+    wins: Tensor  # (B, K, K)
+    half_ties: Tensor  # (B, K, K)
+    num: Tensor  # (B, K, K) battles
+    half_num: Tensor
+    num_ties: Tensor  # (B,)
+    scores: Tensor  # (B, K) half of the wins less the losses
     precision: float  # of the prior
-    has_both: Tensor  # (B,) bool, whether there are wins and ties; else log nu is no parameter
+    lacks_one: Tensor  # (B,) bool, whether there are no wins or no ties, so that log nu is no parameter
+
+    @classmethod
+    def of(cls, battles: Battles, precision: float, lacks_one: Tensor) -> "_Likelihood":
+        wins, ties = battles
+        num = wins + wins.mT + ties
+        scores = (wins - wins.mT).sum(-1) / 2
+        return cls(wins, ties / 2, num, num / 2, ties.sum((-2, -1)) / 2, scores, precision, lacks_one)
 
     def value_and_step(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
         # parameters: (B, K + 1)  ->  (B,), (B, K + 1)
         """Return the logarithm of likelihood and prior, and the step of Newton from there."""
-        wins, ties = self.battles
         strengths, log_nu = parameters[:, :-1], parameters[:, -1]
-        num, num_ties = wins + wins.mT + ties, ties.sum((-2, -1)) / 2
-        scores = (wins - wins.mT).sum(-1) / 2
-        root = (strengths / 2).exp()
+        root, nu = (strengths / 2).exp(), log_nu.exp()[:, None, None]
         odds = root[:, :, None] / root[:, None]
-        total = odds + odds.mT + log_nu.exp()[:, None, None]
-        value = (scores * strengths).sum(-1) - (num * total.log()).sum((-2, -1)) / 2
-        value = value + (num_ties * log_nu).where(self.has_both, 0) - self.precision * strengths.square().sum(-1) / 2
+        total = odds + odds.mT + nu
+        value = (self.scores * strengths).sum(-1) - (self.half_num * total.log()).sum((-2, -1))
+        value = value + (self.num_ties * log_nu).masked_fill(self.lacks_one, 0)
+        value = value - self.precision / 2 * strengths.square().sum(-1)
 
-        p_win, p_tie = odds / total, log_nu.exp()[:, None, None] / total
-        half = (p_win - p_win.mT) / 2  # the expected score of a battle
-        weights = num * (p_win * p_win.mT + (p_win + p_win.mT) * p_tie / 4)  # its variance
-        won = wins * (p_win.mT + p_tie / 2)  # less expected
-        count = len(self.battles)
-        gradient = parameters.new_zeros(len(parameters), count + 1)
-        gradient[:, :-1] = won.sum(-1) - won.sum(-2) - (ties * half).sum(-1) - self.precision * strengths
-        gradient[:, -1] = (num_ties - (num * p_tie).sum((-2, -1)) / 2).where(self.has_both, 0)
+        p_win, p_tie = odds / total, nu / total
+        difference = p_win.mT - p_win  # minus twice the expected score of a battle
+        variance = torch.add(p_win * p_win.mT, (p_win + p_win.mT) * p_tie, alpha=0.25)
+        won = self.wins * torch.add(p_win.mT, p_tie, alpha=0.5)  # less expected
+        tied = self.half_num * p_tie
+        weights = self.num * variance
+        gradient = won.sum(-1) - won.sum(-2) + (self.half_ties * difference).sum(-1) - self.precision * strengths
+        last = (self.num_ties - tied.sum((-2, -1))).masked_fill(self.lacks_one, 0)
         # The likelihood does not determine the sum of the strengths; a multiple of the matrix of ones keeps it.
-        matrix = weights.new_zeros(len(weights), count + 1, count + 1)
-        matrix[:, :-1, :-1] = weights.mean((-2, -1), keepdim=True) - weights
-        matrix[:, :-1, :-1].diagonal(dim1=-2, dim2=-1).add_(weights.sum(-1) + self.precision)
-        matrix[:, :-1, -1] = matrix[:, -1, :-1] = -(num * half * p_tie).sum(-1)
-        matrix[:, -1, -1] = ((num * p_tie * (1 - p_tie)).sum((-2, -1)) / 2).where(self.has_both, 1)
-        return value, torch.linalg.solve_ex(matrix, gradient)[0]
+        corner = weights.mean((-2, -1), keepdim=True) - weights
+        corner.diagonal(dim1=-2, dim2=-1).add_(weights.sum(-1) + self.precision)
+        side = (self.half_num * difference * p_tie).sum(-1)
+        end = (tied * (1 - p_tie)).sum((-2, -1)).masked_fill(self.lacks_one, 1)
+        bottom = torch.cat([side, end[:, None]], -1)
+        matrix = torch.cat([torch.cat([corner, side[:, :, None]], -1), bottom[:, None]], 1)
+        return value, torch.linalg.solve_ex(matrix, torch.cat([gradient, last[:, None]], -1))[0]
 
 
 def check_connected(battles: Battles, prior_sd: float | None, names: Sequence[str], argument: str) -> None:

@@ -5,9 +5,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .._groups import group_rows
 from .._pairs import join
 from ..constraints import Constraint
-from ..overlap import common, numbered, sorted_groups
+from ..overlap import common
 
 
 class Terms(NamedTuple):
@@ -95,7 +96,8 @@ def read_terms(pred: Items, ref: Items, constraint: Constraint, distinct: bool) 
 
 def merge_rows(rows: Tensor, weight: Tensor | None = None, reduce: str = "sum") -> tuple[Tensor, Tensor]:
     # rows: (L, C)  weight: (L,) or None: 1 each  ->  distinct rows in ascending order (U, C), their weights merged (U,)
-    order, group = sorted_groups(rows)
+    groups, _, order = group_rows(rows)
+    group = groups[order]
     new = torch.ones_like(group, dtype=torch.bool)
     new[1:] = group[1:] > group[:-1]
     weight = torch.ones_like(order) if weight is None else weight[order]
@@ -125,4 +127,4 @@ def _anonymize(items: Tensor) -> Tensor:
 
 def _equal_pairs(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     # left: (U, C)  right: (W, C)  ->  index into left (T,), into right (T,) of all pairs of equal rows
-    return join(*numbered(torch.cat([left, right])).split([len(left), len(right)]))
+    return join(*group_rows(torch.cat([left, right])).ids.split([len(left), len(right)]))
