@@ -149,8 +149,7 @@ class SymmetricRing:
         rows, k = self.rows, neighbors.index.shape[1]
         if self.int16_pairs:
             return self.int16_pairs(QueryRows.of(rows, self.first, neighbors))
-        self_index = torch.arange(len(rows), device="cpu")
-        index = self.knn.search(rows, k, rows, self_index)[1]
+        index = self.knn.search(rows, k, rows, is_leading=True)[1]
         step = max(self.memory // 8 // (16 * rows.shape[1] + 64 * k), 1)
         for start in range(0, len(rows), step):
             tile = slice(start, start + step)
