@@ -128,7 +128,8 @@ def promote_dtypes(query: Tensor, reference: Tensor) -> tuple[Tensor, Tensor]:
 def check_finite(**tensors: Tensor) -> None:
     """Raise a ValueError for NaN and infinity. Synchronizes with the device."""
     for name, tensor in tensors.items():
-        _check_rows(name, tensor, lambda rows: ~finite_rows(rows), "NaN or infinity", "finite values")
+        if tensor.is_floating_point():
+            _check_rows(name, tensor, lambda rows: ~finite_rows(rows), "NaN or infinity", "finite values")
 
 
 def finite_rows(rows: Tensor) -> Tensor:
@@ -247,6 +248,16 @@ class ShardLayout(NamedTuple):
         return slice(sum(self.reference[:rank]), sum(self.reference[: rank + 1]))
 
 
+class Status(NamedTuple):
+    """Word in which kernels note facts about values, for the host to read once, at the end of a `compute`.
+
+    check: raises the ValueError for values that are not finite.
+    """
+
+    word: Tensor  # () int32
+    check: Callable[[], None]
+
+
 class Stream(NamedTuple):
     """References that are read in blocks, and the file that keeps partial results.
 
@@ -267,6 +278,7 @@ class RetrievalInputs(NamedTuple):
     ignore, gains: as in `positive_ranks`.
     layout: if given, query and reference hold only the rows of this rank; all other fields cover all ranks.
     stream: the references, if they are read in blocks; `reference` is then empty.
+    status: for checks that are left to kernels.
     """
 
     query: Tensor
@@ -279,6 +291,7 @@ class RetrievalInputs(NamedTuple):
     query_index: Tensor | None = None
     layout: ShardLayout | None = None
     stream: Stream | None = None
+    status: Status | None = None
 
     def self_index(self) -> Tensor:
         # ->  (Q,) int64, index of the reference that is the query itself, -1 = none

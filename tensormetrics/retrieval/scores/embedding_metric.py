@@ -1,5 +1,6 @@
 """Base class of metrics that keep embeddings as states, in one or several processes."""
 
+import functools
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, get_args
@@ -17,6 +18,7 @@ from ...core.resampling.weights import ItemNames, ResamplingUnits, check_same_ki
 from ..inputs import (
     RetrievalInputs,
     ShardLayout,
+    Status,
     as_labeled_rows,
     both_or_neither,
     budget,
@@ -232,8 +234,12 @@ class EmbeddingMetric(Metric):
         """Return whether `compute` needs only the `stored_inputs` rows of this rank; else all rows are gathered."""
         return False
 
-    def stored_inputs(self) -> tuple[RetrievalInputs, Queries]:
+    def stored_inputs(
+        self, leaves_checks: Callable[[RetrievalInputs], bool] = lambda inputs: False
+    ) -> tuple[RetrievalInputs, Queries]:
         """Return all rows kept, and the identities of the queries.
+
+        `leaves_checks`: whether kernels will find values that are not finite; then the inputs have a status.
 
         ValueError if rows are not finite, or queries or references are missing.
         """
@@ -269,13 +275,6 @@ class EmbeddingMetric(Metric):
             check_squares(**{f"embeddings of rank {dist.get_rank(group)}": query})
             if reference is not query:
                 check_squares(**{f"embeddings of rank {dist.get_rank(group)}": reference})
-        else:
-            for rows in (query, *((references.embeddings,) if len(references.labels) else ())):
-                check_finite(embeddings=rows)
-                check_squares(embeddings=rows)
-        check_finite(labels=query_labels)
-        if len(references.labels):
-            check_finite(labels=references.labels)
         if query.ndim == 1:  # no rank had a row
             query = reference = query[:, None]
         query_labels, reference_labels = comparable_labels(query_labels, reference_labels)
@@ -285,9 +284,14 @@ class EmbeddingMetric(Metric):
         elif [*map(len, cameras)] != [len(query_labels), len(reference_labels)]:
             raise ValueError("cameras: got some for a part of the rows, wanted them in every update or in none")
         shared = len(both.labels)
-        return RetrievalInputs(
-            query, query_labels, reference, reference_labels, shared, cameras, layout=layout
-        ), identities
+        inputs = RetrievalInputs(query, query_labels, reference, reference_labels, shared, cameras, layout=layout)
+        tables = [] if self._lengths else [query, references.embeddings]
+        check = functools.partial(_check_values, tables, [query_labels, references.labels])
+        if leaves_checks(inputs):
+            status = Status(torch.zeros((), dtype=torch.int32, device=query.device), check)
+            return inputs._replace(status=status), identities
+        check()
+        return inputs, identities
 
     def _rows(self, role: str) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         # ->  (N, D), (N,) or (N, L), three times (N,); each (0,) before the first row, the last three also if absent
@@ -367,6 +371,17 @@ class EmbeddingMetric(Metric):
         super().unsync(should_unsync)
         if not self._is_synced:
             self._lengths = None
+
+
+def _check_values(rows: list[Tensor], labels: list[Tensor]) -> None:
+    """Raise a ValueError for values that are not finite, or whose squares leave the range of float64."""
+    for table in rows:
+        if len(table):
+            check_finite(embeddings=table)
+            check_squares(embeddings=table)
+    for column in labels:
+        if len(column):
+            check_finite(labels=column)
 
 
 def _states(role: str) -> tuple[str, str, str, str, str]:
