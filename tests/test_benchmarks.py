@@ -66,39 +66,6 @@ def test_run_of_one_benchmark_replaces_only_its_section(run, tmp_path):
     assert report.read_text() == "# Measured on 1-core-test\n" + old("another") + old("bad_one") + new
 
 
-def test_quick_run_writes_tables_only_to_requested_folder(run, tmp_path):
-    status, printed, tables = run("--quick", "--only", "lonely", "good_one")  # one that is skipped is no failure
-    assert status == 0 and not tables
-    assert printed.out.startswith("a row --quick --device cpu --output\n") and " s  table not kept\n" in printed.out
-    assert run("--quick", "--only", "good_one", "--output", str(tmp_path / "there"))[0] == 0
-    assert (tmp_path / "there" / "1-core-test.md").read_text() == REPORT
-
-
-def test_failed_run_writes_rows_only_without_older_ones(run, tmp_path):
-    (tmp_path / "bad_one.py").write_text(PASSING.replace("A title", "Cut short") + FAILING)
-    assert run("--only", "bad_one")[0] == 1
-    status, _, tables = run("--only", "bad_one")
-    expected_tables = {"1-core-test.md": "# Measured on 1-core-test\n\n## bad_one: Cut short\n\nthe table\n"}
-    assert status == 1 and tables == expected_tables
-    (tmp_path / "bad_one.py").write_text(PASSING.replace("A title", "Later") + FAILING)
-    assert run("--only", "bad_one")[2] == expected_tables
-
-
-def test_obstacle_names_devices_that_benchmark_does_not_measure(runner, tmp_path, monkeypatch):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    (tmp_path / "fast.py").write_text('DEVICES = ("cuda",)\n')
-    (tmp_path / "slow.py").write_text("import no_such_rival\n")
-    for name, quick, device, reason in (
-        ("fast", False, "cpu", "it measures on cuda, not on cpu"),
-        ("fast", True, "cpu", ""),
-        ("fast", False, "cuda", ""),
-        ("slow", False, "cuda", "it measures on cpu, not on cuda"),
-        ("slow", True, "cuda", "it measures on cpu, not on cuda"),
-        ("slow", False, "cpu", ""),
-    ):
-        assert (runner.obstacle(tmp_path / f"{name}.py", quick, device) or "") == reason
-
-
 def test_declared_needs_and_devices_of_real_benchmarks_are_valid(runner):
     files = {path.stem: path for path in (ROOT / "benchmarks").glob("[!_]*.py")}
     assert all(set(runner.declared(file)["DEVICES"]) <= {"cpu", "cuda"} for file in files.values())
@@ -149,37 +116,6 @@ def test_readme_quotes_current_results(report):
         assert section == quotes, "python -m benchmarks --readme brings the README up to date"
 
 
-def test_write_readme_fills_quotes_from_report(report, monkeypatch, tmp_path):
-    quotes = [
-        report.Quote("an operation", "rival", "one", "small", "ours", "theirs ms"),
-        report.Quote("another", "peer", "one", "large | ours", "wall s", "wall s", "large | peer"),
-    ]
-    monkeypatch.setattr(report, "QUOTES", quotes)
-    section = "# One\n\n| case | ours | theirs ms |\n|---|---|---|\n| small | 0.0312 (0.03; 9) | 1.25e+03 |\n\n"
-    section += "| case | who | wall s |\n|---|---|---|\n| large | ours | 1,200.04 |\n| large | peer | 600 |\n"
-    (tmp_path / "report.md").write_text(report.with_section("", "a-machine", "one", section))
-    readme = tmp_path / "README.md"
-    stale = [marks[0] + "stale\n" + marks[1] for marks in (report.RATIOS, report.MARKS)]
-    readme.write_text("before\n" + "".join(stale) + "after\n")
-    report.write_readme(readme, tmp_path / "report.md")
-    assert readme.read_text().splitlines() == [
-        "before",
-        report.RATIOS[0].strip(),
-        "Times faster than these, on two CPU cores, values checked first ([how](#how-fast)): rival 40,000, peer 0.5.",
-        report.RATIOS[1].strip(),
-        report.MARKS[0].strip(),
-        "| operation | ours | theirs | theirs / ours |",
-        "|---|---|---|---|",
-        "| an operation | 0.0312 ms | 1.25 s, rival | 40,000 |",
-        "| another | 1,200 s | 600 s, peer | 0.5 |",
-        report.MARKS[1].strip(),
-        "after",
-    ]
-    quotes[0] = quotes[0]._replace(column="lost")
-    with pytest.raises(ValueError, match="^0 rows begin with 'small' and have a column 'lost', wanted one$"):
-        report.write_readme(readme, tmp_path / "report.md")
-
-
 def test_gallery_page_shows_all_pictures():
     from benchmarks import _gallery
 
@@ -198,14 +134,3 @@ def test_gallery_write_creates_page_and_pictures(tmp_path):
     _gallery.write(tmp_path)
     assert (tmp_path / "gallery.md").exists()
     assert all(file.stat().st_size > 3000 for file in (tmp_path / "gallery").iterdir())
-
-
-def test_machine_rates_and_fractions_of_limits():
-    from benchmarks._machine import Machine, measured
-
-    rates = measured(turns=1, size=64, copied=2**12)
-    assert all(rate > 0 for rate in rates) and "billion multiply-adds" in rates.description()
-    machine = Machine(float32=100.0, int8=400.0, copied=50.0)
-    assert machine.fraction(2.0, float32=100) == 0.5
-    assert machine.fraction(10.0, float32=200, int8=800, copied=50) == 0.5
-    assert machine.fraction(4.0) == 0

@@ -42,7 +42,6 @@ FREE = {
     ("count_before", 5, "short in 1"),
     ("count_before", 5, "empty in 1"),
     ("parse_word_vectors", 0, "empty in 0"),
-    ("merge_candidates", 1, "short in 0"),  # which were not looked at
     ("finalize_topk", 0, "short in 1"),
     ("finalize_topk", 0, "long in 1"),
 }
@@ -57,10 +56,6 @@ STATES: list[tuple[str, int, float]] = [
     *(("rerank_candidates", 6, number) for number in (-1, 9, 2**31 - 1)),
     *(("rerank_candidates", 3, number) for number in (-1, 9, 2**63 - 1)),
     *(("rerank_candidates", 2, number) for number in (-1, 5, 2**63 - 1)),
-    *(("merge_candidates", 7, number) for number in (-1, 10, 2**31 - 1)),
-    *(("merge_candidates", 6, number) for number in (-1, 2**31 - 1)),
-    *(("merge_candidates", 3, number) for number in (-1, 9, 2**63 - 1)),
-    *(("merge_candidates", 2, number) for number in (-2, 5, 2**63 - 1)),
     *(("count_before", 11, number) for number in (-1, 8, 2**63 - 1)),
     *(("count_before", 9, number) for number in (-(2**62), 2**62)),
     *(("count_before", 4, number) for number in (-1, 2**62)),

@@ -82,29 +82,6 @@ def possible() -> tuple:
     return x.double(), rows, torch.arange(5).flip(0), order, *lists, 3, 0
 
 
-def settled() -> tuple:
-    """Arguments of merge_candidates: 4 lists of 5 queries, whose columns 64, ... are references in another order."""
-    query, reference, order = torch.randn(5, 20), torch.randn(9, 20), torch.randperm(9)
-    row_of, capacity = torch.tensor([3, 0, 4, 1]), 9
-    number = torch.tensor([8, 3, capacity, 0], dtype=torch.int32)
-    column = torch.stack([torch.randperm(capacity) for _ in row_of]).int() + 64
-    exact = torch.cdist(query.double(), reference.double()).square()
-    shift = -query[row_of].double().square().sum(1)
-    lower = (exact[row_of].gather(1, order[column.long() - 64]) + shift[:, None] - 0.25).float()
-    known = torch.tensor([[3.0, 20.0, torch.inf]]).double().repeat(5, 1), torch.tensor([[40, 41, -1]]).repeat(5, 1)
-    bounds = torch.stack([lower, lower + 0.5], 1)
-    lists = torch.full((4,), 1e-4), bounds, column, number, torch.full((4,), torch.inf), shift
-    return query, reference, row_of, torch.cat([torch.full((64,), -1), order]), *lists, 1.0, 100, 0, *known
-
-
-def merged() -> tuple:
-    """Arguments of merge_nearest: rows of which some know nothing."""
-    delta = torch.tensor([[1.0, 2.0], [2.0, torch.inf], [torch.inf, torch.inf]]).double()
-    other = torch.tensor([[1.0, 1.5], [torch.inf, torch.inf], [4.0, torch.inf]]).double()
-    index = torch.tensor([[7, 5], [3, -1], [-1, -1]])
-    return other, torch.tensor([[0, 1], [-1, -1], [6, -1]], dtype=torch.int32), 3, delta, index
-
-
 def random_keys(*shape: int) -> Tensor:
     return torch.randint(0, 2**32, (*shape, 2))
 
@@ -124,8 +101,6 @@ ARGUMENTS: dict[str, Callable[[], tuple]] = {
     "update_topk": lambda: filtered(torch.float32, False),
     "finalize_topk": lambda: kept(torch.float32),
     "count_before": counted,
-    "merge_candidates": settled,
-    "merge_nearest": merged,
     "quantize_rows": lambda: (
         torch.randn(5, 21).double() * 10.0 ** torch.arange(-24, 1, 6)[:, None],
         torch.tensor([4, 0, -1, 2, 1]),
@@ -178,8 +153,6 @@ def answer(name: str, arguments: tuple, reference: bool = False) -> list[Tensor]
         return [results[0][:, :-1]]
     if name == "rerank_candidates":
         return results[:3]
-    if name == "merge_candidates":
-        return [results[0], *results[-2:]]
     if name == "parse_word_vectors" and results[2]:  # some line is another, and nothing else means anything
         return results[2:]
     return [results[k] for k in (0, 1, 4, 5)] if name == "lsa" else results
@@ -262,13 +235,6 @@ def test_the_nearest_of_what_is_listed(without_warnings):
     (index, delta, known), expected = (answer("rerank_candidates", arguments, reference) for reference in (False, True))
     assert all(map(torch.equal, (index, delta, known), expected))
     assert known.tolist() == [1, 1, 1, 0, 1] and (index < 0).sum() == 4
-
-
-def test_the_nearest_of_what_is_listed_among_those_known(without_warnings):
-    arguments = settled()
-    (known, delta, index), expected = (answer("merge_candidates", arguments, reference) for reference in (False, True))
-    assert all(map(torch.equal, (known, delta, index), expected)) and known.tolist() == [1, 1, 0, 1]
-    assert (index >= 100).sum() >= 2 and torch.equal(index[[2, 4]], arguments[-1][[2, 4]])
 
 
 def test_a_fallback_is_told_at_the_callers_line(monkeypatch):

@@ -2,9 +2,7 @@
 
 import functools
 import importlib
-import inspect
-from dataclasses import dataclass, is_dataclass
-from enum import Enum
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -49,14 +47,9 @@ QRELS = {"a": {"y": 1}, "b": {"x": 1}}
 CALLS = [
     "HungarianMatcher(cost_class=2, class_cost='focal')",
     "LinearAssignment(maximize=True)",
-    "DoubleHardDebias(n_words=5)",
-    "HalfSiblingRegression(verbose=True)",
-    "HardDebias(criterion_name='gender')",
     "INLP(n_iterations=5)",
-    "LEACE(criterion_name='gender')",
     "MulticlassHardDebias(pca_args={'n_components': 3})",
     "RepulsionAttractionNeutralization(epochs=2)",
-    "RootMetric('tp')",
     "FaissKMeans(niter=3)",
     "KeOpsKNN(distance='cosine')",
     "ShardedKNN(knn=TorchKNN(distance='cosine'))",
@@ -71,10 +64,6 @@ OBJECTS = {
         lambda: association.WordEmbeddingModel.from_tensor(ROWS, list("abcd")),
         "4 word embeddings of 1 dims",
     ),
-    "association.Query": (lambda: association.Query([["a"], ["b"]], [["c"], ["d"]]), "'a'"),
-    "posterior.AveragedMetric": (lambda: posterior.get_metric("f1@macro"), "'f1@macro'"),
-    "posterior.Experiment": (lambda: study()["mlp/fold"], "Experiment('mlp/fold', items=20, classes=2)"),
-    "posterior.ExperimentGroup": (lambda: study()["mlp"], "ExperimentGroup('mlp', experiments=['fold'])"),
     "posterior.ExperimentResult": (
         lambda: study().get_metric_samples("acc", "mlp/fold"),
         "experiment=Experiment('mlp/fold', items=20, classes=2)",
@@ -84,8 +73,6 @@ OBJECTS = {
         lambda: trained(retrieval.FaissKNN(index_init_fn="Flat", distance="cosine")),
         "FaissKNN(index_init_fn='Flat', distance='cosine', references=4)",
     ),
-    "retrieval.Qrels": (lambda: retrieval.Qrels(QRELS), "2 documents for 2 queries"),
-    "retrieval.Run": (lambda: retrieval.Run(RUN), "3 documents for 2 queries"),
     "retrieval.RunScores": (
         lambda: retrieval.evaluate_run(RUN, QRELS, ["map", "num_ret"]),
         "RunScores(queries=2, map=0.75, num_ret=3)",
@@ -99,13 +86,10 @@ OBJECTS = {
         lambda: trained(retrieval.TorchKNN("cosine", exact=False)),
         "TorchKNN(distance='cosine', exact=False, references=4)",
     ),
-    "structured.Family": (lambda: FAMILY, "reduction="),
     "structured.Matching": (
         lambda: structured.metric_of(Bag).compute(Bag(["a"]), Bag(["b", "a"]))[1],
         "Matching(3 matches: @ -> @ (0.666667), items -> items (1), items[0] -> items[1] (1))",
     ),
-    "structured.StructuredMetric": (lambda: structured.metric_of(Bag), "Bag"),
-    "structured.Suite": (lambda: structured.Suite({"all": FAMILY}), "'all'"),
     "uncertainty.ComparisonTable": (
         lambda: uncertainty.compare({"a": [1] * 9, "b": [0] * 9, "c": [1] * 8 + [0]}),
         "corrected p  p_better  verdict\na - b  +1.000 [+0.547, +1.000]  0.004",
@@ -114,23 +98,6 @@ OBJECTS = {
 
 
 NAMES = {name: getattr(module, name) for module in DOMAINS.values() for name in module.__all__}
-
-
-def is_base(value: type) -> bool:
-    return any(derived.__module__.startswith("tensormetrics") for derived in value.__subclasses__())
-
-
-@pytest.mark.lists
-def test_every_public_class_has_an_instance_here():
-    classes = {name: value for name, value in NAMES.items() if inspect.isclass(value)}
-    shown = {key.rpartition(".")[2] for key in METRICS | OBJECTS} | {call.partition("(")[0] for call in CALLS}
-    missing = {
-        name
-        for name, value in classes.items()
-        if not is_base(value) and not issubclass(value, BaseException | tuple | Enum)
-        if not is_dataclass(value) and "__repr__" not in vars(value) and not getattr(value, "_is_protocol", False)
-    }
-    assert missing - shown == set(), "write a row in CALLS or OBJECTS above, or for a metric in tests/cases/"
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -143,31 +110,21 @@ def test_an_object_shows_how_it_was_made(call):
 def test_an_object_shows_its_options_and_size(name):
     pytest.importorskip(NEEDS.get(name.rpartition(".")[2], "torch"))
     make, expected = OBJECTS[name]
-    text = repr(make())
-    assert expected in text and "0x" not in text
+    assert expected in repr(make())
 
 
-def test_options_are_shown_if_they_are_no_defaults():
+def test_options_are_shown_if_they_are_no_defaults_and_without_addresses():
     calculator = retrieval.AccuracyCalculator
     assert repr(calculator(k=None, avg_of_avgs=True)) == "AccuracyCalculator(avg_of_avgs=True)"
     gains = "AccuracyCalculator(include=['ndcg'], gains=tensor of (2, 3))"
     assert repr(calculator(["ndcg"], gains=torch.ones(2, 3))) == gains
-    function = retrieval.TorchKNN.indices
-    assert repr(calculator(kmeans_func=function)) == "AccuracyCalculator(kmeans_func=TorchKNN.indices)"
-
-
-@pytest.mark.parametrize("name", METRICS)
-def test_a_metric_shows_its_options(name):
-    metric = METRICS[name].make()
-    text = repr(metric)
-    args, kwargs = metric._arguments
-    assert "0x" not in text and (len(text) > len(f"{type(metric).__name__}()")) >= bool(args or kwargs)
-
-
-def test_no_address_of_an_option_is_shown():
-    knns = functools.partial(torch.cdist, p=1), lambda x, y: x @ y.T, torch.cdist
-    texts = [repr(retrieval.TorchKNN(distance)) for distance in knns]
-    assert texts[2] == "TorchKNN(distance=cdist)" and not any("0x" in text for text in texts)
+    assert repr(retrieval.TorchKNN(torch.cdist)) == "TorchKNN(distance=cdist)"
+    options = functools.partial(torch.cdist, p=1), lambda x, y: x @ y.T
+    metrics = [case.make() for case in METRICS.values()]
+    assert not any("0x" in repr(made) for made in [*map(retrieval.TorchKNN, options), *metrics])
+    for metric in metrics:
+        args, kwargs = metric._arguments
+        assert (len(repr(metric)) > len(f"{type(metric).__name__}()")) >= bool(args or kwargs), metric
 
 
 @pytest.mark.parametrize("domain", DOMAINS)

@@ -1,4 +1,4 @@
-// Ranks candidates by canonical distances, and merges neighbors that other ranks ordered.
+// Ranks candidates by canonical distances.
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 
@@ -38,20 +38,14 @@ class Rows {
 class Ordered {
  public:
   void clear() { count_ = 0; }
-  void add(double delta, int64_t index) {
-    reserve(count_ + 1);
-    delta_[count_] = delta;
-    index_[count_++] = index;
-  }
-  // Adds the candidates of a list below its limit; references have the indices first + row.
-  void add(const Candidates& candidates, int64_t list, const double* x, Canonical& canonical, const Rows& rows, int64_t first) {
+  // Adds the candidates of a list below its limit.
+  void add(const Candidates& candidates, int64_t list, const double* x, Canonical& canonical, const Rows& rows) {
     const int64_t count = candidates.keep_below_limit(list);
     const int32_t* const columns = candidates.column + list * candidates.capacity;
     reserve(count_ + count);
     int64_t* const index = index_.data() + count_;
     for (int64_t i = 0; i < count; ++i) index[i] = rows(columns[i]);
     canonical.to_list(x, index, count, delta_.data() + count_);
-    if (first) for (int64_t i = 0; i < count; ++i) index[i] += first;
     count_ += count;
   }
   void write(int64_t k, double* delta, int64_t* index) {
@@ -105,29 +99,6 @@ class Ordered {
   std::vector<std::pair<double, int64_t>> pairs_;
 };
 
-// Whether a neighbor precedes another by (distance, index).
-bool before(double delta, int64_t index, double other, int64_t other_index) {
-  return delta < other || (delta == other && index < other_index);
-}
-
-// The k nearest neighbors of one row so far, in order, padded by infinity.
-struct Nearest {
-  double* delta;
-  int64_t* index;
-  int64_t k;
-
-  void add(double value, int64_t candidate) {
-    if (!(value < std::numeric_limits<double>::infinity()) || !before(value, candidate, delta[k - 1], index[k - 1])) return;
-    int64_t i = k - 1;
-    for (; i > 0 && before(value, candidate, delta[i - 1], index[i - 1]); --i) {
-      delta[i] = delta[i - 1];
-      index[i] = index[i - 1];
-    }
-    delta[i] = value;
-    index[i] = candidate;
-  }
-};
-
 }  // namespace
 
 // Returns the k nearest candidates (Q, k) int64 by (canonical distance, index), padded by -1, their distances (Q, k) float64,
@@ -165,7 +136,7 @@ std::tuple<Tensor, Tensor, Tensor> rerank_candidates(Tensor query, Tensor refere
       ordered.clear();
       if (complete[q]) {
         candidates.lower_limit(list, candidates.upper(list), candidates.count[list]);
-        ordered.add(candidates, list, x + q * dim, canonical, rows, 0);
+        ordered.add(candidates, list, x + q * dim, canonical, rows);
       }
       ordered.write(k, deltas + q * k, indices + q * k);
     }
@@ -173,88 +144,8 @@ std::tuple<Tensor, Tensor, Tensor> rerank_candidates(Tensor query, Tensor refere
   return {index, delta, is_complete};
 }
 
-// Merges candidates into the ordered neighbors delta and index (Q, k) of queries: list n belongs to query row_of[n], column c
-// is reference order[c] with index first + order[c]. factor and shift (n,) map canonical distances to filter values.
-//   ->  (n,) bool: whether the list was complete
-Tensor merge_candidates(Tensor query, Tensor reference, Tensor row_of, Tensor order, Tensor rounding_error, Tensor bounds,
-                        Tensor column, Tensor list_size, Tensor limit, Tensor shift, double factor, int64_t first,
-                        int64_t distance, Tensor delta, Tensor index) {
-  common::check("merge_candidates",
-                "query: strided rows Q D, reference: strided rows R D, row_of: int64 N, order: int64 O, "
-                "rounding_error: float32 N, bounds: float32 N 2 C, column: int32 N C, list_size: int32 N, limit: float32 N, shift: float64 N, "
-                "delta: float64 Q K, index: int64 Q K",
-                query, reference, row_of, order, rounding_error, bounds, column, list_size, limit, shift, delta, index);
-  STD_TORCH_CHECK(query.scalar_type() == reference.scalar_type(), "merge_candidates: query and reference have two dtypes");
-  const int64_t lists = row_of.size(0), dim = query.size(1), capacity = bounds.size(2), k = delta.size(1);
-  common::check_integer("merge_candidates", "first", first, 0, common::kMaxCount);
-  common::check_integer("merge_candidates", "distance", distance, 0, kDistances - 1);
-  STD_TORCH_CHECK(k > 0, "merge_candidates: got no neighbors, wanted at least 1 of each query");
-  common::check_range<int64_t>("merge_candidates", "row_of", row_of, query.size(0), -1);
-  common::check_range<int32_t>("merge_candidates", "list_size", list_size, capacity + 1);
-  const Rows columns(order, reference);
-  Tensor is_complete = torch::stable::new_empty(row_of, {lists}, ScalarType::Bool);
-  const int64_t stride = query.stride(0), step = query.stride(1);
-  bool* const complete = data<bool>(is_complete);
-  const auto* const rows = data<const int64_t>(row_of);
-  const auto* const shifts = data<const double>(shift);
-  double* const all_deltas = data<double>(delta);
-  int64_t* const all_indices = data<int64_t>(index);
-  const stop::Flag stop;
-  for_rows(reference, [&](auto zero) {
-    using T = decltype(zero);
-    const T* const queries = data<const T>(query);
-    common::in_parallel("merge_candidates", lists, 16, [&](int64_t begin, int64_t end) {
-      const Candidates candidates(rounding_error, bounds, column, list_size, limit, k);
-      Canonical canonical(reference, distance);
-      Ordered ordered;
-      std::vector<double> x(dim);
-      std::vector<float> upper(capacity + k);
-      for (int64_t n = begin; n < end && !stop(); ++n) {
-        const int64_t num_candidates = candidates.count[n], q = rows[n];
-        complete[n] = num_candidates < capacity;
-        if (!num_candidates || num_candidates == capacity) continue;
-        if (q < 0) throw std::out_of_range("a list with references has no query");
-        double* const deltas = all_deltas + q * k;
-        int64_t* const indices = all_indices + q * k;
-        ordered.clear();
-        std::copy(candidates.upper(n), candidates.upper(n) + num_candidates, upper.data());
-        int64_t size = num_candidates;
-        for (int64_t i = 0; i < k && indices[i] >= 0; ++i) {
-          ordered.add(deltas[i], indices[i]);
-          const auto bound = static_cast<float>(factor * deltas[i] + shifts[n]);
-          upper[size++] = bound + std::abs(bound) * 0x1p-23f;
-        }
-        candidates.lower_limit(n, upper.data(), size);
-        const T* const row = queries + q * stride;
-        for (int64_t d = 0; d < dim; ++d) x[d] = static_cast<double>(row[d * step]);
-        ordered.add(candidates, n, x.data(), canonical, columns, first);
-        ordered.write(k, deltas, indices);
-      }
-    });
-  });
-  return is_complete;
-}
-
-// Merges ordered neighbors (N, k) into others in list_index; missing neighbors have infinite distances.
-void merge_nearest(Tensor other, Tensor of_other, int64_t first, Tensor delta, Tensor index) {
-  common::check("merge_nearest", "other: float64 N K, of_other: int32 N K, delta: float64 N K, index: int64 N K", other,
-                of_other, delta, index);
-  common::check_integer("merge_nearest", "first", first, 0, common::kMaxCount);
-  const int64_t k = delta.size(1);
-  const stop::Flag stop;
-  common::in_parallel("merge_nearest", delta.size(0), 256, [&](int64_t begin, int64_t end) {
-    for (int64_t n = begin; n < end && !stop(); ++n) {
-      Nearest nearest{data<double>(delta) + n * k, data<int64_t>(index) + n * k, k};
-      for (int64_t i = n * k; i < (n + 1) * k; ++i)
-        nearest.add(data<const double>(other)[i], first + data<const int32_t>(of_other)[i]);
-    }
-  });
-}
-
 }  // namespace nearest
 
 STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) {
   m.impl("rerank_candidates", TORCH_BOX(&nearest::rerank_candidates));
-  m.impl("merge_candidates", TORCH_BOX(&nearest::merge_candidates));
-  m.impl("merge_nearest", TORCH_BOX(&nearest::merge_nearest));
 }

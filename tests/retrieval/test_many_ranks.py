@@ -16,7 +16,7 @@ from tensormetrics.retrieval import (
 from tensormetrics.retrieval.clusters import communicator
 from tensormetrics.retrieval.ranking import sharded
 from tensormetrics.retrieval.scores import embedding_metric
-from tensormetrics.retrieval.search.ring import int16_pairs, ring_pass
+from tensormetrics.retrieval.search.ring import ring_pass
 
 N, DIM, WORLD = 90, 16, 5
 SPLITS = [(40, 7, 30, 13), (20, 0, 40, 30), (0, 33, 1, 40, 16)]  # rows of each rank; other ranks idle
@@ -85,7 +85,6 @@ def make_sum_metrics(group=None):
 
 def results_of(rank, group_of_4):
     ring_pass.FEWEST = 5  # so that a small budget sends rows in many blocks
-    int16_pairs.FEWEST = int16_pairs.MIN_CAPACITY = 1  # so that few rows are multiplied as int16
     groups, results = {4: group_of_4, 5: None}, {}
     for sizes in SPLITS:
         if rank >= len(sizes):

@@ -102,25 +102,6 @@ _rerank_candidates = define(
     _reranked,
     Operator("nearest", "TorchKNN and its users", 20),
 )
-# query: (Q, D), reference: (R, D); row_of: (n,), order: (C,) int64, the rows of lists and of their columns; the others
-# as above, for these lists; shift: (n,) float64; delta, index: (Q, k); see csrc/nearest/candidates_cpu.cpp
-# ->  (n,) bool, the lists that are complete
-_merge_candidates = define(
-    "merge_candidates(Tensor query, Tensor reference, Tensor row_of, Tensor order, Tensor rounding_error, "
-    "Tensor(a!) bounds, Tensor(b!) column, Tensor(c!) list_size, Tensor(d!) limit, Tensor shift, float factor, "
-    "int first, int distance, Tensor(e!) delta, Tensor(f!) index) -> Tensor",
-    lambda query, reference, row_of, *_: row_of.new_empty(len(row_of), dtype=torch.bool),
-    Operator("nearest", "retrieval scores on several ranks", 20),
-)
-# other: (N, k) float64, of_other: (N, k) int32, delta: (N, k) float64, index: (N, k) int64
-_merge_nearest = define(
-    "merge_nearest(Tensor other, Tensor of_other, int first, Tensor(a!) delta, Tensor(b!) index) -> ()",
-    _nothing,
-    Operator("nearest", "retrieval scores on several ranks", 20),
-)
-
-merge_candidates = interruptible(_merge_candidates, lambda query, _, row_of, *__: 50 * len(row_of) * query.shape[1])
-merge_nearest = interruptible(_merge_nearest, lambda other, *_: 10 * other.numel())
 quantize_rows = interruptible(_quantize_rows, lambda rows, *_: 2 * rows.numel())
 int16_candidates = interruptible(_int16_candidates, lambda x, _, panels, *__: x.shape[0] * panels.numel() / 2)
 rerank_candidates = interruptible(_rerank_candidates, lambda query, *_: 50 * query.numel())

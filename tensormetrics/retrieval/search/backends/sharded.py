@@ -19,16 +19,12 @@ from ....core.metric.distributed import (
     tensor_meta,
     travel_device,
 )
-from ...inputs import budget, check_squares
+from ...inputs import budget
 from ...relevance import masks_of
-from .. import operators
 from ..backend import nearest, search_arguments
 from ..distance import Distance
 from ..knn import TorchKNN
-from ..ring.normalization import merged_normalization, summarize_rows
 from ..ring.ring_pass import Ring, block_rows, travel_memory
-from ..ring.symmetric import Neighbors
-from ..ring.symmetric_ring import SymmetricRing
 
 
 class ShardedKNN(ConstructorRepr):
@@ -131,46 +127,21 @@ class ShardedKNN(ConstructorRepr):
         Shapes: query: (Q, D); reference: (R, D); self_index: (Q,) global; sizes: R of every rank; ignore: (Q, N) -> (Q,
         k) float64, smaller is nearer, (Q, k) int64.
         """
-        neighbors = Neighbors(
-            query.new_full((len(query), k), torch.inf, dtype=torch.float64), self_index.new_full((len(query), k), -1)
+        neighbors = (
+            query.new_full((len(query), k), torch.inf, dtype=torch.float64),
+            self_index.new_full((len(query), k), -1),
         )
-        query_ids = torch.arange(len(query), device=query.device) + sum(sizes[: dist.get_rank(self.group)])
-        same = query is reference or not len(query) + len(reference)
-        is_self_search = same and ignore is None and torch.equal(self_index, query_ids)
-        # For a large k, sending neighbors back costs more than the products that are saved.
-        distance, is_small = self.knn.order, 12 * k <= 2 * query.shape[1] * query.element_size()
-        is_symmetric = isinstance(distance, Distance) and distance.euclidean and self.knn.exact
-        is_self_search &= is_small and is_symmetric and operators.selects(query.device)
-        memory = budget(self.knn.memory_budget, query.device)
-        summary = None
-        if is_self_search and isinstance(distance, Distance):
-            check_squares(query=query)
-            summary = summarize_rows(query, distance)
-        summaries, memories = zip(*all_gather_status((summary, memory), self.group), strict=True)
-        max_rows = max(sizes, default=0)
-        min_memory = travel_memory(
-            min(memories), 8 * reference.shape[1] * reference.element_size(), max_rows, self.group
-        )
-        if None not in summaries:
-            ring = SymmetricRing(
-                query,
-                sizes,
-                memory,
-                self.knn,
-                merged_normalization(summaries, query),
-                block_rows(query, min_memory),
-                self.group,
-            )
-            ring(neighbors)
-            return neighbors.delta, neighbors.index
+        memory = min(all_gather_status(budget(self.knn.memory_budget, query.device), self.group))
+        row_bytes = 8 * reference.shape[1] * reference.element_size()
+        memory = travel_memory(memory, row_bytes, max(sizes, default=0), self.group)
 
         def merge(start: int, block: Tensor) -> None:
             if len(query) and len(block):
                 ignored = masks_of(ignore, (len(query), sum(sizes)))
-                merge_block(self.knn, (neighbors.delta, neighbors.index), query, self_index, ignored, block, start)
+                merge_block(self.knn, neighbors, query, self_index, ignored, block, start)
 
-        Ring([reference], sizes, self.group, block_rows(reference, min_memory))(merge)
-        return neighbors.delta, neighbors.index
+        Ring([reference], sizes, self.group, block_rows(reference, memory))(merge)
+        return neighbors
 
 
 def merge_block(
