@@ -88,6 +88,17 @@ def check_same_kind(kind: int | None, before: int | None) -> None:
         )
 
 
+@cached_per_device
+def _first_positions(device: torch.device) -> Tensor:
+    return torch.arange(2**16, device=device)
+
+
+def _positions(rows: Tensor) -> Tensor:
+    # rows: (N, ...)  ->  (N,) int64
+    count = len(rows)
+    return _first_positions(rows)[:count] if count <= 2**16 else torch.arange(count, device=rows.device)
+
+
 class ItemNames(NamedTuple):
     """Ids and groups of the items of a metric that stores a row of each."""
 
@@ -99,7 +110,7 @@ class ItemNames(NamedTuple):
         # rows: (N, ...)  ids, groups: (N,), or (0,) for none
         """Return the names of stored rows; ValueError if some have ids or groups and others have none."""
         kind_of_rows(len(rows), ids, groups)
-        item_ids = ids if len(ids) else torch.arange(len(rows), device=rows.device)
+        item_ids = ids if len(ids) else _positions(rows)
         return cls(item_ids, groups if len(groups) else None)
 
     @classmethod

@@ -50,7 +50,10 @@ class PositiveRanks(NamedTuple):
 
         Shapes: depth: broadcasts against (..., Q, P) -> (..., Q, P) bool.
         """
-        return (self.rank > 0) & (self.rank <= depth)
+        is_found = self.rank > 0
+        if self.depth is not None and isinstance(depth, int) and self.depth <= depth:
+            return is_found
+        return is_found & (self.rank <= depth)
 
 
 @takes_arrays

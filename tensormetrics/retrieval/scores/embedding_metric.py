@@ -313,9 +313,9 @@ class EmbeddingMetric(Metric):
             raise ValueError("cameras: got some for a part of the rows, wanted them in every update or in none")
         before = sum(self._lengths[role][: dist.get_rank(self.process_group)]) if self._lengths else 0
         if not len(ids):
-            positions = torch.arange(before, before + len(embeddings), device=labels.device)
-            rows = torch.arange(len(labels), device=labels.device)
-            return _RoleItems(labels, cameras, ids, groups, rows, embeddings, positions)
+            stop = before + len(embeddings) if self._lengths else before  # only sharded rows have a position
+            positions = torch.arange(before, stop, device=labels.device)
+            return _RoleItems(labels, cameras, ids, groups, positions[:0], embeddings, positions)
         ids, order = ids.sort(stable=True)
         new = torch.cat([torch.ones_like(ids[:1], dtype=torch.bool), ids[1:] != ids[:-1]])
         first = order[new]
