@@ -33,6 +33,10 @@ ROLES: tuple[Role, ...] = get_args(Role)
 WARN_BYTES = 10**9  # of rows gathered on each process
 
 
+_COLUMNS = "embeddings", "labels", "ids", "cameras", "groups"
+_STATES: dict[str, tuple[str, ...]] = {role: tuple(name if role == "both" else f"{role}_{name}" for name in _COLUMNS) for role in ROLES}
+
+
 class Queries(NamedTuple):
     """Identities of the queries of one `compute`, in its order."""
 
@@ -140,13 +144,13 @@ class EmbeddingMetric(Metric):
         if self.placed is not None:
             self.to(self.placed)
         for role in ROLES:
-            for name in _states(role):
+            for name in _STATES[role]:
                 self.add_rows(name)
         self._keeps_rows_local = False
         self._lengths: dict[str, list[int]] | None = None  # rows of every rank, while embeddings stay with them
 
     def rows_of_items(self) -> list[tuple[str, ...]]:
-        return [_states(role) for role in ROLES]
+        return [_STATES[role] for role in ROLES]
 
     def update(
         self,
@@ -203,26 +207,29 @@ class EmbeddingMetric(Metric):
         given = embeddings.device if isinstance(embeddings, Tensor) else torch.device("cpu")
         first = given if given.type == "cpu" else device  # rows are checked on a CPU, before they move
         embeddings, labels = as_labeled_rows(embeddings, labels, first, names, self.label_columns)
-        embeddings = embeddings.to(self.store_dtype or embeddings.dtype)
+        if self.store_dtype is not None:
+            embeddings = embeddings.to(self.store_dtype)
         if first.type == "cpu":
             check_finite(**dict(zip(names, (embeddings, labels), strict=True)))
         embeddings, labels = embeddings.to(device), labels.to(device)
+        count, width = embeddings.shape
         options = {"ids": ids, "cameras": cameras, "groups": groups}
-        options = {name: None if v is None else units(name, v, len(embeddings), device) for name, v in options.items()}
-        states, before = self._rows(role), self._kind_of_rows(role, self.metric_state)
-        if len(embeddings):
+        columns = [None if v is None else units(name, v, count, device) for name, v in options.items()]
+        held_rows, held_labels, held_ids, held_cameras, held_groups = self._rows(role)
+        before = kind_of_rows(held_labels.shape[0], held_ids, held_groups)
+        if count:
             check_same_kind(kind_of_units(ids is not None, groups is not None), before)
-            if len(states[0]) and (cameras is None) != (not len(states[3])):
+            if held_rows.shape[0] and (cameras is None) != (not held_cameras.shape[0]):
                 got = "none" if cameras is None else "some"
                 raise ValueError(f"cameras: got {got} after updates that differ in this; call reset()")
-        for other in ROLES:
-            states = self._rows(other)[0]
-            if states.ndim == 2 and states.shape[1] != embeddings.shape[1]:
+        for other, (name, *_) in _STATES.items():
+            shape = getattr(self, name).shape
+            if len(shape) == 2 and shape[1] != width:
                 raise ValueError(
-                    f"{names[0]}: got shape {tuple(embeddings.shape)} after {tuple(states.shape)} with role={other!r}, "
+                    f"{names[0]}: got shape {tuple(embeddings.shape)} after {tuple(shape)} with role={other!r}, "
                     "wanted the same number of columns; call reset() before changing it"
                 )
-        for state, rows in zip(_states(role), (embeddings, labels, *options.values()), strict=True):
+        for state, rows in zip(_STATES[role], (embeddings, labels, *columns), strict=True):
             if rows is not None:
                 self.append_rows(state, rows)
 
@@ -295,10 +302,12 @@ class EmbeddingMetric(Metric):
 
     def _rows(self, role: str) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         # ->  (N, D), (N,) or (N, L), three times (N,); each (0,) before the first row, the last three also if absent
-        return tuple(getattr(self, name) for name in _states(role))
+        embeddings, labels, ids, cameras, groups = _STATES[role]
+        of_items = getattr(self, ids), getattr(self, cameras), getattr(self, groups)
+        return getattr(self, embeddings), getattr(self, labels), *of_items
 
     def _kind_of_rows(self, role: str, state: dict[str, Tensor]) -> int | None:
-        _, labels, ids, _, groups = (state[name] for name in _states(role))
+        _, labels, ids, _, groups = (state[name] for name in _STATES[role])
         return kind_of_rows(len(labels), ids, groups)
 
     def _add_state(self, state: dict[str, Tensor]) -> None:
@@ -341,24 +350,24 @@ class EmbeddingMetric(Metric):
             return super()._sync_dist(dist_sync_fn, process_group)
         kinds = self._agreed_kinds(self.process_group)
         for role in ROLES:
-            common_kind(kinds[_states(role)[0]])
-        names = [name for role in ROLES for name in _states(role)]
+            common_kind(kinds[_STATES[role][0]])
+        names = [name for role in ROLES for name in _STATES[role]]
         travel = travel_device([kind[2] for name in names for kind in kinds[name]], self.process_group)
         if travel is not None:  # `compute` exchanges rows throughout
             for name in names:
                 setattr(self, name, getattr(self, name).to(travel))
                 kinds[name] = [(shape, dtype, travel.type) for shape, dtype, _ in kinds[name]]
-        gathered_names = [name for role in ROLES for name in _states(role)[1:]]
+        gathered_names = [name for role in ROLES for name in _STATES[role][1:]]
         gathered = {
             name: all_gather_cat(getattr(self, name), self.process_group, kinds[name]) for name in gathered_names
         }
         for name, state in gathered.items():
             setattr(self, name, state)
-        self._lengths = {role: [shape[0] for shape, *_ in kinds[_states(role)[1]]] for role in ROLES}
+        self._lengths = {role: [shape[0] for shape, *_ in kinds[_STATES[role][1]]] for role in ROLES}
 
     def _warn_about_gathering(self) -> None:
         """Warn if the rows gathered on every rank are large."""
-        local = sum(getattr(self, _states(role)[0]).nbytes for role in ROLES)
+        local = sum(getattr(self, _STATES[role][0]).nbytes for role in ROLES)
         total = sum(all_gather_status(local, self.process_group))
         if total > WARN_BYTES:
             warnings.warn(
@@ -382,11 +391,6 @@ def _check_values(rows: list[Tensor], labels: list[Tensor]) -> None:
     for column in labels:
         if len(column):
             check_finite(labels=column)
-
-
-def _states(role: str) -> tuple[str, str, str, str, str]:
-    prefix = "" if role == "both" else f"{role}_"
-    return f"{prefix}embeddings", f"{prefix}labels", f"{prefix}ids", f"{prefix}cameras", f"{prefix}groups"
 
 
 def _join_roles(first: _RoleItems, second: _RoleItems, rows: int) -> _RoleItems:
