@@ -4,7 +4,11 @@ Within `Device()` tensors sent to or made on DEVICE are such tensors. Every oper
 computes on the CPU, after a check that its other tensors and its generator are on the device too and that it multiplies
 no matrices of integers. `waits` lists the operators that would have made the host wait for a GPU: values read, shapes
 that depend on values, copies between host and device. `operators` counts the operators that a GPU would have launched,
-`bytes` the bytes that they would have read and written.
+`bytes` the bytes that they would have read and written, and `copied` lists the elements of each copy between host and
+device, whether the host waits for it or not.
+
+In `Device(kernels=True)` every family of Triton kernels runs: a launch counts as one operator, and is answered by
+Triton's interpreter if TRITON_INTERPRET=1, else by `kernel_references`.
 
 Values are those of CUDA where they differ from the CPU's: a quotient by a number is a product with its reciprocal, as
 is `mean`; NaN with sign bit sorts first; floats are added by `scatter_add`, `index_add`, `cumsum` and the like in an
@@ -19,11 +23,15 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
+import kernel_references
 import torch
+from kernels import INTERPRETED
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map_only
+
+from tensormetrics.core.native import gpu_kernels
 
 DEVICE = torch.device("meta")  # the only device of torch that needs no driver and no kernels
 PLACE = torch.device("meta", 0)  # the device that its tensors report
@@ -32,6 +40,7 @@ REFUSED = {"histc", "put", "put_", "kthvalue", "index_reduce", "index_reduce_", 
 READ = {"_local_scalar_dense", "equal", "nonzero", "masked_select", "bincount", "_linalg_check_errors", "_linalg_svd"}
 READ |= {"_unique2", "unique_dim", "unique_consecutive", "unique_dim_consecutive"}
 SUMS = {"scatter_add", "index_add", "scatter_reduce"}  # of floats in any order; index_put sorts before it adds
+ALLOCATIONS = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
 PRODUCTS = {"mm", "bmm", "mv", "dot", "addmm", "addmv", "baddbmm", "addbmm"}
 
 
@@ -147,6 +156,10 @@ def _permute_addends(name: str, args: list[Any], random: torch.Generator) -> lis
     return [x, dim, index.index_select(dim, order), source.index_select(dim, order), *others]
 
 
+def _can_use(name: str, device: torch.device) -> bool:
+    return device.type == DEVICE.type and gpu_kernels.family_of(name).kind == "Triton"
+
+
 class LateCopy:
     """Copy of a flag that has arrived only at the third query, like a copy queued on a GPU after other kernels."""
 
@@ -163,9 +176,11 @@ class LateCopy:
 
 
 class Device(TorchDispatchMode):
-    def __init__(self) -> None:
+    def __init__(self, kernels: bool = False) -> None:
         super().__init__()
+        self.kernels = kernels
         self.waits: list[str] = []
+        self.copied: list[int] = []
         self.operators = self.bytes = 0
         self.refused: list[str] = []
         self.unordered: list[str] = []  # operators that added or multiplied floats in an order of their own
@@ -179,6 +194,11 @@ class Device(TorchDispatchMode):
         self._patches.enter_context(
             mock.patch("tensormetrics.core.native.convergence.Copy", partial(LateCopy, self.waits))
         )
+        if self.kernels:
+            if not INTERPRETED:
+                kernel_references.import_kernels()
+            for name, replacement in (("gpu_kernels.can_use", _can_use), ("triton.bind", self._launch)):
+                self._patches.enter_context(mock.patch(f"tensormetrics.core.native.{name}", replacement))
         return super().__enter__()
 
     def __exit__(self, *exception: Any) -> None:
@@ -193,8 +213,10 @@ class Device(TorchDispatchMode):
         target = torch.device(kwargs.get("device") or (PLACE if device_tensors else "cpu"))
         if name in ("_to_copy", "copy_"):
             to, source = (tensors[0].device, tensors[1].device) if name == "copy_" else (target, tensors[0].device)
-            if to != source and not (kwargs.get("non_blocking") or (name == "copy_" and args[2:] == (True,))):
-                self.waits.append(f"{name} from {source} to {to}")
+            if to != source:
+                self.copied.append(tensors[-1].numel())
+                if not (kwargs.get("non_blocking") or (name == "copy_" and args[2:] == (True,))):
+                    self.waits.append(f"{name} from {source} to {to}")
         elif device_tensors or target.type == DEVICE.type:
             self._check(func, name, tensors, kwargs)
         divides = name in ("div", "div_") and type(args[0]) is Elsewhere and type(args[1]) is not Elsewhere
@@ -209,12 +231,25 @@ class Device(TorchDispatchMode):
             raise
         if (device_tensors or target.type == DEVICE.type) and not func.is_view:
             num_bytes = sum(map(_bytes, [*device_tensors, *(x for x in tree_leaves(results) if isinstance(x, Tensor))]))
-            self.operators += num_bytes > 0  # operators on empty tensors launch nothing
+            self.operators += num_bytes > 0 and name not in ALLOCATIONS  # operators on empty tensors launch nothing
             self.bytes += num_bytes
         if target.type != DEVICE.type or (name == "copy_" and tensors[0].device != PLACE):
             return results
         wrapper_of = {id(x.value): x for x in device_tensors}  # in-place operators return their argument
         return tree_map_only(Tensor, lambda x: wrapper_of[id(x)] if id(x) in wrapper_of else Elsewhere(x), results)
+
+    def _launch(self, kernel: Any, grid: tuple[int, ...], arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+        tensors = [x for x in arguments if isinstance(x, Tensor)]
+        if not all(isinstance(x, Elsewhere) for x in tensors):
+            raise RuntimeError(f"{kernel.__name__}: got a tensor of the CPU")
+        self.operators += 1
+        self.bytes += sum(map(_bytes, tensors))
+        arguments = tree_map_only(Elsewhere, lambda x: x.value, arguments)
+        with _disable_current_modes():
+            if INTERPRETED:
+                kernel[grid](*arguments, **options)
+            else:
+                getattr(kernel_references, kernel.__name__.strip("_"))(*arguments, **options)
 
     def _compute(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], divides: bool) -> Any:
         base, random = name.removesuffix("_"), self._random
@@ -250,3 +285,4 @@ class Device(TorchDispatchMode):
         has_unknown_size = name == "repeat_interleave" and kwargs.get("output_size") is None
         if name in READ or has_mask or has_unknown_size or gets_number:
             self.waits.append(name)
+            self.copied += [1] * (name == "_local_scalar_dense")

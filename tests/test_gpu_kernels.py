@@ -29,7 +29,7 @@ from tensormetrics.core.native.gpu_kernels import FAMILIES, Answer, can_use
 from tensormetrics.retrieval.search.distance import DISTANCES
 
 SEARCH = "tensormetrics.retrieval.search.kernels"
-MODULES = [f"{SEARCH}.{name}" for name in ("nearest", "prepare", "canonical", "counting")]
+MODULES = [f"{SEARCH}.{name}" for name in ("nearest", "prepare", "canonical", "counting", "direct", "scores")]
 MODULES += [f"tensormetrics.association.{name}.kernels" for name in ("resampling", "metrics")]
 MODULES.append("tensormetrics.structured.tensors.kernels")
 OF_OPERATORS = {"groups", "score sums"}  # which only the dispatcher of CUDA tensors tries
@@ -346,7 +346,7 @@ def test_check_gpu_of_unknown_device_exits_with_error():
 @pytest.mark.full
 def test_families_of_all_packages_are_registered():
     code = "import tensormetrics._cli.machine.{} as machine; print(*sorted(machine.gpu_kernels.FAMILIES), sep=',')"
-    names = "canonical distances,counting,drawn sums,preparation,sampler,search,solver"
+    names = "canonical distances,counting,direct search,drawn sums,neighbor scores,preparation,sampler,search,solver"
     for module in ("info", "gpu_report"):  # the two that report on every family
         process = subprocess.run([sys.executable, "-c", code.format(module)], capture_output=True, text=True)
         assert process.stdout.strip() == names, process.stderr

@@ -44,9 +44,11 @@ _one_operator.register_autograd(
 
 
 def sum_by_position(terms: Tensor, position: Tensor) -> Tensor:
-    # terms: (..., P), 0 as padding  position: (..., P) int64, 1, 2, ... for the other terms in order  ->  (...)
+    # terms: (..., P), 0 as padding  position: (..., P) int64, 1, 2, ... for the other terms in order, any for padding
+    # ->  (...)
     """Sum over P, with rounding that depends neither on padding nor on the device."""
-    return halving_sum(torch.zeros_like(terms).scatter_add_(-1, (position - 1).clamp(min=0), terms))
+    table = terms.new_zeros(*terms.shape[:-1], terms.shape[-1] + 1)
+    return halving_sum(table.scatter_add_(-1, position, terms)[..., 1:])
 
 
 def row_norms(rows: Tensor) -> Tensor:

@@ -58,7 +58,8 @@ def as_tensor(name: str, values: Any, device: torch.device) -> Tensor:
 
 def as_embeddings(name: str, rows: Tensor) -> Tensor:
     # rows: (N, D)  ->  (N, D) of one of FLOATING
-    checks.shape(name, rows, "N", "D")
+    if not isinstance(rows, Tensor) or rows.ndim != 2:
+        checks.shape(name, rows, "N", "D")
     if rows.is_complex():
         raise ValueError(f"{name}: got {rows.dtype}, wanted real numbers; write torch.view_as_real({name}).flatten(1)")
     if rows.dtype in FLOATING:
@@ -88,7 +89,8 @@ def as_labeled_rows(
     # rows: (N, D)  labels: as in as_labels  ->  (N, D) floating, (N,) or (N, L) int64 or floating
     rows = as_embeddings(names[0], as_tensor(names[0], rows, device))
     labels = as_labels(names[1], as_tensor(names[1], labels, device), columns)
-    checks.check_consistent_length(**dict(zip(names, (rows, labels), strict=True)))
+    if rows.shape[0] != labels.shape[0]:
+        checks.check_consistent_length(**dict(zip(names, (rows, labels), strict=True)))
     return rows, labels
 
 
@@ -128,7 +130,14 @@ def promote_dtypes(query: Tensor, reference: Tensor) -> tuple[Tensor, Tensor]:
 def check_finite(**tensors: Tensor) -> None:
     """Raise a ValueError for NaN and infinity. Synchronizes with the device."""
     for name, tensor in tensors.items():
-        _check_rows(name, tensor, lambda rows: ~finite_rows(rows), "NaN or infinity", "finite values")
+        if tensor.is_floating_point() and not _is_finite(tensor):
+            _check_rows(name, tensor, lambda rows: ~finite_rows(rows), "NaN or infinity", "finite values")
+
+
+def _is_finite(rows: Tensor) -> bool:
+    if not rows.numel():
+        return True
+    return all(bool(chunk.abs().amax() < torch.inf) for chunk in rows.split(rows_per_chunk(rows)))
 
 
 def finite_rows(rows: Tensor) -> Tensor:
@@ -169,7 +178,8 @@ def _check_rows(name: str, rows: Tensor, is_invalid: Callable[[Tensor], Tensor],
 
 def rows_per_chunk(tensor: Tensor) -> int:
     """Return the number of rows to process at once, so that temporary tensors stay small."""
-    return max(2**20 // max(tensor.shape[1:].numel(), 1), 1)
+    # On a CPU they stay in its cache; on a GPU a small chunk takes as long as a large one.
+    return max((2**20 if tensor.is_cpu else 2**24) // max(tensor.shape[1:].numel(), 1), 1)
 
 
 def largest_of_columns(rows: Tensor, prepare: Callable[[Tensor], Tensor] = Tensor.double) -> Tensor:
@@ -247,6 +257,16 @@ class ShardLayout(NamedTuple):
         return slice(sum(self.reference[:rank]), sum(self.reference[: rank + 1]))
 
 
+class Status(NamedTuple):
+    """Word in which kernels note facts about values, for the host to read once, at the end of a `compute`.
+
+    check: raises the ValueError for values that are not finite.
+    """
+
+    word: Tensor  # () int32
+    check: Callable[[], None]
+
+
 class Stream(NamedTuple):
     """References that are read in blocks, and the file that keeps partial results.
 
@@ -267,6 +287,7 @@ class RetrievalInputs(NamedTuple):
     ignore, gains: as in `positive_ranks`.
     layout: if given, query and reference hold only the rows of this rank; all other fields cover all ranks.
     stream: the references, if they are read in blocks; `reference` is then empty.
+    status: for checks that are left to kernels.
     """
 
     query: Tensor
@@ -279,6 +300,7 @@ class RetrievalInputs(NamedTuple):
     query_index: Tensor | None = None
     layout: ShardLayout | None = None
     stream: Stream | None = None
+    status: Status | None = None
 
     def self_index(self) -> Tensor:
         # ->  (Q,) int64, index of the reference that is the query itself, -1 = none

@@ -26,6 +26,33 @@ def try_search(device: torch.device) -> bool:
     return is_equal_on(device, compute, sample_input(2304, 16))
 
 
+def try_direct_search(device: torch.device) -> bool:
+    from .search.knn import TorchKNN
+
+    def compute(x: Tensor) -> tuple[Tensor, ...]:
+        # Blocks of references, blocks of one, and batches with padding.
+        batch, is_row = x[:90].view(3, 30, 20), torch.arange(30, device=x.device).expand(3, -1) < 25
+        of_items = TorchKNN("cosine")(batch, 3, batch, query_mask=is_row, reference_mask=is_row)
+        return *TorchKNN()(x, 1, x, True), *TorchKNN("ip")(x[:5], 100, x), *of_items
+
+    return is_equal_on(device, compute, sample_input(140, 20))
+
+
+def try_neighbor_scores(device: torch.device) -> bool:
+    from .inputs import RetrievalInputs
+    from .ranking.neighbor_ranks import ranks_of_labels
+    from .scores.query_metric import Classes, means
+
+    def compute(x: Tensor) -> tuple[Tensor, ...]:
+        labels = torch.arange(len(x), device=x.device) % 40
+        indices = (7 * torch.arange(len(x), device=x.device)[:, None] + torch.arange(9, device=x.device)) % len(x)
+        ranks = ranks_of_labels(indices, RetrievalInputs(x, labels, x, labels, len(x)))
+        classes = (Classes(labels, x[:, 0] > 0, on_lone) for on_lone in ("zero", "exclude"))
+        return ranks.rank, ranks.relevant, *(means(1e3 * x.T.double(), c) for c in classes)
+
+    return is_equal_on(device, compute, sample_input(130, 16))
+
+
 def try_counting(device: torch.device) -> bool:
     from .ranking.positive_ranks import positive_ranks
 
@@ -39,4 +66,6 @@ def try_counting(device: torch.device) -> bool:
 register_trial("canonical distances", "Triton", "TorchKNN and retrieval scores", try_canonical_distances)
 register_trial("search", "Triton", "TorchKNN and its users", try_search, ("canonical distances",))
 register_trial("preparation", "Triton", "TorchKNN and its users", try_search, ("search", "canonical distances"))
+register_trial("direct search", "Triton", "TorchKNN and its users", try_direct_search)
+register_trial("neighbor scores", "Triton", "retrieval scores of neighbors", try_neighbor_scores)
 register_trial("counting", "Triton", "ranks of all positives", try_counting, ("canonical distances",))

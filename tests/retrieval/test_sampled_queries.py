@@ -285,7 +285,7 @@ def test_audit_with_unsupported_options_raises():
 
 def test_audit_sample_without_difference_has_nonzero_interval():
     scores, labels = torch.rand(1000, dtype=torch.float64), torch.arange(1000) % 5
-    classes = Classes.of(labels, torch.ones(1000, dtype=torch.bool))
+    classes = Classes(labels, torch.ones(1000, dtype=torch.bool))
     calculator = AccuracyCalculator(("precision_at_1",), knn_func=TwoCellIndex(), audit=100)
     calculator.get_accuracy(*make_data(count=200))
     audit = calculator.last.audit._replace(queries=draw_queries(1000, 100, 0))

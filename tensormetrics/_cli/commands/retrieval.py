@@ -334,7 +334,7 @@ def _by_class(calculator: AccuracyCalculator, labels: Column) -> dict[str, dict[
     assert calculator.last is not None  # the scores that were just computed
     scores: dict[str, Tensor] = calculator.last.scores
     codes = labels.codes.to(next(iter(scores.values())).device)
-    classes = Classes.of(codes, torch.ones_like(codes, dtype=torch.bool))
+    classes = Classes(codes, torch.ones_like(codes, dtype=torch.bool))
     rows: dict[str, dict[str, float]] = {
         str(labels.names[n] if labels.names else n): {} for n in classes.labels.tolist()
     }

@@ -5,6 +5,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from ...core.native.triton import launch
 from ...core.numbers.exact_sums import GRIDS
 
 _SIZE = 1024  # scores at a time
@@ -40,6 +41,5 @@ def _score_sums(scores, state, out, n, SIZE: tl.constexpr):
 def score_sums(scores: Tensor, state: Tensor) -> Tensor:
     # scores: (N,) float64  state: (5,) float64  ->  (5,)
     out = torch.empty_like(state)
-    with torch.cuda.device_of(scores):
-        _score_sums[(1,)](scores.contiguous(), state, out, len(scores), SIZE=_SIZE, enable_fp_fusion=False)
+    launch(_score_sums, (1,), scores.contiguous(), state, out, len(scores), SIZE=_SIZE, enable_fp_fusion=False)
     return out

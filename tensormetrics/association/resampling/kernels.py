@@ -12,7 +12,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ...core.native.triton import on_its_device
+from ...core.native.triton import launch
 from ...core.numbers.splitmix import FIRST, SECOND, STEP
 from .random import Tails
 
@@ -106,10 +106,10 @@ def _count(
         # As unsigned integers, negative sums are the largest, and greatest where they are closest to 0.
         nearest = tl.max(over.to(tl.uint32, bitcast=True), axis=1)
         if tl.max((nearest > limit).to(tl.int32), axis=0) > 0:
-            tl.store(undecided + tl.atomic_add(num_undecided, 1), tile * tl.num_programs(0) + block)
+            tl.store(undecided + tl.atomic_add(num_undecided, 1, sem="relaxed"), tile * tl.num_programs(0) + block)
         else:
             count += below
-    tl.atomic_add(num_below + t, count)
+    tl.atomic_add(num_below + t, count, sem="relaxed")
 
 
 @triton.jit
@@ -129,33 +129,39 @@ def _recount_undecided(
         first = _load_digits(digits, block, 1, tests, WIDTH, TESTS)
         zeroth = _load_digits(digits, block, 0, tests, WIDTH, TESTS)
         over += _sums(second, first, zeroth, mask, tl.load(rest + t)) >> 24
-        tl.atomic_add(num_below + t, tl.sum((over < 0).to(tl.int32), axis=1))
+        tl.atomic_add(num_below + t, tl.sum((over < 0).to(tl.int32), axis=1), sem="relaxed")
 
 
-@on_its_device
 def random_partitions(out: Tensor, n: Tensor, size: Tensor, stream_offset: int, start: int) -> Tensor:
     # out: (G, rows, N) bool, is written  n, size: (G,) int64
     groups, rows, num_positions = out.shape
     if out.numel():
-        _partitions[(groups * triton.cdiv(rows, _PARTITIONS_PER_PROGRAM),)](
+        launch(
+            _partitions, (groups * triton.cdiv(rows, _PARTITIONS_PER_PROGRAM),),
             n.contiguous(), size.contiguous(), out.view(torch.int8), stream_offset, start, rows, num_positions,
             ROWS=_PARTITIONS_PER_PROGRAM, enable_fp_fusion=False,
         )  # fmt: skip
     return out
 
 
-@on_its_device
 def random_signs(out: Tensor, stream_offset: int, start: int) -> Tensor:
     # out: (1, rows, pairs) bool, is written
     if out.numel():
         grid = (triton.cdiv(out.numel(), 1024),)
-        _signs[grid](
-            out.view(torch.int8), stream_offset, start, out.numel(), out.shape[-1], SIZE=1024, enable_fp_fusion=False
+        launch(
+            _signs,
+            grid,
+            out.view(torch.int8),
+            stream_offset,
+            start,
+            out.numel(),
+            out.shape[-1],
+            SIZE=1024,
+            enable_fp_fusion=False,
         )
     return out
 
 
-@on_its_device
 def count_extreme(selected: Tensor, units: Tensor, tails: Tails) -> Tensor:
     # selected: (rows, N) bool, N <= 128  units: (B, N) int64, at most 2^41 in modulus
     # ->  (B,) int64, the number of extreme sums
@@ -196,7 +202,9 @@ def _count_reaching(masks: Tensor, units: Tensor, low: Tensor) -> Tensor:
     undecided_tiles = torch.empty(tiles * blocks, dtype=torch.int32, device=low.device)
     span = triton.cdiv(tiles, min(triton.cdiv(_PROGRAMS, blocks), tiles))
     options = {"WIDTH": width, "TESTS": _TESTS, "ROWS": _ROWS, "num_warps": 8, "enable_fp_fusion": False}
-    _count[(blocks, triton.cdiv(tiles, span))](
+    launch(
+        _count,
+        (blocks, triton.cdiv(tiles, span)),
         masks,
         digits,
         start,
@@ -210,7 +218,19 @@ def _count_reaching(masks: Tensor, units: Tensor, low: Tensor) -> Tensor:
         num_stages=3,
         **options,
     )
-    _recount_undecided[(min(tiles * blocks, _PROGRAMS),)](
-        masks, digits, start, rest, num_below, undecided_tiles, num_undecided, tests, blocks, num_stages=1, **options
+    launch(
+        _recount_undecided,
+        (min(tiles * blocks, _PROGRAMS),),
+        masks,
+        digits,
+        start,
+        rest,
+        num_below,
+        undecided_tiles,
+        num_undecided,
+        tests,
+        blocks,
+        num_stages=1,
+        **options,
     )
     return len(masks) - num_below

@@ -98,7 +98,7 @@ def maybe_get_avg_of_avgs(
     accuracy_per_sample: Tensor, sample_labels: Tensor, avg_of_avgs: bool, return_per_class: bool
 ) -> float | list[float]:
     # accuracy_per_sample: (n,)  sample_labels: (n, 1) or (n, 1, L)
-    classes = Classes.of(sample_labels[:, 0], torch.ones_like(accuracy_per_sample, dtype=torch.bool))
+    classes = Classes(sample_labels[:, 0], torch.ones_like(accuracy_per_sample, dtype=torch.bool))
     return averaged(accuracy_per_sample, classes, average_of(avg_of_avgs, return_per_class)).tolist()
 
 

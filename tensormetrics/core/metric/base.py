@@ -187,12 +187,13 @@ class Metric(RecordedArguments, torchmetrics.Metric):
 
         The storage doubles, so that appending N rows copies O(N) rows in total.
         """
-        rows, home = rows.detach(), self._device_of_rows()
+        rows, held = rows.detach(), getattr(self, name)
+        home = held.device if held.shape[0] else self._device_of_rows()
         if home is None:
             self._settle(rows.device)
+            held = getattr(self, name)
         else:
             rows = rows.to(home)
-        held = getattr(self, name)
         if held.shape == (0,):  # no row so far: these give shape and dtype
             held = rows.new_empty(0, *rows.shape[1:])
         if held.shape[1:] != rows.shape[1:] or held.dtype.is_floating_point != rows.dtype.is_floating_point:
@@ -200,12 +201,12 @@ class Metric(RecordedArguments, torchmetrics.Metric):
                 f"{name}: got rows of shape {tuple(rows.shape[1:])} and {rows.dtype} after rows of shape "
                 f"{tuple(held.shape[1:])} and {held.dtype}; call reset() before changing the kind of input"
             )
-        start, stop = len(held), len(held) + len(rows)
+        start, stop = held.shape[0], held.shape[0] + rows.shape[0]
         dtype = torch.promote_types(held.dtype, rows.dtype)
         store = self._stores.get(name)
         # After a load, or with a state shared in a MetricCollection, the storage after the state is not ours.
         is_ours = store is not None and store.data_ptr() == held.data_ptr() and store.dtype == dtype
-        if store is None or not is_ours or len(store) < stop:
+        if store is None or not is_ours or store.shape[0] < stop:
             with torch.inference_mode(False):  # a store made in inference mode could not be written to outside it
                 store = torch.empty(max(2 * start, stop), *rows.shape[1:], dtype=dtype, device=rows.device)
             store[:start] = held
@@ -216,7 +217,7 @@ class Metric(RecordedArguments, torchmetrics.Metric):
     def _device_of_rows(self) -> torch.device | None:
         """Return the device of the rows so far; None without rows."""
         states = (getattr(self, name) for name, reduction in self._reductions.items() if reduction is dim_zero_cat)
-        return next((rows.device for rows in states if len(rows)), None)
+        return next((rows.device for rows in states if rows.shape[0]), None)
 
     def _settle(self, device: torch.device | None) -> None:
         """Move the empty states of rows to the device of the first rows."""

@@ -24,6 +24,7 @@ from torch import Tensor
 from torch._guards import detect_fake_mode
 
 from ..arguments.callers import level_of_caller
+from .triton import binding, try_compiled
 
 OLDEST_FOR_TRITON = 8, 0  # compute capability; below, kernels lack tensor core products or spill their registers
 
@@ -153,7 +154,10 @@ def ask(name: str, device: torch.device) -> Answer | None:
         return Answer(False, f"the {missing[0]} kernels do not run")
     try:
         with _undisturbed(device), only(name, *family.needs):
-            is_equal = family.trial(device)
+            with binding():
+                is_equal = family.trial(device)
+            if is_equal and family.kind == "Triton":
+                try_compiled(family.trial, device)
     except Exception as error:  # any error of a compiler, a driver or a kernel means that it does not run
         if isinstance(error, torch.OutOfMemoryError) or re.search(MOMENTARY, str(error)):
             return None

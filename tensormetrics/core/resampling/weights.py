@@ -73,10 +73,11 @@ def kind_of_units(has_ids: bool, has_groups: bool) -> int:
 def kind_of_rows(count: int, ids: Tensor, groups: Tensor) -> int | None:
     # ids, groups: (count,), or (0,) for none
     """Return how `count` rows are identified, None without items; ValueError if only some have ids or groups."""
-    for name, column in (("ids", ids), ("groups", groups)):
-        if len(column) not in (0, count):
+    num_ids, num_groups = ids.shape[0], groups.shape[0]
+    for name, size in (("ids", num_ids), ("groups", num_groups)):
+        if size not in (0, count):
             raise ValueError(f"{name}: got some for a part of the items; give every update the same, or call reset()")
-    return kind_of_units(len(ids) > 0, len(groups) > 0) if count else None
+    return kind_of_units(num_ids > 0, num_groups > 0) if count else None
 
 
 def check_same_kind(kind: int | None, before: int | None) -> None:
@@ -86,6 +87,17 @@ def check_same_kind(kind: int | None, before: int | None) -> None:
             f"ids, groups: got {KINDS[kind or 0]} after updates with {KINDS[before or 0]}; give every update the same, "
             "or call reset()"
         )
+
+
+@cached_per_device
+def _first_positions(device: torch.device) -> Tensor:
+    return torch.arange(2**16, device=device)
+
+
+def _positions(rows: Tensor) -> Tensor:
+    # rows: (N, ...)  ->  (N,) int64
+    count = len(rows)
+    return _first_positions(rows)[:count] if count <= 2**16 else torch.arange(count, device=rows.device)
 
 
 class ItemNames(NamedTuple):
@@ -99,7 +111,7 @@ class ItemNames(NamedTuple):
         # rows: (N, ...)  ids, groups: (N,), or (0,) for none
         """Return the names of stored rows; ValueError if some have ids or groups and others have none."""
         kind_of_rows(len(rows), ids, groups)
-        item_ids = ids if len(ids) else torch.arange(len(rows), device=rows.device)
+        item_ids = ids if len(ids) else _positions(rows)
         return cls(item_ids, groups if len(groups) else None)
 
     @classmethod

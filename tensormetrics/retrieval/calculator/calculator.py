@@ -411,7 +411,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
             if needs_tables:
                 args |= self._neighbor_args(inputs, includes, neighbors)
             scores, ranks, nearest = self._scores(built_in, ranked, inputs, relevant, neighbors)
-            args |= {"scores": scores, "classes": Classes.of(inputs.query_labels, scored)}
+            args |= {"scores": scores, "classes": Classes(inputs.query_labels, scored)}
             if len(lone) and any(map(self._needs_clusters, names)):
                 is_gathered = inputs.layout is None
                 args["cluster_labels"] = (

@@ -133,7 +133,7 @@ class QueryScorer:
                 tiles = list(tiles)
                 ranks = joined(tiles, queries, inputs.gains is not None, depth, relevant.device)
                 ranks = gathered_ranks(ranks, inputs.layout)
-            values = query_scores([score.function for score in ranked.values()], tiles, inputs)
+            values, _ = query_scores([score.function for score in ranked.values()], tiles, inputs)
         else:
             values = torch.full((len(ranked), len(relevant)), torch.nan, dtype=torch.float64, device=relevant.device)
         return Scored(dict(zip(ranked, values, strict=True)), ranks, nearest)
@@ -197,7 +197,7 @@ def built_in(
     comparison = flat_equality if label_comparison_fn is EQUALITY else label_comparison_fn
     values = score.function(ranks_of_matches(compare_labels(comparison, query_labels, knn_labels), relevant))
     scored = ~values.isnan() if not_lone_query_mask is None else not_lone_query_mask.to(values.device)
-    return averaged(values, Classes.of(query_labels, scored), average, statistic)
+    return averaged(values, Classes(query_labels, scored), average, statistic)
 
 
 def levels_of(inputs: RetrievalInputs) -> Iterator[tuple[str, RetrievalInputs]]:

@@ -51,8 +51,9 @@ class Neighbors:
         if self._indices.shape[1] < k:
             if not isinstance(self.knn_func, TorchKNN):
                 return self.search(k)[1]
-            query, reference, self_index = self.inputs.query, self.inputs.reference, self.inputs.self_index()
-            self._indices = self.knn_func.search(query, k, reference, self_index)[1]
+            query, reference, is_leading = self.inputs.query, self.inputs.reference, self.inputs.all_shared()
+            self_index = None if is_leading else self.inputs.self_index()
+            self._indices = self.knn_func.search(query, k, reference, self_index, is_leading=is_leading)[1]
         return self._indices[:, :k]
 
     def search(self, k: int) -> tuple[Tensor, Tensor]:

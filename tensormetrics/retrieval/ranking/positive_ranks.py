@@ -50,7 +50,10 @@ class PositiveRanks(NamedTuple):
 
         Shapes: depth: broadcasts against (..., Q, P) -> (..., Q, P) bool.
         """
-        return (self.rank > 0) & (self.rank <= depth)
+        is_found = self.rank > 0
+        if self.depth is not None and isinstance(depth, int) and self.depth <= depth:
+            return is_found
+        return is_found & (self.rank <= depth)
 
 
 @takes_arrays
@@ -152,13 +155,15 @@ class RankingInputs(NamedTuple):
         checks.same_device(**{name: value for name, value in self._asdict().items() if isinstance(value, Tensor)})
         if self_index is None:
             self_index = torch.full((len(query),), -1, device=query.device)
-        self_index = check_self_index(self_index, len(query), len(reference))
+        if self.reference is not None or self.self_index is not None:
+            self_index = check_self_index(self_index, len(query), len(reference))
         check_squares(query=query)
         if reference is not query:
             check_squares(reference=reference)
-        return RetrievalInputs(
-            query, self.query_labels, reference, reference_labels, 0, self.ignore, self.gains, self_index
-        )
+        options = self.ignore, self.gains
+        if self.reference is None and self.self_index is None:
+            return RetrievalInputs(query, self.query_labels, query, self.query_labels, len(query), *options)
+        return RetrievalInputs(query, self.query_labels, reference, reference_labels, 0, *options, self_index)
 
     def candidates(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return references, their labels and self_index; by default the queries, none its own candidate."""
@@ -184,13 +189,12 @@ def rank_tiles(inputs: RetrievalInputs, ranking: Ranking) -> Iterator[tuple[slic
     relevance = Relevance(query_labels, reference_labels, self_index, *compared)
     memory = ranking.memory(query.device)
     ranks_of: Callable[[slice, Positives], tuple[Tensor, Tensor | None]]
-    # Searching and counting give the same integers; beyond about this depth counting is faster.
     if not len(reference):
         rows, ranks_of = max(len(query), 1), lambda _, positives: no_ranks(positives)
-    elif depth is not None and depth <= max(64, len(reference) // 32) and ranking.ties == "index":
+    elif depth is not None and ranking.is_shallow(len(reference)):
         references, k = References(reference, ranking.order), min(depth, len(reference))
-        ignoring = inputs.ignore is not None
-        search = NearestSearch(query, self_index, k, references, memory, exact=ranking.exact, ignoring=ignoring)
+        options = memory, ranking.exact, inputs.ignore is not None
+        search = NearestSearch(query, self_index, k, references, *options, is_leading=inputs.all_shared())
         rows, ranks_of = search.rows, lambda tile, positives: read_off(search(tile, positives.ignored), positives)
     else:
         ranks_of = counter = RankCounter(query, self_index, reference, ranking)

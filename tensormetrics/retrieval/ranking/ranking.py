@@ -28,6 +28,10 @@ class Ranking(NamedTuple):
         checks.check_choice("distance", self.distance, DISTANCES)
         return self if self.depth is None else self._replace(depth=checks.check_int("depth", self.depth, 1))
 
+    def is_shallow(self, references: int) -> bool:
+        """Return whether searching neighbors is faster than counting, which gives the same integers."""
+        return self.depth is not None and self.depth <= max(64, references // 32) and self.ties == "index"
+
     @property
     def order(self) -> Distance:
         """Distance that `distance` names."""

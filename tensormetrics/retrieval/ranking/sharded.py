@@ -31,6 +31,7 @@ from ..search.product_filter import Normalization
 from ..search.ring.normalization import common_normalization
 from ..search.ring.ring_pass import Ring, block_rows, redistribute_rows, summarize_positions, travel_memory
 from .blockwise import MeasuredQueries, chunk_slices, split_queries
+from .neighbor_ranks import can_use_labels, label_tiles
 from .out_of_core import streamed_tiles
 from .positive_ranks import PositiveRanks, rank_tiles, read_off, within_depth
 from .rank_counts import RankCounter
@@ -41,7 +42,9 @@ def tiles_of(inputs: RetrievalInputs, ranking: Ranking) -> Iterator[tuple[slice 
     """Yield the ranks of all queries; if they are sharded, of this process's queries, numbered locally."""
     if inputs.stream is not None:
         return streamed_tiles(inputs, inputs.stream, ranking)
-    return rank_tiles(inputs, ranking) if inputs.layout is None else _sharded_tiles(inputs, ranking)
+    if inputs.layout is not None:
+        return _sharded_tiles(inputs, ranking)
+    return label_tiles(inputs, ranking) if can_use_labels(inputs, ranking) else rank_tiles(inputs, ranking)
 
 
 @torch.no_grad()

@@ -268,8 +268,8 @@ class NearestCentroidAccuracy(QueryMetric):
         return True
 
     def scores(self, inputs: RetrievalInputs) -> tuple[Tensor, Tensor]:
-        # ->  (Q,) float64, NaN = lone; (Q,) bool, lone
+        # ->  (1, Q) float64, NaN = lone; (Q,) bool, not lone
         if inputs.ignore is not None:
             raise ValueError("cameras: got some, wanted none: a class mean cannot leave out references of each query")
         scores = checked_centroids(inputs, DISTANCES[self.distance], self.memory_budget)
-        return scores, scores.isnan()
+        return scores[None], ~scores.isnan()

@@ -1,5 +1,6 @@
 """Base class of metrics that keep embeddings as states, in one or several processes."""
 
+import functools
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from ...core.resampling.weights import ItemNames, ResamplingUnits, check_same_ki
 from ..inputs import (
     RetrievalInputs,
     ShardLayout,
+    Status,
     as_labeled_rows,
     both_or_neither,
     budget,
@@ -30,6 +32,12 @@ from ..ranking.sharded import gather_ordered_rows
 Role = Literal["both", "query", "reference"]
 ROLES: tuple[Role, ...] = get_args(Role)
 WARN_BYTES = 10**9  # of rows gathered on each process
+
+
+_COLUMNS = "embeddings", "labels", "ids", "cameras", "groups"
+_STATES: dict[str, tuple[str, ...]] = {
+    role: tuple(name if role == "both" else f"{role}_{name}" for name in _COLUMNS) for role in ROLES
+}
 
 
 class Queries(NamedTuple):
@@ -141,13 +149,13 @@ class EmbeddingMetric(Metric):
         if self.placed is not None:
             self.to(self.placed)
         for role in ROLES:
-            for name in _states(role):
+            for name in _STATES[role]:
                 self.add_rows(name)
         self._keeps_rows_local = False
         self._lengths: dict[str, list[int]] | None = None  # rows of every rank, while embeddings stay with them
 
     def rows_of_items(self) -> list[tuple[str, ...]]:
-        return [_states(role) for role in ROLES]
+        return [_STATES[role] for role in ROLES]
 
     def update(
         self,
@@ -205,7 +213,8 @@ class EmbeddingMetric(Metric):
         first = given if given.type == "cpu" else device  # rows are checked on a CPU, before they move
         unsigned = labels if isinstance(labels, Tensor) and labels.dtype == torch.uint64 else None
         embeddings, labels = as_labeled_rows(embeddings, labels, first, names, self.label_columns)
-        embeddings = embeddings.to(self.store_dtype or embeddings.dtype)
+        if self.store_dtype is not None:
+            embeddings = embeddings.to(self.store_dtype)
         if first.type == "cpu":
             check_finite(**dict(zip(names, (embeddings, labels), strict=True)))
         elif unsigned is not None:  # labels that int64 cannot hold are below 0 now
@@ -213,22 +222,24 @@ class EmbeddingMetric(Metric):
             is_wrapped = (labels.view(len(labels), -1) < 0).any(1)
             embeddings = embeddings.masked_fill(is_wrapped[:, None], torch.nan)
         embeddings, labels = embeddings.to(device), labels.to(device)
+        count, width = embeddings.shape
         options = {"ids": ids, "cameras": cameras, "groups": groups}
-        options = {name: None if v is None else units(name, v, len(embeddings), device) for name, v in options.items()}
-        states, before = self._rows(role), self._kind_of_rows(role, self.metric_state)
-        if len(embeddings):
+        columns = [None if v is None else units(name, v, count, device) for name, v in options.items()]
+        held_rows, held_labels, held_ids, held_cameras, held_groups = self._rows(role)
+        before = kind_of_rows(held_labels.shape[0], held_ids, held_groups)
+        if count:
             check_same_kind(kind_of_units(ids is not None, groups is not None), before)
-            if len(states[0]) and (cameras is None) != (not len(states[3])):
+            if held_rows.shape[0] and (cameras is None) != (not held_cameras.shape[0]):
                 got = "none" if cameras is None else "some"
                 raise ValueError(f"cameras: got {got} after updates that differ in this; call reset()")
-        for other in ROLES:
-            states = self._rows(other)[0]
-            if states.ndim == 2 and states.shape[1] != embeddings.shape[1]:
+        for other, (name, *_) in _STATES.items():
+            shape = getattr(self, name).shape
+            if len(shape) == 2 and shape[1] != width:
                 raise ValueError(
-                    f"{names[0]}: got shape {tuple(embeddings.shape)} after {tuple(states.shape)} with role={other!r}, "
+                    f"{names[0]}: got shape {tuple(embeddings.shape)} after {tuple(shape)} with role={other!r}, "
                     "wanted the same number of columns; call reset() before changing it"
                 )
-        for state, rows in zip(_states(role), (embeddings, labels, *options.values()), strict=True):
+        for state, rows in zip(_STATES[role], (embeddings, labels, *columns), strict=True):
             if rows is not None:
                 self.append_rows(state, rows)
 
@@ -240,8 +251,12 @@ class EmbeddingMetric(Metric):
         """Return whether `compute` needs only the `stored_inputs` rows of this rank; else all rows are gathered."""
         return False
 
-    def stored_inputs(self) -> tuple[RetrievalInputs, Queries]:
+    def stored_inputs(
+        self, leaves_checks: Callable[[RetrievalInputs], bool] = lambda inputs: False
+    ) -> tuple[RetrievalInputs, Queries]:
         """Return all rows kept, and the identities of the queries.
+
+        `leaves_checks`: whether kernels will find values that are not finite; then the inputs have a status.
 
         ValueError if rows are not finite, or queries or references are missing.
         """
@@ -278,13 +293,6 @@ class EmbeddingMetric(Metric):
                 check_squares(**{f"embeddings of rank {dist.get_rank(group)}": query})
                 if reference is not query:
                     check_squares(**{f"embeddings of rank {dist.get_rank(group)}": reference})
-        with self._of_earlier_update():
-            for rows in () if layout else (query, *((references.embeddings,) if len(references.labels) else ())):
-                check_finite(embeddings=rows)
-                check_squares(embeddings=rows)
-            check_finite(labels=query_labels)
-            if len(references.labels):
-                check_finite(labels=references.labels)
         if query.ndim == 1:  # no rank had a row
             query = reference = query[:, None]
         query_labels, reference_labels = comparable_labels(query_labels, reference_labels)
@@ -294,9 +302,14 @@ class EmbeddingMetric(Metric):
         elif [*map(len, cameras)] != [len(query_labels), len(reference_labels)]:
             raise ValueError("cameras: got some for a part of the rows, wanted them in every update or in none")
         shared = len(both.labels)
-        return RetrievalInputs(
-            query, query_labels, reference, reference_labels, shared, cameras, layout=layout
-        ), identities
+        inputs = RetrievalInputs(query, query_labels, reference, reference_labels, shared, cameras, layout=layout)
+        tables = [] if self._lengths else [query, references.embeddings]
+        check = functools.partial(self._check_values, tables, [query_labels, references.labels])
+        if leaves_checks(inputs):
+            status = Status(torch.zeros((), dtype=torch.int32, device=query.device), check)
+            return inputs._replace(status=status), identities
+        check()
+        return inputs, identities
 
     @contextmanager
     def _of_earlier_update(self) -> Iterator[None]:
@@ -306,12 +319,23 @@ class EmbeddingMetric(Metric):
             problem, _, wanted = f"{error}".replace("NaN or infinity", self._rows_hold, 1).partition("; wanted ")
             raise self.invalid_error(problem, f"give {wanted}") from error
 
+    def _check_values(self, rows: list[Tensor], labels: list[Tensor]) -> None:
+        """Raise a ValueError for values that are not finite, or whose squares leave the range of float64."""
+        with self._of_earlier_update():
+            for table in filter(len, rows):
+                check_finite(embeddings=table)
+                check_squares(embeddings=table)
+            for column in filter(len, labels):
+                check_finite(labels=column)
+
     def _rows(self, role: str) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         # ->  (N, D), (N,) or (N, L), three times (N,); each (0,) before the first row, the last three also if absent
-        return tuple(getattr(self, name) for name in _states(role))
+        embeddings, labels, ids, cameras, groups = _STATES[role]
+        of_items = getattr(self, ids), getattr(self, cameras), getattr(self, groups)
+        return getattr(self, embeddings), getattr(self, labels), *of_items
 
     def _kind_of_rows(self, role: str, state: dict[str, Tensor]) -> int | None:
-        _, labels, ids, _, groups = (state[name] for name in _states(role))
+        _, labels, ids, _, groups = (state[name] for name in _STATES[role])
         return kind_of_rows(len(labels), ids, groups)
 
     def _add_state(self, state: dict[str, Tensor]) -> None:
@@ -326,9 +350,9 @@ class EmbeddingMetric(Metric):
             raise ValueError("cameras: got some for a part of the rows, wanted them in every update or in none")
         before = sum(self._lengths[role][: dist.get_rank(self.process_group)]) if self._lengths else 0
         if not len(ids):
-            positions = torch.arange(before, before + len(embeddings), device=labels.device)
-            rows = torch.arange(len(labels), device=labels.device)
-            return _RoleItems(labels, cameras, ids, groups, rows, embeddings, positions)
+            stop = before + len(embeddings) if self._lengths else before  # only sharded rows have a position
+            positions = torch.arange(before, stop, device=labels.device)
+            return _RoleItems(labels, cameras, ids, groups, positions[:0], embeddings, positions)
         ids, order = ids.sort(stable=True)
         new = torch.cat([torch.ones_like(ids[:1], dtype=torch.bool), ids[1:] != ids[:-1]])
         first = order[new]
@@ -354,24 +378,24 @@ class EmbeddingMetric(Metric):
             return super()._sync_dist(dist_sync_fn, process_group)
         kinds = self._agreed_kinds(self.process_group)
         for role in ROLES:
-            common_kind(kinds[_states(role)[0]])
-        names = [name for role in ROLES for name in _states(role)]
+            common_kind(kinds[_STATES[role][0]])
+        names = [name for role in ROLES for name in _STATES[role]]
         travel = travel_device([kind[2] for name in names for kind in kinds[name]], self.process_group)
         if travel is not None:  # `compute` exchanges rows throughout
             for name in names:
                 setattr(self, name, getattr(self, name).to(travel))
                 kinds[name] = [(shape, dtype, travel.type) for shape, dtype, _ in kinds[name]]
-        gathered_names = [name for role in ROLES for name in _states(role)[1:]]
+        gathered_names = [name for role in ROLES for name in _STATES[role][1:]]
         gathered = {
             name: all_gather_cat(getattr(self, name), self.process_group, kinds[name]) for name in gathered_names
         }
         for name, state in gathered.items():
             setattr(self, name, state)
-        self._lengths = {role: [shape[0] for shape, *_ in kinds[_states(role)[1]]] for role in ROLES}
+        self._lengths = {role: [shape[0] for shape, *_ in kinds[_STATES[role][1]]] for role in ROLES}
 
     def _warn_about_gathering(self) -> None:
         """Warn if the rows gathered on every rank are large."""
-        local = sum(getattr(self, _states(role)[0]).nbytes for role in ROLES)
+        local = sum(getattr(self, _STATES[role][0]).nbytes for role in ROLES)
         total = sum(all_gather_status(local, self.process_group))
         if total > WARN_BYTES:
             warnings.warn(
@@ -384,11 +408,6 @@ class EmbeddingMetric(Metric):
         super().unsync(should_unsync)
         if not self._is_synced:
             self._lengths = None
-
-
-def _states(role: str) -> tuple[str, str, str, str, str]:
-    prefix = "" if role == "both" else f"{role}_"
-    return f"{prefix}embeddings", f"{prefix}labels", f"{prefix}ids", f"{prefix}cameras", f"{prefix}groups"
 
 
 def _join_roles(first: _RoleItems, second: _RoleItems, rows: int) -> _RoleItems:

@@ -7,6 +7,7 @@ from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ...core.arguments import checks
+from ...core.native.device_cache import cached_per_device
 from ..deterministic import halving_sum, sum_by_position
 from ..ranking.positive_ranks import PositiveRanks
 from ..relevance import Gains
@@ -15,6 +16,7 @@ from .query_metric import QueryMetric, RankOptions
 
 Gain = Literal["linear", "exp2"]
 GAINS: tuple[Gain, ...] = get_args(Gain)
+TABULATED = 1024  # the largest depth whose discounts are kept
 
 
 @takes_ranks
@@ -39,8 +41,23 @@ def ndcg(ranks: PositiveRanks, k: Depths | None = None, gain: Gain = "linear") -
     return at_depths(k, lambda depth: _ndcg(ranks, depth, gain))
 
 
+@cached_per_device
+def _discounts(device: torch.device, k: int) -> tuple[Tensor, Tensor]:
+    # ->  (k + 1,) float64, of ranks 0 to k, (k + 1,), the ideal sums of 0 to k relevant references
+    position = torch.arange(1, k + 1, device="cpu")
+    terms = 1.0 / torch.log2(1 + position.double())
+    ideal = halving_sum((position <= torch.arange(k + 1, device="cpu")[:, None]).double() * terms)
+    ideal[0] = torch.nan
+    return torch.nn.functional.pad(terms, (1, 0)).to(device), ideal.to(device)
+
+
 def _ndcg(ranks: PositiveRanks, k: int | None, gain: Gain) -> Tensor:
     # ->  (..., Q)
+    if ranks.gain is None and k is not None and k <= TABULATED:
+        is_hit = ranks.within(k)
+        terms, ideal = _discounts(ranks.rank, k)
+        rank = ranks.rank if ranks.depth is not None and ranks.depth <= k else ranks.rank * is_hit
+        return sum_by_position(terms[rank], is_hit.cumsum(-1)) / ideal[ranks.relevant.clamp(max=k)]
     is_hit = ranks.rank > 0 if k is None else ranks.within(k)
     gains = is_hit.double() if ranks.gain is None else torch.where(is_hit, _scaled(ranks.gain, gain), 0.0)
     order = is_hit.cumsum(-1)

@@ -24,8 +24,9 @@ def first_rank(ranks: PositiveRanks) -> Tensor:
     >>> first_rank(ranks)
     tensor([1., 1., 1., 1., 3.], dtype=torch.float64)
     """
-    rank = torch.where(ranks.rank > 0, ranks.rank.double(), torch.inf)
-    return pad(rank, (0, 1), value=torch.inf).amin(-1).masked_fill(ranks.relevant == 0, torch.nan)
+    rank = ranks.rank.double().masked_fill(ranks.rank <= 0, torch.inf)
+    rank = rank if rank.shape[-1] else pad(rank, (0, 1), value=torch.inf)
+    return rank.amin(-1).masked_fill(ranks.relevant == 0, torch.nan)
 
 
 @takes_ranks

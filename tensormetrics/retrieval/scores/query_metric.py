@@ -3,23 +3,26 @@
 import functools
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, cast, get_args
 
 import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
 from ...core.arguments import checks
-from ...core.numbers.exact_sums import cumulative_mass
+from ...core.native import gpu_kernels
+from ...core.numbers.exact_sums import cumulative_mass, parts, total, unit_of
 from ...core.resampling.draws import Bounds, mean_bounds
 from ...core.resampling.resampling import Items
 from ...core.resampling.weights import ItemNames
-from ..inputs import RetrievalInputs, as_gains, budget, is_rank_local
+from ..inputs import RetrievalInputs, Status, as_gains, budget, is_rank_local
+from ..ranking.neighbor_ranks import LONE, SCORED, direct_search
 from ..ranking.out_of_core import counts_by_blocks
 from ..ranking.positive_ranks import PositiveRanks, count_relevant
 from ..ranking.ranking import TIES, Ranking, Ties
 from ..ranking.sharded import gathered_scores, tiles_of
 from ..relevance import Comparison, Gains, Ignore, Relevance
+from ..search.direct_search import NOT_FINITE
 from ..search.distance import DISTANCES, DistanceName
 from .depths import Score
 from .embedding_metric import EmbeddingMetric, EmbeddingOptions
@@ -56,15 +59,29 @@ def query_scores(
     functions: Sequence[Callable[[PositiveRanks], Tensor]],
     tiles: Iterable[tuple[slice | Tensor, PositiveRanks]],
     inputs: RetrievalInputs,
-) -> Tensor:
-    # ->  (F, Q) float64
+) -> tuple[Tensor, Tensor]:
+    # ->  (F, Q) float64, (Q,), R of every query
     """Apply every function to the ranks of all queries, tile by tile; only the scores are kept."""
     local_queries = inputs.query_labels if inputs.layout is None else inputs.query  # each rank scores its local queries
-    scores = local_queries.new_empty(len(functions), len(local_queries), dtype=torch.float64)
+    scores = local_queries.new_empty(len(functions) + 1, len(local_queries), dtype=torch.float64)
     for rows, ranks in tiles:
-        for score, function in zip(scores, functions, strict=True):
-            score[rows] = function(ranks)
-    return gathered_scores(scores, inputs.layout)
+        values = [function(ranks).double() for function in functions]
+        if inputs.layout is None and isinstance(rows, slice) and rows == slice(0, len(local_queries)):
+            return torch.stack(values) if len(values) > 1 else values[0][None], ranks.relevant
+        for score, value in zip(scores, [*values, ranks.relevant.double()], strict=True):
+            score[rows] = value
+    scores = gathered_scores(scores, inputs.layout)
+    return scores[:-1], scores[-1]
+
+
+def read_status(status: Status | None, relevant: Tensor, on_lone: str) -> None:
+    # relevant: (Q,)
+    """Read what kernels noted, once; raise and warn as if the values had been checked before."""
+    word = LONE | SCORED if status is None else int(status.word)
+    if status is not None and word & NOT_FINITE:
+        status.check()
+    if status is None or not word & SCORED or (on_lone == "error" and word & LONE):
+        scored_queries(relevant == 0, on_lone)
 
 
 def scored_queries(lone: Tensor, on_lone: str) -> Tensor:
@@ -83,19 +100,56 @@ def scored_queries(lone: Tensor, on_lone: str) -> Tensor:
     return scored
 
 
-class Classes(NamedTuple):
-    """Classes of the queries that are scored: labels (C,) or (C, L), sorted; codes (Q,) int64, -1 = not scored."""
+class Classes:
+    """Classes of the queries that are scored, found when they are first read.
 
-    labels: Tensor
-    codes: Tensor
+    Queries without relevant references are not scored, or with `on_lone="zero"` as 0.
+    """
 
-    @classmethod
-    def of(cls, labels: Tensor, scored: Tensor) -> "Classes":
-        # labels: (Q,) or (Q, L)  scored: (Q,) bool
+    def __init__(self, query_labels: Tensor, relevant: Tensor, on_lone: str = "exclude") -> None:
+        # query_labels: (Q,) or (Q, L)  relevant: (Q,), 0 for lone queries
+        self.query_labels, self.relevant, self.on_lone = query_labels, relevant, on_lone
+
+    @functools.cached_property
+    def scored(self) -> Tensor:
+        # ->  (Q,) bool
+        is_all = self.on_lone == "zero"
+        return torch.ones_like(self.relevant, dtype=torch.bool) if is_all else self.relevant > 0
+
+    @functools.cached_property
+    def _found(self) -> tuple[Tensor, Tensor]:
+        labels, scored = self.query_labels, self.scored
         # With `dim` it takes ten times as long.
         rows = {"dim": 0} if labels.ndim > 1 else {}
         distinct, codes = labels[scored].unique(return_inverse=True, **rows)
-        return cls(distinct, codes.new_full(scored.shape, -1).masked_scatter(scored, codes))
+        return distinct, codes.new_full(scored.shape, -1).masked_scatter(scored, codes)
+
+    @property
+    def labels(self) -> Tensor:
+        """Distinct labels, (C,) or (C, L), sorted."""
+        return self._found[0]
+
+    @property
+    def codes(self) -> Tensor:
+        """Class of each query, (Q,) int64, -1 = not scored."""
+        return self._found[1]
+
+
+def means(scores: Tensor, classes: Classes) -> Tensor:
+    # scores: (M, Q) float64, NaN = undefined  ->  (M,)
+    """Compute the mean of each score over the scored queries, without undefined scores, from exact sums."""
+    relevant, is_zero = classes.relevant, classes.on_lone == "zero"
+    if scores.numel() and gpu_kernels.can_use("neighbor scores", scores.device):
+        from ..search.kernels import scores as kernels
+
+        return kernels.means(scores, relevant, is_zero)
+    if is_zero:
+        scores = scores.masked_fill(relevant <= 0, 0)
+    valid = ~scores.isnan() if is_zero else classes.scored & ~scores.isnan()
+    values = torch.where(valid, scores, 0.0)
+    largest = torch.nn.functional.pad(values.abs(), (0, 1)).amax(1)
+    sums = total([part.sum(1) for part in parts(values, unit_of(largest)[:, None])])
+    return torch.where(largest < torch.inf, sums, values.sum(1)) / valid.sum(1)
 
 
 def averaged(scores: Tensor, classes: Classes, average: str, statistic: str = "mean") -> Tensor:
@@ -103,6 +157,8 @@ def averaged(scores: Tensor, classes: Classes, average: str, statistic: str = "m
     """Compute the mean or median over the scored queries, or over each class of them, without undefined scores."""
     if average == "none":
         return scores
+    if average == "micro" and statistic == "mean":
+        return means(scores[None], classes)[0]
     scored = (classes.codes >= 0) & ~scores.isnan()
     scores, codes = scores[scored], classes.codes[scored]
     if average == "micro":
@@ -298,43 +354,53 @@ class QueryMetric(EmbeddingMetric):
         self.average, self.on_lone = average, on_lone
         self.ignore, self.ties = ignore, ties
         self.distance, self.memory_budget = distance, memory_budget
-        self.class_labels: Tensor | None = None
+        self._classes: Classes | None = None
 
     def rows_may_stay(self) -> bool:
         return self.score is not None and self.ignore is None and is_rank_local(self.gains)
 
     def compute(self) -> Any:
         # ->  () float64, or the shape of `average`; for several scores a dictionary by name
-        inputs, queries = self.stored_inputs()
+        inputs, queries = self.stored_inputs(self._ranks_directly)
         inputs = inputs._replace(gains=as_gains(self.gains, inputs.query.device)).ignoring(self.ignore)
-        scores, lone = self.scores(inputs)
-        names = tuple(self.score) if isinstance(self.score, Mapping) else None
-        scored = scored_queries(lone, self.on_lone)
+        scores, relevant = self.scores(inputs)
+        names = tuple(self.score) if isinstance(self.score, Mapping) else ("",)
+        classes = self._classes = Classes(inputs.query_labels, relevant, self.on_lone)
         if self.on_lone == "zero":
-            scores = scores.masked_fill(lone, 0)
-        classes = Classes.of(inputs.query_labels, scored)
-        self.class_labels = classes.labels
-        items = queries.names, inputs.query_labels
-        if names is None:
-            self._items = functools.partial(
-                items_of, scores, *items, classes, self.average, self.statistic, self.value_range()
-            )
-            return averaged(scores, classes, self.average, self.statistic)
-        by_name = dict(zip(names, scores, strict=True))
-        ranges = dict.fromkeys(names, self.value_range())
-        self._items = functools.partial(items_of_several, by_name, *items, classes, self.average, ranges)
-        return {name: averaged(score, classes, self.average) for name, score in by_name.items()}
+            scores = scores.masked_fill(relevant == 0, 0)
+        if self.average == "micro" and self.statistic == "mean":
+            values = means(scores, classes).unbind()
+        else:
+            values = tuple(averaged(score, classes, self.average, self.statistic) for score in scores)
+        read_status(inputs.status, relevant, self.on_lone)
+        items = queries.names, inputs.query_labels, classes, self.average
+        if not isinstance(self.score, Mapping):
+            self._items = functools.partial(items_of, scores[0], *items, self.statistic, self.value_range())
+            return values[0]
+        by_name, ranges = dict(zip(names, scores, strict=True)), dict.fromkeys(names, self.value_range())
+        self._items = functools.partial(items_of_several, by_name, *items, ranges)
+        return dict(zip(names, values, strict=True))
+
+    @property
+    def class_labels(self) -> Tensor | None:
+        """Classes of the queries that the latest `compute` scored, (C,) or (C, L)."""
+        return None if self._classes is None else self._classes.labels
+
+    def _ranking(self, depth: int | None) -> Ranking:
+        return Ranking(self.label_comparison_fn, depth, self.ties, self.distance, memory_budget=self.memory_budget)
+
+    def _ranks_directly(self, inputs: RetrievalInputs) -> bool:
+        is_plain = isinstance(self.depth, int) and self.gains is None and self.ignore is None
+        is_float64 = torch.float64 in (inputs.query.dtype, inputs.reference.dtype)  # whose squares are checked too
+        return is_plain and not is_float64 and direct_search(inputs, self._ranking(cast(int, self.depth))) is not None
 
     @torch.no_grad()
     def scores(self, inputs: RetrievalInputs) -> tuple[Tensor, Tensor]:
-        # ->  (Q,) float64, NaN = undefined, or (M, Q) for several scores; (Q,) bool, lone
+        # ->  (M, Q) float64, NaN = undefined; (Q,), R of every query
         depth = self.depth
         if depth == "relevant":
             relevant = relevant_counts(inputs, self.label_comparison_fn, self.memory_budget)
             depth = max(int(relevant.max()), 1) if len(relevant) else 1
-        ranking = Ranking(self.label_comparison_fn, depth, self.ties, self.distance, memory_budget=self.memory_budget)
         assert self.score is not None  # subclasses without a score override this method
         functions = [*self.score.values()] if isinstance(self.score, Mapping) else [self.score]
-        functions.append(lambda ranks: ranks.relevant.double())
-        *scores, relevant = query_scores(functions, tiles_of(inputs, ranking), inputs)
-        return torch.stack(scores) if isinstance(self.score, Mapping) else scores[0], relevant == 0
+        return query_scores(functions, tiles_of(inputs, self._ranking(depth)), inputs)

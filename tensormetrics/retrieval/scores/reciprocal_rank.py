@@ -25,9 +25,9 @@ def reciprocal_rank(ranks: PositiveRanks, k: Depths | None = None) -> Tensor:
     tensor([1.0000, 1.0000, 1.0000, 1.0000, 0.3333], dtype=torch.float64)
     """
     first = first_rank(ranks)
-    if k is None:
-        return 1 / first
-    return at_depths(k, lambda depth: 1 / first.masked_fill(first > depth, torch.inf))
+    if k is None or (isinstance(k, int) and ranks.depth is not None and ranks.depth <= k):  # nothing is deeper
+        return first.reciprocal()
+    return at_depths(k, lambda depth: first.masked_fill(first > depth, torch.inf).reciprocal())
 
 
 class ReciprocalRank(QueryMetric):

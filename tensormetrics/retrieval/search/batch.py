@@ -9,6 +9,7 @@ from torch import Tensor
 from ...core.arguments import checks
 from ..inputs import as_embeddings, check_self_index, check_squares, finite_rows
 from ..relevance import BatchGains, Triples, inverse_index, renumber_triples
+from .direct_search import DirectSearch
 from .distance import Distance
 from .product_filter import Filter
 from .stages import candidate_count, certify_topk
@@ -118,6 +119,17 @@ class Batch:
         # ignored: (B, Q, N) bool  ->  (b,) int64 items, (b, Q, k) int64 into the references of an item, -1 if none
         """Yield the k nearest references of the small items for which they are proven; k is at most N."""
         (queries, dim), size = self.query.shape[1:], self.reference.shape[1]
+        rows = self.query.flatten(0, 1), self.reference.flatten(0, 1), self.self_index.flatten()
+        direct = DirectSearch(*rows, k, distance, memory, len(self))
+        if direct.can_run:
+            masks = self.query_mask[..., None], self.reference_mask[..., None]
+            check_squares(query=self.query.where(masks[0], 0).flatten(0, 1))
+            check_squares(reference=self.reference.where(masks[1], 0).flatten(0, 1))
+            excluded = ~(masks[0] & masks[1].mT)
+            excluded = excluded if ignored is None else excluded | ignored
+            nearest = direct.search(excluded.flatten(0, 1))[1].view(len(self), queries, k)
+            yield torch.arange(len(self), device=nearest.device), nearest
+            return
         max_pairs = SMALL // 4 if k == size else SMALL  # sorting all values takes longer
         if len(self) < 2 or not 0 < queries * size <= max_pairs:
             return

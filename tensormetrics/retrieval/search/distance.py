@@ -71,16 +71,27 @@ class Distance:
         norms = row_norms(query) * row_norms(reference)
         return torch.where(norms == 0, self.constant, finite_or_nan(self.of_product(product / norms)))
 
-    def of_pairs(self, query: Tensor, reference: Tensor, row: Tensor, column: Tensor, memory: int) -> Tensor:
+    def of_lists(self, query: Tensor, reference: Tensor, columns: Tensor, memory: int) -> Tensor:
+        # query: (Q, D)  reference: (R, D)  columns: (Q, K) integer, -1 = none  ->  (Q, K) float64, arbitrary where none
+        """Compute the canonical distances of the references that are listed for each query."""
+        return self.of_pairs(query, reference, None, columns.flatten(), memory).view_as(columns)
+
+    def of_pairs(self, query: Tensor, reference: Tensor, row: Tensor | None, column: Tensor, memory: int) -> Tensor:
         # query: (Q, D)  reference: (R, D)  row, column: (n,) int64  ->  (n,) float64
-        """Compute the canonical distances of listed pairs, in chunks of at most `memory` bytes."""
-        if not len(row):
+        """Compute the canonical distances of listed pairs, in chunks of at most `memory` bytes.
+
+        Without `row` each query has the same number of consecutive columns.
+        """
+        if not len(column):
             return query.new_empty(0, dtype=torch.float64)
         if operators.kernels(query.device, "canonical distances"):
             from .kernels import canonical as kernel
 
             if query.shape[1] <= kernel.WIDEST:
-                return finite_or_nan(kernel.canonical_pairs(query, reference, row, column, self.code))
+                return kernel.canonical_pairs(query, reference, row, column, self.code)
+        if row is None:
+            row, column = torch.arange(len(query), device=query.device), column.long().clamp(min=0)
+            row = row.repeat_interleave(len(column) // len(query))
         if query.device.type == "cpu":
             pairs = row.contiguous(), column.contiguous()
             query = query.double().contiguous()

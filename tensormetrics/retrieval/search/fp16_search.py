@@ -75,9 +75,7 @@ class Float16Search:
         position, num_hits = self.kernels.candidates(minima, fp16_queries, source, filter_, self.k + 1, self.capacity)
         index = filter_.order[position]
         index.masked_fill_(index == self_index[:, None], -1)
-        row = torch.arange(len(self_index), device=self_index.device).repeat_interleave(self.capacity)
-        pairs = queries.rows, self.references.rows, row, index.flatten()
-        delta = self.references.distance.of_pairs(*pairs, memory=2**24).view_as(index)
+        delta = self.references.distance.of_lists(queries.rows, self.references.rows, index, memory=2**24)
         delta.masked_fill_(index < 0, torch.inf)
         index.masked_fill_(delta.isnan(), -1)
         return in_order(delta, index, self.k), is_bounded & (num_hits <= self.capacity)

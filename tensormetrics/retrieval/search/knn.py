@@ -16,6 +16,7 @@ from ..inputs import as_embeddings, budget, check_squares
 from ..relevance import as_mask, masks_of
 from .backend import Candidates, search_arguments, self_index_of_leading_queries
 from .batch import Batch
+from .direct_search import DirectSearch
 from .distance import DISTANCES, Distance, DistanceName, FunctionDistance, distance_of
 from .nearest import FunctionSearch, NearestSearch
 from .references import QueryCache as QueryCache
@@ -212,7 +213,8 @@ class TorchKNN(ConstructorRepr):
             references = self._references() if reference is None else self._prepared(rows)
             if reference is not query and isinstance(self.order, Distance):
                 check_squares(query=query)
-            return self.search(query, k, references, index, ignore, with_distances)
+            is_leading = ref_includes_query and self_index is None
+            return self.search(query, k, references, index, ignore, with_distances, is_leading=is_leading)
 
         k = checks.check_int("k", k, 1)
         if reference is None:
@@ -269,18 +271,27 @@ class TorchKNN(ConstructorRepr):
         ignore: Tensor | Callable[[slice], Tensor] | None = None,
         with_distances: bool = False,
         query_cache: QueryCache | None = None,
+        is_leading: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Return the neighbors of checked rows; `query_cache` holds prepared queries.
+
+        With `is_leading` reference i is query i.
 
         Shapes: query: (Q, D); references: (R, D); self_index: (Q,) int64 -> (Q, k) floating, or (Q, 0) without
         distances, (Q, k) int64.
         """
         distance = self.order
         reference = _rows_of(references)
-        if self_index is None:
-            self_index = torch.full((len(query),), -1, device=query.device)
         checks.same_device(query=query, ignore=ignore if isinstance(ignore, Tensor) else None)
         ignored = masks_of(ignore, (len(query), len(reference)))
+        if isinstance(distance, Distance) and not callable(ignore):
+            own = 0 if is_leading else self_index
+            direct = DirectSearch(query, reference, own, k, distance, budget(self.memory_budget, query.device))
+            if direct.can_run:
+                dtype = _distance_dtype(query, reference) if with_distances else None
+                return direct.search(ignore, dtype)
+        if self_index is None:
+            self_index = torch.arange(len(query), device=query.device) - (0 if is_leading else len(query))
         distances, indices = self._missing(len(query), k, query, reference, with_distances)
         count = min(k, len(reference))
         if not count or not len(query):
@@ -293,7 +304,8 @@ class TorchKNN(ConstructorRepr):
             if isinstance(references, Tensor):
                 references = References(references, distance, query_cache.normalization if query_cache else None)
             ignoring = ignored is not None
-            search = NearestSearch(query, self_index, count, references, memory, self.exact, ignoring, query_cache)
+            options = memory, self.exact, ignoring, query_cache, is_leading
+            search = NearestSearch(query, self_index, count, references, *options)
         rows = min(search.rows, max(memory // 4 // len(reference), 1)) if ignored else search.rows
         for start in range(0, len(query), rows):
             tile = slice(start, min(start + rows, len(query)))
@@ -313,8 +325,12 @@ class TorchKNN(ConstructorRepr):
         if not with_distances:
             return query.new_empty(queries, 0), indices
         missing = -torch.inf if self.order.largest_first else torch.inf
-        dtype = torch.promote_types(torch.promote_types(query.dtype, reference.dtype), torch.float32)
+        dtype = _distance_dtype(query, reference)
         return torch.full((queries, k), missing, dtype=dtype, device=query.device), indices
+
+
+def _distance_dtype(query: Tensor, reference: Tensor) -> torch.dtype:
+    return torch.promote_types(torch.promote_types(query.dtype, reference.dtype), torch.float32)
 
 
 def _rows_of(references: References | Tensor) -> Tensor:

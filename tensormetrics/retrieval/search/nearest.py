@@ -40,8 +40,10 @@ class NearestSearch:
         exact: bool = True,
         ignoring: bool = False,
         query_cache: QueryCache | None = None,
+        is_leading: bool = False,
     ) -> None:
-        # query: (Q, D)  self_index: (Q,) int64, -1 if none  ignoring: calls pass `ignored`
+        # query: (Q, D)  self_index: (Q,) int64, -1 if none  ignoring: calls pass `ignored`  is_leading: reference i is
+        # query i
         # query_cache: the prepared queries, whose normalization the references share
         self.query, self.self_index, self.references, self.memory = query, self_index, references, memory
         native = operators.selects(query.device)
@@ -58,7 +60,8 @@ class NearestSearch:
             rows = max(min(memory // 2 // (24 * columns + row), max_rows), 1)
         problem = SearchProblem(references, k, exact, memory, dtype, columns)
         symmetric_topk, int16_search = None, None
-        is_self_search = native and self._is_self_retrieval()  # synchronizes a GPU, which has separate kernels
+        # Only Euclidean distances have products that are the same in both directions.
+        is_self_search = is_leading and query is references.rows and references.distance.euclidean
         if native and not ignoring and not query_cache and Int16Search.is_faster(problem, len(query)):
             int16_search = Int16Search(problem, rows, self_index, is_self_search)
             int16_search = int16_search if int16_search.is_effective(query) else None
@@ -78,20 +81,11 @@ class NearestSearch:
         ]
         kernels = None if ignoring else operators.kernels(query.device, "search")
         if kernels and Float16Search.is_faster(k, len(references), kernels):
-            fp16_search = Float16Search(
-                query.shape[1], k, references, memory, kernels, self._is_self_retrieval(), query_cache
-            )
+            fp16_search = Float16Search(query.shape[1], k, references, memory, kernels, is_self_search, query_cache)
             self.stages.insert(0, fp16_search)
         if int16_search:
             self.stages.insert(0, int16_search)
         self.rows = self.stages[0].rows
-
-    def _is_self_retrieval(self) -> bool:
-        # Only Euclidean distances have products that are the same in both directions.
-        rows, distance = self.references.rows, self.references.distance
-        if not distance.euclidean or self.query is not rows:
-            return False
-        return torch.equal(self.self_index, torch.arange(len(rows), device=rows.device))
 
     def __call__(self, rows: slice, ignored: Tensor | None = None) -> Tensor:
         # ignored: (Q, R) bool, of these rows  ->  (Q, k) int64, -1 where fewer than k exist
@@ -136,10 +130,7 @@ class NearestSearch:
 
     def _deltas(self, query: Tensor, nearest: Tensor) -> Tensor:
         # query: (Q, D)  nearest: (Q, k) int64  ->  (Q, k) float64
-        row = torch.arange(len(nearest), device=nearest.device).repeat_interleave(nearest.shape[1])
-        pairs = row, nearest.flatten().clamp(min=0)
-        delta = self.references.distance.of_pairs(query, self.references.rows, *pairs, self.memory // 4)
-        return delta.view_as(nearest)
+        return self.references.distance.of_lists(query, self.references.rows, nearest, self.memory // 4)
 
 
 class FunctionSearch:

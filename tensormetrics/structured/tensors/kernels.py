@@ -1,9 +1,10 @@
 """Triton kernel of groups of equal rows; imported only for CUDA tensors, or to be interpreted (TRITON_INTERPRET=1)."""
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from ...core.native.triton import launch
 
 _TILE = 64  # rows that are compared with as many others at a time
 
@@ -47,6 +48,5 @@ def group_rows(keys: Tensor) -> Tensor:
     # keys: (B, L, F) int64  ->  (B, 3, L)
     documents, length, width = keys.shape
     out = keys.new_empty(documents, 3, length)
-    with torch.cuda.device_of(keys):
-        _group_rows[(documents,)](keys, out, length, WIDTH=width, TILE=_TILE)
+    launch(_group_rows, (documents,), keys, out, length, WIDTH=width, TILE=_TILE)
     return out

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ....core.native.triton import on_its_device
+from ....core.native.triton import launch
 
 WIDEST = 8192  # maximal number of columns, whose terms are computed at once
 _RANKED = 256  # maximal number of entries that are sorted by comparing all pairs
@@ -39,23 +39,32 @@ def _halving_sum(
     return tl.reshape(terms, (COUNT,))
 
 
-@triton.jit(do_not_specialize=["pairs"])
-def _canonical(
-    query, query_row, query_step, reference, reference_row, reference_step, row, column, delta, pairs, dim,
-    KIND: tl.constexpr, COUNT: tl.constexpr, SIZE: tl.constexpr, LOG: tl.constexpr,
-):  # fmt: skip
-    n = tl.program_id(0).to(tl.int64) * COUNT + tl.arange(0, COUNT)
-    i = tl.load(row + n, mask=n < pairs, other=0)
-    j = tl.load(column + n, mask=n < pairs, other=-1)
-    valid, x = (j >= 0)[:, None], query + (i.to(tl.int64) * query_row)[:, None]
-    y = reference + (j.to(tl.int64) * reference_row)[:, None]
-    value = _halving_sum(x, query_step, y, reference_step, valid, dim, KIND, COUNT, SIZE, LOG)
+@triton.jit
+def distance(
+    x, x_step, y, y_step, valid, dim, KIND: tl.constexpr, COUNT: tl.constexpr, SIZE: tl.constexpr, LOG: tl.constexpr
+):
+    # x, y: (COUNT, 1) pointers to rows  valid: (COUNT, 1)  ->  (COUNT,), NaN if not finite
+    value = _halving_sum(x, x_step, y, y_step, valid, dim, KIND, COUNT, SIZE, LOG)
     if KIND == 2:
-        norms = tl.sqrt(_halving_sum(x, query_step, x, query_step, valid, dim, KIND, COUNT, SIZE, LOG))
-        norms *= tl.sqrt(_halving_sum(y, reference_step, y, reference_step, valid, dim, KIND, COUNT, SIZE, LOG))
+        norms = tl.sqrt(_halving_sum(x, x_step, x, x_step, valid, dim, KIND, COUNT, SIZE, LOG))
+        norms *= tl.sqrt(_halving_sum(y, y_step, y, y_step, valid, dim, KIND, COUNT, SIZE, LOG))
         value = tl.where(norms == 0, 1.0, 1 - value / tl.where(norms == 0, 1.0, norms))
     if KIND == 1:
         value = -value
+    return tl.where(tl.abs(value) < float("inf"), value, float("nan"))
+
+
+@triton.jit(do_not_specialize=["pairs", "width"])
+def _canonical(
+    query, query_row, query_step, reference, reference_row, reference_step, row, column, delta, pairs, width, dim,
+    HAS_ROW: tl.constexpr, KIND: tl.constexpr, COUNT: tl.constexpr, SIZE: tl.constexpr, LOG: tl.constexpr,
+):  # fmt: skip
+    n = tl.program_id(0).to(tl.int64) * COUNT + tl.arange(0, COUNT)
+    i = tl.load(row + n, mask=n < pairs, other=0) if HAS_ROW else tl.where(n < pairs, n, 0) // width
+    j = tl.load(column + n, mask=n < pairs, other=-1)
+    x = query + (i.to(tl.int64) * query_row)[:, None]
+    y = reference + (j.to(tl.int64) * reference_row)[:, None]
+    value = distance(x, query_step, y, reference_step, (j >= 0)[:, None], dim, KIND, COUNT, SIZE, LOG)
     tl.store(delta + n, tl.where(j >= 0, value, float("inf")), mask=n < pairs)
 
 
@@ -73,28 +82,29 @@ def _rank(delta, index, nearest, k, capacity, CAPACITY: tl.constexpr, CHUNK: tl.
     tl.store(nearest + q * k + rank, j, mask=(j >= 0) & (rank < k))
 
 
-@on_its_device
-def canonical_pairs(query: Tensor, reference: Tensor, row: Tensor, column: Tensor, kind: int) -> Tensor:
+def canonical_pairs(query: Tensor, reference: Tensor, row: Tensor | None, column: Tensor, kind: int) -> Tensor:
     # query: (Q, D)  reference: (R, D), D <= WIDEST  row, column: (n,) int64  ->  (n,) float64, inf where column is -1
-    """Compute canonical distances; `kind` 0 is Euclidean, 1 the inner product, 2 cosine."""
-    delta = torch.empty(len(row), dtype=torch.float64, device=query.device)
+    """Compute canonical distances as `Distance.of_pairs`; `kind` 0 is Euclidean, 1 the inner product, 2 cosine."""
+    delta = torch.empty(len(column), dtype=torch.float64, device=query.device)
     size = max(triton.next_power_of_2(query.shape[1]), 16)
-    count = max(4096 // size, 1)
+    count, column = max(4096 // size, 1), column.contiguous()
     # Fused multiply-adds would change the bits.
-    _canonical[(triton.cdiv(len(row), count),)](
-        query, *query.stride(), reference, *reference.stride(), row.contiguous(), column.contiguous(), delta, len(row),
-        query.shape[1], KIND=kind, COUNT=count, SIZE=size, LOG=size.bit_length() - 1, enable_fp_fusion=False,
+    launch(
+        _canonical, (triton.cdiv(len(column), count),), query, *query.stride(), reference, *reference.stride(),
+        column if row is None else row.contiguous(), column, delta, len(column), len(column) // len(query),
+        query.shape[1], HAS_ROW=row is not None, KIND=kind, COUNT=count, SIZE=size, LOG=size.bit_length() - 1,
+        enable_fp_fusion=False,
     )  # fmt: skip
     return delta
 
 
-@on_its_device
 def in_order(delta: Tensor, index: Tensor, k: int) -> Tensor:
     # delta: (Q, N), N a power of two  index: (Q, N) int32, -1 if none  ->  (Q, k) int64 by (delta, index), -1 if none
     if index.shape[1] <= _RANKED:
         nearest = torch.full((len(index), k), -1, device=index.device)
         capacity = index.shape[1]
-        _rank[(len(index),)](
+        launch(
+            _rank, (len(index),),
             delta, index, nearest, k, capacity, CAPACITY=capacity, CHUNK=min(capacity, 32),
             num_warps=max(capacity // 32, 1),
             enable_fp_fusion=False,

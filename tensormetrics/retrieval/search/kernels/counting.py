@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ....core.native.triton import on_its_device
+from ....core.native.triton import launch
 from .nearest import DEPTH, STRIP, TILE, product, tile_of
 from .tables import Float16Queries, Float16References
 
@@ -29,10 +29,12 @@ def _count(
     value = tl.where(undecided, float("inf"), value)
     for p in range(width):
         lower = tl.load(low + i * width + p, mask=i < queries, other=float("-inf"))[:, None]
-        tl.atomic_add(below + i * width + p, tl.sum((value < lower).to(tl.int32), axis=1), mask=i < queries)
+        num_below = tl.sum((value < lower).to(tl.int32), axis=1)
+        tl.atomic_add(below + i * width + p, num_below, mask=i < queries, sem="relaxed")
     # Undecided entries are rare: one of each row is stored per iteration, which needs no sums over the tile.
     remaining = tl.sum(undecided.to(tl.int32), axis=1)
-    slot = tl.atomic_add(num_undecided + tl.zeros_like(remaining), remaining.to(tl.int64), mask=remaining > 0)
+    total = num_undecided + tl.zeros_like(remaining)
+    slot = tl.atomic_add(total, remaining.to(tl.int64), mask=remaining > 0, sem="relaxed")
     last = column * TILE - 1 + tl.zeros_like(remaining)
     while tl.max(remaining, axis=0) > 0:
         last = tl.min(tl.where(undecided & (j[None, :] > last[:, None]), j[None, :], size), axis=1)
@@ -43,7 +45,6 @@ def _count(
         remaining -= 1
 
 
-@on_its_device
 def counts(
     queries: Float16Queries, self_index: Tensor, references: Float16References, low: Tensor, high: Tensor, capacity: int
 ) -> tuple[Tensor, Tensor, Tensor, int]:
@@ -58,7 +59,8 @@ def counts(
     num_undecided = torch.zeros(1, dtype=torch.int64, device=low.device)  # all entries may be undecided, more than 2^31
     size, dim = references.rows.shape
     tiles = STRIP * (size // TILE) * triton.cdiv(len(self_index), STRIP * TILE)
-    _count[(tiles,)](
+    launch(
+        _count, (tiles,),
         queries.rows, references.rows, references.bias, self_index, low.contiguous(), high.contiguous(), below, query,
         reference, num_undecided, len(self_index), size, dim, low.shape[1], capacity,
         factor=references.factor, TILE=TILE, DEPTH=DEPTH, STRIP=STRIP, num_warps=8, num_stages=3,

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ....core.native.triton import on_its_device
+from ....core.native.triton import launch
 from .tables import Float16Queries, Float16References
 
 TILE = 128
@@ -187,11 +187,10 @@ def _collect_from_all(
         flat = tl.reshape(hit, (TILE * TILE,))
         line = tl.reshape(tl.broadcast_to(q[:, None], (TILE, TILE)), (TILE * TILE,))
         flat_column = tl.reshape(tl.broadcast_to(j[None, :], (TILE, TILE)), (TILE * TILE,))
-        slot = tl.atomic_add(num_hits + line, 1, mask=flat)
+        slot = tl.atomic_add(num_hits + line, 1, mask=flat, sem="relaxed")
         tl.store(index + line * capacity + slot, flat_column, mask=flat & (slot < capacity))
 
 
-@on_its_device
 def block_minima(queries: Float16Queries, references: Float16References, symmetric: bool = False) -> Tensor:
     # ->  (Q, R / BLOCK) float32
     """Compute lower bounds of the values of each block of references.
@@ -202,7 +201,8 @@ def block_minima(queries: Float16Queries, references: Float16References, symmetr
     block_min = queries.left.new_empty(len(queries.rows), len(references.rows) // BLOCK)
     strips = triton.cdiv(rows, STRIP)
     tiles = STRIP * (STRIP * (strips + 1) * triton.cdiv(strips, 2) if symmetric else columns * strips)
-    _block_minima[(tiles,)](
+    launch(
+        _block_minima, (tiles,),
         queries.rows, queries.left, len(queries.rows), references.rows, references.right, references.bias, block_min,
         len(references.rows), references.rows.shape[1],
         factor=references.factor, symmetric=symmetric, TILE=TILE, DEPTH=DEPTH, STRIDE=STRIDE, STRIP=STRIP, num_warps=4,
@@ -211,7 +211,6 @@ def block_minima(queries: Float16Queries, references: Float16References, symmetr
     return block_min
 
 
-@on_its_device
 def candidates(
     block_min: Tensor, queries: Float16Queries, source: Tensor, references: Float16References, k: int, capacity: int
 ) -> tuple[Tensor, Tensor]:
@@ -226,7 +225,8 @@ def candidates(
     num_selected, num_hits = torch.zeros(2, num_sources, dtype=torch.int32, device=block_min.device)
     index = torch.full((num_sources, capacity), -1, dtype=torch.int32, device=block_min.device)
     width = min(triton.next_power_of_2(max(4 * k, 2048)), triton.next_power_of_2(blocks))
-    _select_blocks[(triton.cdiv(num_sources, _QUERIES),)](
+    launch(
+        _select_blocks, (triton.cdiv(num_sources, _QUERIES),),
         block_min, source, queries.left, len(queries.rows), references.right, limit, selected, num_selected,
         num_sources, blocks, k,
         selected.shape[1], QUERIES=_QUERIES, WIDTH=width, num_warps=min(max(width // 256, 1), 16),
@@ -236,12 +236,14 @@ def candidates(
     options = {"factor": references.factor, "DEPTH": DEPTH, "STRIDE": STRIDE, "enable_fp_fusion": True}
     if dense:
         tiles = STRIP * (size // TILE) * triton.cdiv(num_sources, STRIP * TILE)
-        _collect_from_all[(tiles,)](
+        launch(
+            _collect_from_all, (tiles,),
             *operands, references.right, references.bias, limit, index, num_hits, num_sources, size, dim, capacity,
             TILE=TILE, STRIP=STRIP, num_warps=8, num_stages=3, **options,
         )  # fmt: skip
     else:
-        _collect_from_blocks[(num_sources,)](
+        launch(
+            _collect_from_blocks, (num_sources,),
             *operands, references.row_bounds, references.bias, limit, selected, num_selected, index, num_hits, size,
             dim, capacity,
             BLOCKS=4, **options,

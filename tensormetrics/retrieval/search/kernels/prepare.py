@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ....core.native.triton import on_its_device
+from ....core.native.triton import launch
 from .tables import Float16Queries, Prepared
 
 WIDEST = 8192  # maximal number of columns
@@ -100,7 +100,7 @@ def _lengths(
     tl.store(norms + n, norm, mask=n < count)
     tl.store(nonfinite + n, (total != total) | (total == _INF), mask=n < count)
     # Non-negative floats have the order of these integers.
-    tl.atomic_max(largest, tl.max(norm.to(tl.int64, bitcast=True), axis=0))
+    tl.atomic_max(largest, tl.max(norm.to(tl.int64, bitcast=True), axis=0), sem="relaxed")
 
 
 @triton.jit
@@ -202,7 +202,7 @@ def _references(
     tl.store(right + blocks + block, tl.max(lost32, axis=0))
     tl.store(right + 2 * blocks + block, tl.max(ref_error32, axis=0))
     if PARTS == 2:
-        tl.atomic_max(max_low, tl.max(small.to(tl.int64, bitcast=True), axis=0))
+        tl.atomic_max(max_low, tl.max(small.to(tl.int64, bitcast=True), axis=0), sem="relaxed")
     elif factor == 2:  # the references can be the queries
         _store_left(left, slot, size, length, lost, rounded, small, sizes, max_low, rounding, summing, factor, PARTS)
 
@@ -241,7 +241,6 @@ def _columns(dim: int, limit: int) -> int:
     return min(max(triton.next_power_of_2(dim), 16), limit)
 
 
-@on_its_device
 def lengths(
     rows: Tensor, unit: bool, normalization: tuple[Tensor, Tensor] | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -251,7 +250,8 @@ def lengths(
     center = torch.empty(dim, dtype=torch.float64, device=device) if normalization is None else normalization[0]
     if normalization is None:
         apart = triton.cdiv(count, _SAMPLE)
-        _center[(1,)](
+        launch(
+            _center, (1,),
             rows[::apart], apart * rows.stride(0), rows.stride(1), center, triton.cdiv(count, apart), dim,
             UNIT=unit, ROWS=_SAMPLE,
             SIZE=16, num_warps=8, enable_fp_fusion=False,
@@ -262,19 +262,28 @@ def lengths(
     sizes = torch.empty(3, dtype=torch.float64, device=device)
     size = _columns(dim, 256)
     rows_per_program = 2048 // size
-    _lengths[(triton.cdiv(count, rows_per_program),)](
+    launch(
+        _lengths, (triton.cdiv(count, rows_per_program),),
         rows, *rows.stride(), center, norms, nonfinite.view(torch.int8), largest, count, dim, UNIT=unit,
         ROWS=rows_per_program,
         SIZE=size, enable_fp_fusion=False,
     )  # fmt: skip
     scale = sizes if normalization is None else normalization[1]
-    _sizes[(1,)](
-        center, largest, scale, sizes, dim, HAS_SCALE=normalization is not None, SIZE=size, enable_fp_fusion=False
+    launch(
+        _sizes,
+        (1,),
+        center,
+        largest,
+        scale,
+        sizes,
+        dim,
+        HAS_SCALE=normalization is not None,
+        SIZE=size,
+        enable_fp_fusion=False,
     )
     return center, norms, nonfinite, sizes
 
 
-@on_its_device
 def references(
     rows: Tensor, center: Tensor, norms: Tensor, nonfinite: Tensor, sizes: Tensor, rounding: float, summing: float,
     factor: int, unit: bool, parts: int, block: int, stride: int, size: int, width: int,
@@ -287,7 +296,8 @@ def references(
     bounds = torch.empty(7 * size + 3 * (size // block), dtype=torch.float32, device=device)
     row_bounds, left, bias, right = bounds.split([3 * size, 3 * size, size, 3 * (size // block)])
     max_low = torch.zeros(1, dtype=torch.int64, device=device)
-    _references[(size // block,)](
+    launch(
+        _references, (size // block,),
         rows, *rows.stride(), center, nonfinite.view(torch.int8), norms.argsort(), sizes,
         table, bias, order, position, row_bounds, right, left, max_low, count, size, dim, width, rounding, summing,
         factor=factor, UNIT=unit, PARTS=parts, BLOCK=block, STRIDE=stride, SIZE=64, num_warps=8,
@@ -306,7 +316,6 @@ def references(
     )
 
 
-@on_its_device
 def queries(
     rows: Tensor, center: Tensor, sizes: Tensor, low: Tensor, rounding: float, summing: float,
     factor: int, unit: bool, parts: int, size: int, width: int,
@@ -316,7 +325,8 @@ def queries(
     left = torch.empty(3, size, dtype=torch.float32, device=rows.device)
     is_bounded = torch.empty(len(rows), dtype=torch.bool, device=rows.device)
     query_scale = left if factor == 2 else torch.empty(len(rows), dtype=torch.float64, device=rows.device)
-    _queries[(size // 32,)](
+    launch(
+        _queries, (size // 32,),
         rows, *rows.stride(), center, sizes, low.view(torch.int64), table, left, is_bounded.view(torch.int8),
         query_scale,
         len(rows), size, rows.shape[1], width, rounding, summing,

@@ -1,0 +1,138 @@
+"""Triton kernels of scores of neighbors: ranks from their labels, and exact means.
+
+Imported only for CUDA tensors, or if TRITON_INTERPRET=1 interprets them on a CPU.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from ....core.native.triton import launch
+
+_INF = tl.constexpr(float("inf"))
+
+
+@triton.jit
+def _position(ordered, label, size, RIGHT: tl.constexpr):
+    # ordered: (size,)  label: (N,)  ->  (N,), the number of labels below (or up to) each
+    low = tl.zeros(label.shape, dtype=tl.int32)
+    high, left = low + size, size
+    while left > 0:
+        mid, is_open = (low + high) // 2, low < high
+        other = tl.load(ordered + mid, mask=is_open, other=0)
+        before = is_open & ((other <= label) if RIGHT else (other < label))
+        high = tl.where(is_open & (before == 0), mid, high)
+        low = tl.where(before, mid + 1, low)
+        left = left // 2
+    return low
+
+
+@triton.jit(do_not_specialize=["queries", "size", "k", "first"])
+def _matches(
+    indices, query_labels, reference_labels, ordered, self_index, rank, relevant, candidates, status,
+    queries, size, k, first,
+    IS_SELF: tl.constexpr, HAS_STATUS: tl.constexpr, IS_FLOAT: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+    LONE: tl.constexpr, SCORED: tl.constexpr, NOT_FINITE: tl.constexpr,
+):  # fmt: skip
+    q, c = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, WIDTH)
+    valid, label = q < queries, tl.load(query_labels + q, mask=q < queries, other=0)
+    own = q + first if IS_SELF else tl.load(self_index + q, mask=valid, other=-1)
+    is_reference = valid & (own >= 0)
+    is_own_match = is_reference & (tl.load(reference_labels + own, mask=is_reference, other=0) == label)
+    num_equal = _position(ordered, label, size, True) - _position(ordered, label, size, False)
+    num_relevant = num_equal - is_own_match.to(tl.int32)
+    tl.store(relevant + q, num_relevant.to(tl.int64), mask=valid)
+    tl.store(candidates + q, (size - is_reference.to(tl.int32)).to(tl.int64), mask=valid)
+    cells, in_table = q.to(tl.int64)[:, None] * k + c[None, :], valid[:, None] & (c < k)[None, :]
+    j = tl.load(indices + cells, mask=in_table, other=-1)
+    match = (j >= 0) & (tl.load(reference_labels + j, mask=j >= 0, other=0) == label[:, None])
+    tl.store(rank + cells, tl.where(match, c[None, :] + 1, 0), mask=in_table)
+    if HAS_STATUS:
+        lone = tl.max((valid & (num_relevant == 0)).to(tl.int32), axis=0)
+        word = lone * LONE + tl.max((valid & (num_relevant > 0)).to(tl.int32), axis=0) * SCORED
+        if IS_FLOAT:  # the smallest and the largest label come first and last, and NaN after them
+            ends = tl.load(ordered + tl.arange(0, 2) * (size - 1))
+            is_bad = tl.max((valid & ((tl.abs(label) < _INF) == 0)).to(tl.int32), axis=0)
+            is_bad = tl.maximum(is_bad, tl.max(((tl.abs(ends) < _INF) == 0).to(tl.int32), axis=0))
+            word += is_bad * NOT_FINITE
+        tl.atomic_or(status, word, sem="relaxed")
+
+
+@triton.jit
+def _multiples(value, shift):
+    # The multiple of a power of two that is nearest to each value; see `exact_sums`.
+    return (value + shift) - shift
+
+
+@triton.jit(do_not_specialize=["queries"])
+def _means(scores, relevant, means, queries, ZERO: tl.constexpr, SIZE: tl.constexpr):
+    # One program for each row of scores: as `query_metric.means`, with the same bits.
+    m, n = tl.program_id(0).to(tl.int64), tl.arange(0, SIZE)
+    largest = tl.zeros((SIZE,), dtype=tl.float64)
+    for start in range(0, queries, SIZE):
+        value = tl.load(scores + m * queries + start + n, mask=start + n < queries, other=0)
+        is_scored = tl.load(relevant + start + n, mask=start + n < queries, other=0) > 0
+        value = tl.where(is_scored & (value == value), tl.abs(value), 0.0)
+        largest = tl.where(value > largest, value, largest)
+    most = tl.max(largest, axis=0)
+    exponent = (most.to(tl.int64, bitcast=True) >> 52) & 0x7FF
+    exponent = tl.where((most > 0) & (most < _INF), tl.maximum(exponent - 17, 1), 1005)
+    shift = (exponent << 52).to(tl.float64, bitcast=True) * (1.5 * 2.0**44)  # of the coarsest grid, 2^-8
+    high, count = tl.zeros((SIZE,), dtype=tl.float64), tl.zeros((SIZE,), dtype=tl.int32)
+    mid, low, plain = high, high, high
+    for start in range(0, queries, SIZE):
+        valid = start + n < queries
+        value = tl.load(scores + m * queries + start + n, mask=valid, other=float("nan"))
+        is_lone = tl.load(relevant + start + n, mask=valid, other=0) <= 0
+        if ZERO:
+            value = tl.where(is_lone & valid, 0.0, value)
+        else:
+            value = tl.where(is_lone, float("nan"), value)
+        count += (value == value).to(tl.int32)
+        value = tl.where(value == value, value, 0.0)
+        plain += value
+        part = _multiples(value, shift)
+        high += part
+        value -= part
+        part = _multiples(value, shift * 2.0**-26)
+        mid += part
+        value -= part
+        low += _multiples(value, shift * 2.0**-52)
+    exact = (tl.sum(low, axis=0) + tl.sum(mid, axis=0)) + tl.sum(high, axis=0)
+    total = tl.where(most < _INF, exact, tl.sum(plain, axis=0))
+    tl.store(means + m, total / tl.sum(count, axis=0).to(tl.float64))
+
+
+def matches(
+    indices: Tensor, query_labels: Tensor, reference_labels: Tensor, own: Tensor | int, status: Tensor | None,
+    bits: tuple[int, int, int],
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    # indices: (Q, k) int64, -1 = none  query_labels: (Q,)  reference_labels: (R,)  own: as in `DirectSearch`
+    # bits: of the status word for lone queries, others, and labels that are not finite
+    # ->  (Q, k) int32, 1-based ranks of references with the query's label, 0 for others; (Q,) int64, the number of all
+    # of them; (Q,) int64, the number of candidates
+    queries, k = indices.shape
+    rank = torch.empty(queries, k, dtype=torch.int32, device=indices.device)
+    relevant, candidates = torch.empty(2, queries, dtype=torch.int64, device=indices.device)
+    width = triton.next_power_of_2(k)
+    rows = max(2048 // width, 1)
+    names = zip(("LONE", "SCORED", "NOT_FINITE"), bits, strict=True)
+    launch(
+        _matches, (triton.cdiv(queries, rows),), indices, query_labels, reference_labels,
+        reference_labels.sort().values, own if isinstance(own, Tensor) else relevant, rank, relevant, candidates,
+        rank if status is None else status, queries, len(reference_labels), k, own if isinstance(own, int) else 0,
+        IS_SELF=isinstance(own, int), HAS_STATUS=status is not None, IS_FLOAT=query_labels.is_floating_point(),
+        ROWS=rows, WIDTH=width, **dict(names),
+    )  # fmt: skip
+    return rank, relevant, candidates
+
+
+def means(scores: Tensor, relevant: Tensor, is_zero: bool) -> Tensor:
+    # scores: (M, Q) float64  relevant: (Q,) int64  ->  (M,) float64; see `query_metric.means`
+    result = torch.empty(len(scores), dtype=torch.float64, device=scores.device)
+    launch(
+        _means, (len(scores),), scores.contiguous(), relevant, result, len(relevant), ZERO=is_zero, SIZE=1024,
+        num_warps=8, enable_fp_fusion=False,
+    )  # fmt: skip
+    return result

@@ -1,0 +1,93 @@
+"""What Triton kernels write, in torch on a CPU."""
+
+import importlib
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor
+
+from tensormetrics.core.numbers.exact_sums import parts, total, unit_of
+from tensormetrics.retrieval.search.distance import DISTANCES
+
+CANONICAL = [next(distance for distance in DISTANCES.values() if distance.code == code) for code in range(3)]
+
+
+class Kernel:
+    """A kernel that has a name only."""
+
+    def __init__(self, function: Callable) -> None:
+        self.__name__ = function.__name__
+        code = function.__code__
+        self.arg_names = code.co_varnames[: code.co_argcount]
+
+
+def import_kernels() -> None:
+    """Import the modules of kernels with a stand-in for Triton that defines kernels but runs none."""
+    triton = ModuleType("triton")
+    triton.jit = lambda function=None, **_: Kernel(function) if function else Kernel
+    triton.cdiv = lambda a, b: -(-a // b)
+    triton.next_power_of_2 = lambda n: 1 << (n - 1).bit_length()
+    triton.language = mock.MagicMock()
+    with mock.patch.dict(sys.modules, {"triton": triton, "triton.language": triton.language}):
+        for name in ("canonical", "nearest", "prepare", "counting", "direct", "scores"):
+            importlib.import_module(f"tensormetrics.retrieval.search.kernels.{name}")
+
+
+def transposed(x, row, step, table, status, count, dim, pitch, flag, **options: Any) -> None:
+    table.zero_()[:, :, :count] = x.view(len(table), count, dim).mT
+    if options["HAS_STATUS"] and not x.isfinite().all():
+        status |= flag
+
+
+def bounds(x, x_pitch, y, y_pitch, self_index, first, ignored, row, step, lower, minima, queries, size, *_, **options):
+    # As a bound of each pair whether it is excluded; `nearest` computes all distances.
+    column = torch.arange(y_pitch)
+    excluded = (column >= size).expand(lower.shape).clone()
+    if options["IS_SELF"]:
+        excluded |= torch.arange(first, first + queries).repeat(len(x))[:, None] == column
+    if options["HAS_SELF"]:
+        excluded |= self_index[:, None] == column
+    if options["HAS_MASK"]:
+        excluded[:, :size] |= ignored.bool()
+    lower.zero_().masked_fill_(excluded, torch.nan)
+
+
+def nearest(
+    query, q_row, q_step, reference, r_row, r_step, lower, minima, listed, best_delta, best, distances, indices,
+    queries, size, dim, pitch, k, width, **options: Any,
+) -> None:  # fmt: skip
+    items, columns = zip(query.split(queries), reference.split(size), strict=True), torch.arange(size)
+    delta = torch.cat([CANONICAL[options["KIND"]].of_table(*rows, columns, 2**26) for rows in items])
+    delta = delta.masked_fill(delta.isnan() | lower[:, :size].isnan(), torch.inf)
+    found, order = delta.sort(dim=1, stable=True)
+    indices.fill_(-1)[:, :k] = order.masked_fill(found == torch.inf, -1)[:, :k]
+    if options["HAS_DISTANCES"]:
+        found = found.sqrt() if options["IS_ROOT"] else -found if options["KIND"] == 1 else found
+        distances.fill_(-torch.inf if options["KIND"] == 1 else torch.inf)[:, :k] = found[:, :k]
+
+
+def matches(
+    indices, query_labels, reference_labels, ordered, self_index, rank, relevant, candidates, status, queries, size, k,
+    first, **options: Any,
+) -> None:  # fmt: skip
+    own = torch.arange(first, first + queries) if options["IS_SELF"] else self_index
+    match = (indices >= 0) & (reference_labels[indices.clamp(min=0)] == query_labels[:, None])
+    rank.copy_(match * torch.arange(1, k + 1))
+    equal = query_labels[:, None] == reference_labels
+    relevant.copy_((equal & (torch.arange(size) != own[:, None])).sum(1))
+    candidates.copy_(size - (own >= 0).long())
+    if options["HAS_STATUS"]:
+        status |= options["LONE"] * int((relevant == 0).any()) | options["SCORED"] * int((relevant > 0).any())
+        if not (query_labels.isfinite().all() and ordered.isfinite().all()):
+            status |= options["NOT_FINITE"]
+
+
+def means(scores: Tensor, relevant: Tensor, result: Tensor, queries: int, **options: Any) -> None:
+    scores = scores.masked_fill(relevant <= 0, 0.0 if options["ZERO"] else torch.nan)
+    values, valid = scores.nan_to_num(0.0, torch.inf, -torch.inf), ~scores.isnan()
+    exact = total([part.sum(1) for part in parts(values, unit_of(values.abs().amax(1))[:, None])])
+    result.copy_(torch.where(values.abs().amax(1) < torch.inf, exact, values.sum(1)) / valid.sum(1))

@@ -1,0 +1,75 @@
+"""Small calls launch few kernels on a GPU and wait for it once, whatever the values of the rows."""
+
+import sys
+
+import pytest
+import torch
+from fake_device import DEVICE, Device
+from kernels import INTERPRETED, interpreted
+
+from tensormetrics.retrieval import NDCG, HitRate, PrecisionAtK, RecallAtK, ReciprocalRank, TorchKNN
+
+SIZES = (40, 130) if INTERPRETED else (260, 1024)
+
+
+def rows(size: int, kind: str = "random") -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(size)
+    x = torch.randn(size, 8 if INTERPRETED else 128, generator=generator)
+    if kind == "duplicates":
+        x = x[torch.arange(size) % 3]
+    return x, torch.arange(size) % (size // 10)
+
+
+def metric(make, *options):
+    def call(x: torch.Tensor, labels: torch.Tensor):
+        scored = make(*options, compute_with_cache=False)
+        scored.update(x, labels)
+        return scored.compute
+
+    return call
+
+
+CALLS = {  # call after the update, launches, waits
+    "HitRate(10)": (metric(HitRate, 10), 16, 1),
+    "HitRate((1, 10))": (metric(HitRate, (1, 10)), 25, 1),
+    "PrecisionAtK(10)": (metric(PrecisionAtK, 10), 16, 1),
+    "PrecisionAtK((1, 10))": (metric(PrecisionAtK, (1, 10)), 25, 1),
+    "RecallAtK(10)": (metric(RecallAtK, 10), 16, 1),
+    "RecallAtK((1, 100))": (metric(RecallAtK, (1, 100)), 25, 1),
+    "ReciprocalRank(10)": (metric(ReciprocalRank, 10), 16, 1),
+    "NDCG(10)": (metric(NDCG, 10), 25, 1),
+    "NDCG(100)": (metric(NDCG, 100), 25, 1),
+    "TorchKNN": (lambda x, labels: lambda: TorchKNN()(x, 10, x, True), 6, 0),
+    "TorchKNN of others": (lambda x, labels: lambda: TorchKNN("cosine")(x[:20], 100, x), 6, 0),
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", CALLS)
+def test_launches_of_small_call_reach_goal_at_any_size_and_values(name):
+    make, launches, waits = CALLS[name]
+    counts = []
+    for size, kind in ((SIZES[0], "random"), (SIZES[1], "random"), (SIZES[0], "duplicates")):
+        if INTERPRETED and "100" in name and size < 130:
+            continue  # the depth is more than all references
+        x, labels = rows(size, kind)
+        expected = make(x, labels)()
+        with Device(kernels=True) as device:
+            call = make(x.to(DEVICE), labels.to(DEVICE))
+            call()  # makes tables of constants
+            device.operators = 0
+            device.waits.clear(), device.copied.clear()
+            results = call()
+            counts.append((device.operators, len(device.waits), sum(device.copied)))
+            results = torch.utils._pytree.tree_map_only(torch.Tensor, lambda x: x.cpu(), results)
+        torch.testing.assert_close(results, expected, rtol=1e-15, atol=0)
+    print(name, counts, file=sys.stderr)
+    assert len({*counts}) == 1 and counts[0][0] <= launches and counts[0][1] == waits and counts[0][2] <= 64
+
+
+@pytest.mark.emulated
+@pytest.mark.skipif(INTERPRETED, reason="the tests above run in this process")
+def test_launches_in_interpreter_give_same_results():
+    pytest.importorskip("triton")
+    result = interpreted(__file__, "not slow")
+    assert result.returncode == 0, result.stdout
