@@ -1,7 +1,7 @@
 """The methods that pool the experiments of a group, by name; see `pool` for what they compute."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -85,6 +85,26 @@ HistogramConflation = _aggregator(
     "HistogramConflation", "Histogram conflation", pooling.pool_histogram, "hist", "histogram"
 )
 Correlated = _aggregator("Correlated", "Correlated folds", pooling.pool_correlated, "correlated", "cv", "nadeau_bengio")
+
+
+def pool(
+    samples: Sequence[Tensor],  # (S, C) or (S, 1) of each experiment
+    aggregator: ExperimentAggregator,
+    bounds: tuple[float, float],
+    seed: int,
+    name: str,
+) -> Tensor:
+    """Pool the samples of the experiments of a group; draws are addressed by seed, name and class."""
+    together = torch.stack([values.mT for values in samples]).movedim(-1, 0)  # as they lie in memory
+    root = RNG(seed, name, device=together.device)
+    if aggregator.takes_classes:
+        aggregator.rng = root
+        return aggregator(together, bounds)
+    columns = []
+    for c, rng in enumerate(root.spawn(together.shape[-1])):
+        aggregator.rng = rng
+        columns.append(aggregator(together[..., c], bounds))
+    return torch.stack(columns, -1)
 
 
 def _uniform(rng: RNG, samples: Tensor) -> Tensor:
