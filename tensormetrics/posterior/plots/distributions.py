@@ -42,7 +42,7 @@ class Shown(NamedTuple):
 
 
 def plot_distributions(
-    shown: Sequence[Shown],
+    distributions: Sequence[tuple],
     metric: str,
     bounds: tuple[float, float],
     confidence: float = 0.95,
@@ -56,7 +56,7 @@ def plot_distributions(
     """Plot each distribution in an axes, with its median and highest density interval.
 
     Args:
-        shown: Samples by name.
+        distributions: Tuples of a name, samples ``(S,)`` and optionally the observed value.
         metric: Label of the x axis.
         bounds: Smallest and largest value of the metric.
         confidence: Mass of the intervals.
@@ -75,10 +75,11 @@ def plot_distributions(
         ValueError: If there is nothing to plot, or an option is unknown.
 
     Example:
-        >>> draws = Shown("cnn", torch.linspace(0.8, 0.9, 100))
-        >>> plot_distributions([draws], "Accuracy", (0, 1)).savefig("accuracy.png")
+        >>> draws = torch.linspace(0.8, 0.9, 100)
+        >>> plot_distributions([("cnn", draws)], "Accuracy", (0, 1)).savefig("accuracy.png")
     """
     look = Look(parts=PARTS if rope is None else {**PARTS, **REGIONS}, **options)
+    shown = [Shown(*distribution) for distribution in distributions]
     names = [wrapped(distribution.name) for distribution in shown]
     outlines = [outline(distribution.samples, bounds, look) for distribution in shown]
     row = max(ROW_HEIGHT if rope is None else REGIONS_HEIGHT, LINE * lines_of(names) + 0.12)

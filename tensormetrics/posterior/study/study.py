@@ -34,11 +34,11 @@ class Study(StudySamples):
     >>> study.add_experiment("cnn", [[95, 5], [10, 90]])
     >>> print(study.table())
          acc
-    mlp  0.890 [0.844, 0.929]
+    mlp  0.890 [0.844, 0.930]
     cnn  0.925 [0.885, 0.958]
     >>> print(study.compare("acc").select("difference", "p_better"))
-               difference                          p_better
-    mlp - cnn  -0.035 [-0.092, +0.023], p = 0.228     0.114
+               difference               p_better
+    mlp - cnn  -0.035 [-0.092, +0.023]     0.114
     """
 
     def table(
