@@ -28,9 +28,6 @@ from .plot_options import pairs
 from .results import ListwiseComparisonResult as ListwiseComparisonResult
 from .results import PairwiseComparisonResult as PairwiseComparisonResult
 from .results import PosteriorSummary as PosteriorSummary
-from .results import listwise_compare as listwise_compare
-from .results import pairwise_compare as pairwise_compare
-from .results import summarize_posterior as summarize_posterior
 from .study import Experiment as Experiment
 from .study import ExperimentAggregationResult as ExperimentAggregationResult
 from .study import ExperimentGroup as ExperimentGroup
@@ -38,7 +35,8 @@ from .study import ExperimentGroupResult as ExperimentGroupResult
 from .study import ExperimentResult as ExperimentResult
 from .study import Study as Study
 
-Metric = registry.ConfusionMetric
+Metric, summarize_posterior = registry.ConfusionMetric, PosteriorSummary
+pairwise_compare, listwise_compare = PairwiseComparisonResult, ListwiseComparisonResult
 OTHER_NAMES = pairs(  # of classes, by aliases that both have
     "DiagMass diag_mass Prevalence prevalence ModelBias model_bias F1 f1 FBeta fbeta P4 p4 FBetaGain fbeta_gain "
     "MacroAverage macro WeightedAverage weighted SelectPositiveClass binary HarmonicMean harmonic "
@@ -185,11 +183,9 @@ def pred_cond_to_confusion_matrix(pred_cond: Any, *, pred_first: bool = True, nu
     pairs = checks.as_tensor(pred_cond)
     checks.shape("pred_cond", pairs, "N", 2)
     checks.integral("pred_cond", pairs)
-    if num_classes is None:
-        num_classes = max(2, int(pairs.max()) + 1) if len(pairs) else 2
-    first, second = pairs.cpu().unbind(-1)
-    true, pred = (second, first) if pred_first else (first, second)
-    return compute_confusion_matrix(true, pred, num_classes=num_classes)
+    C = max(2, int(pairs.max()) + 1) if len(pairs) else 2
+    pred, true = pairs.cpu().unbind(-1)[:: 1 if pred_first else -1]
+    return compute_confusion_matrix(true, pred, num_classes=C if num_classes is None else num_classes)
 
 
 def confusion_matrix_to_pred_cond(confusion_matrix: Any, *, pred_first: bool = True) -> Tensor:

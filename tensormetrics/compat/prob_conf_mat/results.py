@@ -5,7 +5,6 @@ The results are made by calling their classes, and compute what they are asked f
 
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -43,20 +42,6 @@ class PosteriorSummary:
         return {**columns, "MU": self.metric_uncertainty, "Skew": self.skew, "Kurt": self.kurtosis}
 
 
-def _share(mask: Tensor) -> Tensor:
-    return mask.double().mean()
-
-
-def _width(of: str) -> Any:
-    """Return the property of half the width of Wilson's 95 % interval of a fraction, due to the number of samples."""
-
-    def width(self: "PairwiseComparisonResult") -> Tensor:
-        p, n = getattr(self, of), len(self.diff_dist)
-        return Z * (p * (1 - p) / n + Z**2 / (4 * n**2)).sqrt() / (1 + Z**2 / n)
-
-    return property(width)
-
-
 @dataclass(eq=False)
 class PairwiseComparisonResult:
     """The difference left - right of a metric, by its samples (S,).
@@ -79,39 +64,34 @@ class PairwiseComparisonResult:
         if self.min_sig_diff is not None:
             checks.check_number("min_sig_diff", self.min_sig_diff, "None or a number >= 0", lambda x: x >= 0)
         diff = checks.as_tensor(self.diff_dist).double()
-        self.diff_dist = diff[~diff.isnan()]
+        self.diff_dist = diff = diff[~diff.isnan()]
         deviation = diff[diff.isfinite()].std(correction=0)
         self.min_sig_diff = 0.1 * deviation if self.min_sig_diff is None else diff.new_tensor(self.min_sig_diff)
+        self.observed_diff, self.diff_dist_summary = (
+            self.observed_difference,
+            PosteriorSummary(diff, self.ci_probability),
+        )
+        median, rope = self.diff_dist_summary.median, self.min_sig_diff
+        self.direction = {1.0: "positive", -1.0: "negative"}.get(float(median.sign()), "none")
+        regions = diff < -rope, diff.abs() <= rope, diff > rope, diff > 0, diff < 0
+        self.p_sig_neg, self.p_rope, self.p_sig_pos, *signs = (region.double().mean() for region in regions)
+        self.p_direction, self.p_bi_sig = torch.maximum(*signs), self.p_sig_neg + self.p_sig_pos
+        self.p_uni_sig = self.p_sig_neg if median < 0 else self.p_sig_pos
+        self.p_direction_score_interval_width = self._width(self.p_direction)
+        self.p_bi_sig_score_interval_width = self._width(self.p_bi_sig)
+        self.p_uni_sig_score_interval_width = self._width(self.p_uni_sig)
+        self.p_rope_random: Tensor | None = None
+        self.bf_rope: Tensor | None = None
+        if self.random_diff_dist is not None:
+            random = checks.as_tensor(self.random_diff_dist).double()
+            self.p_rope_random = (random[~random.isnan()].abs() <= rope).double().mean()
+            odds, random_odds = (share / (1 - share) for share in (self.p_rope, self.p_rope_random))
+            self.bf_rope = torch.where(rope > 0, odds / random_odds, torch.nan)
 
-    diff_dist_summary = cached_property(lambda self: PosteriorSummary(self.diff_dist, self.ci_probability))
-    observed_diff = property(lambda self: self.observed_difference)
-    p_sig_neg = property(lambda self: _share(self.diff_dist < -self.min_sig_diff))
-    p_rope = property(lambda self: _share(self.diff_dist.abs() <= self.min_sig_diff))
-    p_sig_pos = property(lambda self: _share(self.diff_dist > self.min_sig_diff))
-    p_bi_sig = property(lambda self: self.p_sig_neg + self.p_sig_pos)
-    p_uni_sig = property(lambda self: (self.p_sig_pos, self.p_sig_neg)[self.direction == "negative"])
-    p_direction = property(lambda self: torch.maximum(_share(self.diff_dist > 0), _share(self.diff_dist < 0)))
-    p_direction_score_interval_width = _width("p_direction")
-    p_bi_sig_score_interval_width = _width("p_bi_sig")
-    p_uni_sig_score_interval_width = _width("p_uni_sig")
-
-    @property
-    def direction(self) -> str:
-        return {1.0: "positive", -1.0: "negative"}.get(float(self.diff_dist_summary.median.sign()), "none")
-
-    @property
-    def p_rope_random(self) -> Tensor | None:
-        if self.random_diff_dist is None:
-            return None
-        random = checks.as_tensor(self.random_diff_dist).double()
-        return _share(random[~random.isnan()].abs() <= self.min_sig_diff)
-
-    @property
-    def bf_rope(self) -> Tensor | None:
-        if (random := self.p_rope_random) is None:
-            return None
-        ratio = self.p_rope / (1 - self.p_rope) / (random / (1 - random))
-        return torch.where(self.min_sig_diff > 0, ratio, torch.nan)
+    def _width(self, share: Tensor) -> Tensor:
+        """Return half the width of Wilson's 95 % interval of a share of the samples."""
+        n = len(self.diff_dist)
+        return Z * (share * (1 - share) / n + Z**2 / (4 * n**2)).sqrt() / (1 + Z**2 / n)
 
     def template_sentence(self, precision: int = 4) -> str:
         """Describe the comparison in sentences."""
@@ -154,10 +134,6 @@ class ListwiseComparisonResult:
         self.p_rank_given_experiment = torch.stack(shares, -1)[order]  # (E, E), rows are experiments and sum to 1
 
     p_experiment_given_rank = property(lambda self: self.p_rank_given_experiment.T)  # (E, E), rows are ranks
-
-
-summarize_posterior, pairwise_compare = PosteriorSummary, PairwiseComparisonResult
-listwise_compare = ListwiseComparisonResult
 
 
 def report(rows: Sequence[Mapping[str, Any]], table_fmt: str, precision: int) -> Any:

@@ -20,9 +20,7 @@ from ...posterior.study.config import AGGREGATED, check_group, full_name, is_poo
 from ...posterior.study.samples import Label
 from ...uncertainty.statistics.heterogeneity import HeterogeneityResult, estimate_i2
 from .plot_options import FOREST, plot_options
-from .results import ListwiseComparisonResult, PairwiseComparisonResult, report, summarize_posterior
-from .results import listwise_compare as compare_ranks
-from .results import pairwise_compare as compare_samples
+from .results import ListwiseComparisonResult, PairwiseComparisonResult, PosteriorSummary, report
 
 Rows = list[dict[str, Any]]
 
@@ -186,7 +184,7 @@ class Study(study.Study):
 
         observed = None if is_pooled(a) or is_pooled(b) else difference("input")[0]
         title, draws = self.titled(metric, metric, class_label, a), (difference("posterior"), difference("random"))
-        return compare_samples(title, draws[0], self.ci_probability, min_sig_diff, a, b, draws[1], observed)
+        return PairwiseComparisonResult(title, draws[0], self.ci_probability, min_sig_diff, a, b, draws[1], observed)
 
     def get_pairwise_random_comparison(
         self, metric: str, class_label: Label = None, *, experiment: str, min_sig_diff: float | None = None
@@ -195,16 +193,16 @@ class Study(study.Study):
         posterior = self.column(metric, class_label, experiment)
         random = self.column(metric, class_label, experiment, "random")
         title, name = self.titled(metric, metric, class_label, experiment), full_name(experiment)
-        return compare_samples(title, posterior - random, self.ci_probability, min_sig_diff, name, "random")
+        return PairwiseComparisonResult(title, posterior - random, self.ci_probability, min_sig_diff, name, "random")
 
     def get_listwise_comparsion_result(self, metric: str, class_label: Label = None) -> ListwiseComparisonResult:
         """Rank experiments by their posteriors."""
         samples = {name: self.column(metric, class_label, name) for name in self.list_experiments()}
-        return compare_ranks(samples, self.find_metric(metric))
+        return ListwiseComparisonResult(samples, self.find_metric(metric))
 
     def _summaries(self, metric: str, class_label: Label, names: list[str], method: Method = "posterior") -> Rows:
         columns = (self.column(metric, class_label, name, method) for name in names)
-        summaries = (summarize_posterior(column, self.ci_probability).as_dict() for column in columns)
+        summaries = (PosteriorSummary(column, self.ci_probability).as_dict() for column in columns)
         return [_named(name) | summary for name, summary in zip(names, summaries, strict=True)]
 
     def report_metric_summaries(
