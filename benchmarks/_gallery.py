@@ -84,16 +84,17 @@ def study() -> Any:
 
 
 def distributions() -> Any:
-    return study().plot_metric_summaries("acc")
+    return study().plot("acc")
 
 
 def difference() -> Any:
-    names = {"experiment_a": "cnn/fold 2", "experiment_b": "mlp/fold 2"}
-    return study().plot_pairwise_comparison("acc", min_sig_diff=0.01, **names)
+    return study().plot("acc", experiments=["cnn/fold 2"], minus="mlp/fold 2", rope=0.01)
 
 
 def forest() -> Any:
-    return study().plot_forest_plot("acc")
+    made = study()
+    names = [*made.list_experiments(), "mlp/aggregated", "cnn/aggregated"]
+    return made.table("acc", experiments=names).plot()[0]
 
 
 def scores_of_models() -> Any:
@@ -164,11 +165,11 @@ PICTURES = {
     ),
     "steps": Picture("A metric over epochs", "metric.plot([metric_of_epoch_0, metric_of_epoch_1, ...])", steps),
     "classes": Picture("Scores of a confusion matrix", "ConfusionPosterior(3, [...]).plot()", classes),
-    "distributions": Picture("Posteriors of experiments", 'study.plot_metric_summaries("acc")', distributions),
+    "distributions": Picture("Posteriors of experiments", 'study.plot("acc")', distributions),
     "difference": Picture(
-        "A comparison of two", 'study.plot_pairwise_comparison("acc", experiment_a=..., experiment_b=...)', difference
+        "A comparison of two", 'study.plot("acc", experiments=[...], minus=..., rope=0.01)', difference
     ),
-    "forest": Picture("Folds and what they are pooled to", 'study.plot_forest_plot("acc")', forest),
+    "forest": Picture("Folds and what they are pooled to", 'study.table("acc", experiments=[...]).plot()', forest),
     "queries": Picture("Bias of three models", "plot_queries_results(run_queries(RND, queries, models))", queries),
     "ranking": Picture("Three models ranked by three metrics", "plot_ranking(create_ranking(tables))", ranking),
     "correlations": Picture(

@@ -18,7 +18,6 @@ from tensormetrics.association import WordEmbeddingModel
 from tensormetrics.association.metrics.direct_bias import _first_axes
 from tensormetrics.association.resampling.bootstrap import _t_scales
 from tensormetrics.core.numbers.quantiles import equal_tailed_interval
-from tensormetrics.posterior.comparison.listwise import rank_probabilities
 from tensormetrics.posterior.sampling import arrays
 from tensormetrics.retrieval import HitRate
 from tensormetrics.retrieval.scores.embedding_metric import EmbeddingMetric
@@ -453,8 +452,6 @@ def test_internal_sorts_of_nan_with_sign_bit_on_device_put_it_last(generator):
     x[::4, ::3] = -torch.nan
     for function in (
         lambda x: equal_tailed_interval(x, 0.9),
-        lambda x: rank_probabilities(x, higher_is_better=True),  # sorts -x
-        lambda x: rank_probabilities(x, higher_is_better=False),
         lambda x: arrays.TWINS["sort"](x),
     ):
         with Device():

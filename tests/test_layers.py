@@ -187,7 +187,7 @@ def test_reason_against_allowed_and_forbidden_imports():
         ("from ..core.arguments import checks", "retrieval/knn.py", True),
         ("from .knn import TorchKNN", "retrieval/centroid.py", True),
         ("from ...assignment import linear_sum_assignment", "retrieval/clusters/kmeans.py", True),
-        ("from ...uncertainty.statistics.samples import hdi", "posterior/comparison/pairwise.py", True),
+        ("from ...uncertainty.statistics.samples import hdi", "posterior/study/tables.py", True),
         ("from ..numbers.quantiles import quantiles", "core/results/table.py", True),
         ("from ..results.table import Table", "core/numbers/quantiles.py", False),
         ("from ..metric.base import Metric", "core/resampling/weights.py", False),

@@ -24,9 +24,8 @@ from tensormetrics._cli.commands.association import draw
 from tensormetrics._cli.output import draw_scores
 from tensormetrics.core.arguments.labels import LABELS, label_of
 from tensormetrics.core.results import plots
-from tensormetrics.posterior import ConfusionPosterior, plot_difference
-from tensormetrics.posterior.comparison.pairwise import pairwise_compare
-from tensormetrics.posterior.plots.distributions import ForestGroup, Shown
+from tensormetrics.posterior import ConfusionPosterior
+from tensormetrics.posterior.plots.distributions import Shown, plot_distributions
 from tensormetrics.retrieval import HitRate, PairwiseROC
 from tensormetrics.retrieval.calculator.metric_names import NAMES as NAMES_OF_CALCULATOR
 from tensormetrics.retrieval.runs.measures import CUT, FLAT
@@ -84,30 +83,7 @@ PLOTS = {
         lambda s, m, o: posterior.plot_distributions([Shown(LONG, s.column("acc", None, LONG))], "acc", (0, 1), **o),
         1,
     ),
-    "plot_difference": (
-        lambda s, m, o: posterior.plot_difference(
-            s.get_pairwise_comparison("acc", experiment_a=SHORT, experiment_b=LONG, min_sig_diff=0.01), **o
-        ),
-        1,
-    ),
-    "plot_forest": (
-        lambda s, m, o: posterior.plot_forest(
-            [ForestGroup(LONG, [Shown(LONG, s.column("acc", None, LONG))], s.column("acc", None, SHORT), 0.5)],
-            "acc",
-            **o,
-        ),
-        1,
-    ),
-    "Study.plot_metric_summaries": (lambda s, m, o: s.plot_metric_summaries("acc", **o), 2),
-    "Study.plot_experiment_aggregation": (
-        lambda s, m, o: s.plot_experiment_aggregation("acc", experiment_group="transformers", **o),
-        2,
-    ),
-    "Study.plot_pairwise_comparison": (
-        lambda s, m, o: s.plot_pairwise_comparison("acc", experiment_a=SHORT, experiment_b=LONG, **o),
-        1,
-    ),
-    "Study.plot_forest_plot": (lambda s, m, o: s.plot_forest_plot("acc", **o), 2),
+    "Study.plot": (lambda s, m, o: s.plot("acc", **o), 2),
     "ConfusionPosterior.plot": (lambda s, m, o: m.plot(**o)[0], 1),
     "ConfusionPosterior.plot_posterior": (lambda s, m, o: m.plot_posterior(**o), 1),
 }
@@ -131,7 +107,9 @@ PICTURES = {
     **{name: call for name, (call, _) in PLOTS.items()},
     "queries by model": lambda s, m, o: association.plot_queries_results(TABLE, "model"),
     "ranking in panels": lambda s, m, o: association.plot_ranking(RANKING, use_metric_as_facet=True),
-    "forest without numbers": lambda s, m, o: s.plot_forest_plot("acc", info=False),
+    "pooled": lambda s, m, o: s.plot("acc", experiments=[LONG, "transformers/aggregated"]),
+    "difference": lambda s, m, o: s.plot("acc", minus=LONG, rope=0.01),
+    "forest": lambda s, m, o: s.table("acc").plot()[0],
     "scores": lambda s, m, o: draw_scores(SCORES, {"f1": (0.2, 0.3), "mean_average_precision_at_r": (0.6, 1.0)}),
     "scores of classes": lambda s, m, o: draw_scores(SCORES, {}, {"mean_average_precision_at_r": [0.1, np.nan, 1.0]}),
     "demo, one epoch": lambda s, m, o: demo(1),
@@ -423,11 +401,11 @@ def test_labels_of_every_name_have_no_mark_of_code():
 
 
 def test_titles_and_sizes():
-    result = pairwise_compare(torch.linspace(-0.1, 0.3, 50), min_sig_diff=0.01)
-    figure = plot_difference(result, title="A and B", figsize=(5, 2))
-    assert figure.get_suptitle() == "A and B" and figure.get_size_inches().tolist() == [5, 2]
+    arguments = [Shown("a − b", torch.linspace(-0.1, 0.3, 50))], "acc", (-1, 1)
+    figure = plot_distributions(*arguments, title="A and B", figsize=(5, 2))
+    assert figure.axes[0].get_title() == "A and B" and figure.get_size_inches().tolist() == [5, 2]
     figure, ax = plt.subplots()
-    plot_difference(result, title="A and B", ax=ax)
+    plot_distributions(*arguments, title="A and B", ax=ax)
     assert ax.get_title() == "A and B"
     plt.close(figure)
     table = pd.DataFrame([[0.1, 0.2], [0.3, 0.4]], ["small", "large"], ["q", "r"])

@@ -64,10 +64,7 @@ OBJECTS = {
         lambda: association.WordEmbeddingModel.from_tensor(ROWS, list("abcd")),
         "4 word embeddings of 1 dims",
     ),
-    "posterior.ExperimentResult": (
-        lambda: study().get_metric_samples("acc", "mlp/fold"),
-        "experiment=Experiment('mlp/fold', items=20, classes=2)",
-    ),
+    "posterior.Experiment": (lambda: study()["mlp/fold"], "Experiment('mlp/fold', items=20, classes=2)"),
     "posterior.Study": (study, "Study(seed=3)\n  mlp/fold: 20 items\n  metrics: acc, f1@macro"),
     "retrieval.FaissKNN": (
         lambda: trained(retrieval.FaissKNN(index_init_fn="Flat", distance="cosine")),

@@ -3,9 +3,7 @@
 # Subpackages, each built on those before it:
 #   sampling: draws of confusion matrices
 #   metrics: metrics as functions of confusion matrices
-#   summaries: summaries of samples, printed tables
-#   comparison: comparisons of classifiers, planning of sample sizes
-#   plots: densities, differences, forests
+#   plots: densities and differences
 #   study: studies of many experiments, and the metric for training loops
 
 from ..uncertainty.statistics.heterogeneity import HeterogeneityResult as HeterogeneityResult
@@ -14,8 +12,6 @@ from ..uncertainty.statistics.heterogeneity import heterogeneity_dl as heterogen
 from ..uncertainty.statistics.heterogeneity import heterogeneity_pm as heterogeneity_pm
 from ..uncertainty.statistics.heterogeneity import interpret_i2 as interpret_i2
 from . import trials  # noqa: F401  it registers the trials of the GPU kernels
-from .comparison.listwise import expected_reward as expected_reward
-from .comparison.sample_size import items_needed as items_needed
 from .metrics.parse import AveragedMetric as AveragedMetric
 from .metrics.parse import get_metric as get_metric
 from .metrics.quantity import RootMetric as RootMetric
@@ -27,9 +23,7 @@ from .metrics.registry import ExperimentAggregator as ExperimentAggregator
 from .metrics.registry import get_experiment_aggregator as get_experiment_aggregator
 from .metrics.registry import temporary_registrations as temporary_registrations
 from .metrics.sample_metrics import sample_metrics as sample_metrics
-from .plots.distributions import plot_difference as plot_difference
 from .plots.distributions import plot_distributions as plot_distributions
-from .plots.distributions import plot_forest as plot_forest
 from .sampling.confusion_matrix import compute_confusion_matrix as compute_confusion_matrix
 from .sampling.confusion_matrix import validate_confusion_matrix as validate_confusion_matrix
 from .sampling.confusion_sums import ConfusionSums as ConfusionSums
@@ -50,13 +44,8 @@ from .sampling.paired import PairedItems as PairedItems
 from .sampling.paired import sample_paired_matrices as sample_paired_matrices
 from .study.confusion_posterior import ConfusionPosterior as ConfusionPosterior
 from .study.experiment import Experiment as Experiment
-from .study.experiment import ExperimentAggregationResult as ExperimentAggregationResult
-from .study.experiment import ExperimentGroup as ExperimentGroup
-from .study.experiment import ExperimentGroupResult as ExperimentGroupResult
-from .study.experiment import ExperimentResult as ExperimentResult
+from .study.sample_size import items_needed as items_needed
 from .study.study import Study as Study
-from .summaries.summary import PosteriorSummary as PosteriorSummary
-from .summaries.summary import summarize as summarize
 
 __all__ = [
     "AGGREGATION_REGISTRY",
@@ -70,15 +59,10 @@ __all__ = [
     "ConfusionPosterior",
     "ConfusionSums",
     "Experiment",
-    "ExperimentAggregationResult",
     "ExperimentAggregator",
-    "ExperimentGroup",
-    "ExperimentGroupResult",
-    "ExperimentResult",
     "HeterogeneityResult",
     "PairedItems",
     "METRIC_REGISTRY",
-    "PosteriorSummary",
     "PosteriorWarning",
     "RootMetric",
     "Study",
@@ -86,7 +70,6 @@ __all__ = [
     "compute_confusion_matrix",
     "dirichlet_prior",
     "estimate_i2",
-    "expected_reward",
     "get_experiment_aggregator",
     "get_metric",
     "heterogeneity_dl",
@@ -94,16 +77,13 @@ __all__ = [
     "interpret_i2",
     "items_needed",
     "load_csv",
-    "plot_difference",
     "plot_distributions",
-    "plot_forest",
     "sample_confusion_matrices",
     "sample_dirichlet",
     "sample_log_gamma",
     "sample_metrics",
     "sample_paired_matrices",
     "sample_sums",
-    "summarize",
     "sums_from_matrices",
     "temporary_registrations",
     "validate_confusion_matrix",

@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 from tensormetrics import posterior
 
 from .case import FunctionCase, LeftOut, MetricCase
-from .statistics import LEFT_OUT_SAMPLES, experiments, means_and_variances, samples_last
+from .statistics import experiments, means_and_variances
 
 
 def confusion_inputs(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
@@ -80,10 +80,6 @@ def matrices(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor
     return (torch.randint(0, 20, (*batch_shape, 5, 5), generator=generator),)
 
 
-def summarized(x: Tensor) -> tuple[Tensor, ...]:
-    return tuple(tree_leaves(posterior.summarize(x, dim=-1)._replace(confidence=())))
-
-
 def heterogeneity(x: Tensor) -> tuple[Tensor, ...]:
     return tuple(posterior.estimate_i2(x.movedim((-2, -1), (0, 1)))[:3])
 
@@ -121,13 +117,6 @@ FUNCTIONS = {
         lambda counts: tuple(posterior.get_metric(metric)(counts) for metric in SCORES),
         matrices,
         rtol=1e-12,
-    ),
-    "summarize": FunctionCase(summarized, samples_last, rtol=1e-12, not_finite=LEFT_OUT_SAMPLES),
-    "expected_reward": FunctionCase(
-        lambda p: (posterior.expected_reward(p, [3.0, 1.0]),),
-        lambda g, batch_shape: (torch.rand(*batch_shape, 4, 4, generator=g, dtype=torch.float64),),
-        rtol=1e-12,
-        not_finite="nan",
     ),
     "heterogeneity_dl": FunctionCase(
         lambda m, v: (posterior.heterogeneity_dl(m.movedim(-1, 0), v.movedim(-1, 0)),),

@@ -9,6 +9,7 @@ import running
 
 from tensormetrics._cli.commands.posterior import draw
 from tensormetrics.posterior import Study
+from tensormetrics.uncertainty import Table
 
 run = partial(running.run, "posterior")
 succeed = partial(running.succeed, "posterior")
@@ -26,18 +27,15 @@ def test_posterior_scores_equal_study(folder):
     options = "--metric acc --metric tpr --compare --rope 0.01 --seed 3 --json o.json --plot o.png"
     result = running.succeed(f"posterior a.csv b.csv {options}")
     scores = json.loads(Path("o.json").read_text())["scores"]
-    assert list(scores) == ["acc", "tpr, class 0", "tpr, class 1"]
+    assert list(scores) == ["acc", "tpr/0", "tpr/1"]
     study = Study(3, metrics={"acc": {}})
     study.add_experiment("a", [[90, 10], [12, 88]])
     study.add_experiment("b", [[95, 5], [10, 90]])
-    row = study.report_metric_summaries("acc", table_fmt="records")[0]
-    assert scores["acc"]["summaries"][0]["Median"] == row["Median"]
-    assert scores["acc"]["summaries"][0]["95.0% HDI"] == list(row["95.0% HDI"])
-    pair = study.compare_all_pairs("acc", min_sig_diff=0.01)
-    assert scores["acc"]["pairs"][0]["p_ROPE"] == float(pair.p_rope[0])
-    ranks = {row["Experiment"]: row["Rank 1"] for row in scores["acc"]["ranks"]}
-    assert ranks["b"] > 0.8 and sum(ranks.values()) == pytest.approx(1)
-    assert f"{row['Median']:.4f}" in result.stdout and Path("o.png").read_bytes().startswith(b"\x89PNG")
+    value, low, high = map(float, study.table()["a", "acc"])
+    assert [scores["acc"]["a"][name] for name in ("value", "low", "high")] == [value, low, high]
+    assert scores["acc"]["a"]["median"] == study.table()["a", "acc"].details["median"]
+    assert study.compare("acc", rope=0.01).to_text(4).splitlines()[1] in result.stdout
+    assert f"{value:.4f} [{low:.4f}, {high:.4f}]" in result.stdout and Path("o.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_posterior_prior_option_equals_study_with_prior(folder):
@@ -46,8 +44,8 @@ def test_posterior_prior_option_equals_study_with_prior(folder):
         study = Study(0, metrics={"acc": {}})
         priors = ("perks", prior) if prior in ("balanced", "hierarchical") else (prior if prior != "0" else 0,) * 2
         study.add_experiment("a", [[90, 10], [12, 88]], *priors)
-        summary = json.loads(result.stdout)["scores"]["acc"]["summaries"][0]
-        assert summary["Median"] == study.report_metric_summaries("acc", table_fmt="records")[0]["Median"]
+        score = json.loads(result.stdout)["scores"]["acc"]["a"]
+        assert score["median"] == study.table()["a", "acc"].details["median"]
 
 
 def test_draw_shows_all_scores_of_all_experiments():
@@ -68,10 +66,12 @@ def test_draw_with_compare_shows_differences_from_the_best():
         study.add_experiment(name, [[right, 100 - right], [10, 90]], 0, 0)
     figure = draw(study, [("acc", None)], compare=True, rope=0.01)
     labels = [ax.get_xlabel() for ax in figure.axes if ax.get_xlabel()]
-    assert labels == ["Accuracy", "Accuracy: b − c", "Accuracy: b − a"]
+    assert labels == ["Accuracy", "Accuracy: difference"]
+    assert [ax.get_ylabel() for ax in figure.axes[3:]] == ["a − b", "c − b"]
     shown = [text.get_text() for ax in figure.axes[3:] for text in ax.texts]
-    pairs = [study.get_pairwise_comparison("acc", experiment_a="b", experiment_b=e, min_sig_diff=0.01) for e in "ca"]
-    assert [shown[1], shown[4]] == [f"{float(pair.p_rope):.2%} equivalent" for pair in pairs]
+    for text, name in zip(shown[1::3], "ac", strict=True):
+        difference = (study.column("acc", None, name) - study.column("acc", None, "b")).double()
+        assert text == f"{float((difference.abs() <= 0.01).double().mean()):.2%} equivalent"
 
 
 def test_posterior_folder_names_the_group(folder):
@@ -86,7 +86,7 @@ def test_posterior_class_names_are_read_from_the_file(folder):
     for text in (",cat,dog\ncat,90,10\ndog,12,88\n", "\ufeff;cat;dog\r\ncat;90;10\r\ndog;12;88\r\n"):
         Path("named.csv").write_text(text, encoding="utf-8", newline="")
         result = run("named.csv", "--metric", "tpr", "--json", "-")
-        assert list(json.loads(result.stdout)["scores"]) == ["tpr, class cat", "tpr, class dog"]
+        assert list(json.loads(result.stdout)["scores"]) == ["tpr/cat", "tpr/dog"]
 
 
 def test_posterior_zero_division_sets_undefined_scores(folder):
@@ -94,7 +94,7 @@ def test_posterior_zero_division_sets_undefined_scores(folder):
     observed = []
     for option in [], ["--zero-division", "1"]:
         result = run("never.csv", "--metric", "ppv", "--prior", "0", *option, "--json", "-")
-        observed.append(json.loads(result.stdout)["scores"]["ppv, class 1"]["summaries"][0]["Observed"])
+        observed.append(json.loads(result.stdout)["scores"]["ppv/1"]["never"]["value"])
     assert observed[0] is None or observed[0] != observed[0]
     assert observed[1] == 1
 
@@ -104,8 +104,8 @@ def test_posterior_paired_classes_are_sorted_as_numbers(folder):
     Path("items.csv").write_text("\n".join(["truth,right,next", *rows]))
     result = run("--paired", "items.csv", "--metric", "mae", "--metric", "tpr", "--json", "-")
     scores = json.loads(result.stdout)["scores"]
-    assert list(scores)[1:] == [f"tpr, class {label}" for label in range(11)]
-    assert scores["mae"]["summaries"][1]["Observed"] == pytest.approx(20 / 11)  # ten errors of 1 and one error of 10
+    assert list(scores)[1:] == [f"tpr/{label}" for label in range(11)]
+    assert scores["mae"]["next"]["value"] == pytest.approx(20 / 11)  # ten errors of 1 and one error of 10
 
 
 @pytest.mark.parametrize(("mark", "encoding"), [(",", "utf-8"), (";", "utf-8-sig"), ("\t", "utf-16")])
@@ -113,15 +113,15 @@ def test_posterior_paired_accepts_files_of_spreadsheets(folder, mark, encoding):
     rows = ["truth,mlp,caf\u00e9", "cat,cat,dog", "dog,dog,dog", "cat,cat,cat", "dog,cat,dog"]
     Path("items.csv").write_bytes("\r\n".join(rows).replace(",", mark).encode(encoding))
     result = succeed("--paired", "items.csv", "--metric", "acc", "--json", "-")
-    summaries = json.loads(result.stdout)["scores"]["acc"]["summaries"]
-    assert [(row["Group"], row["Observed"]) for row in summaries] == [("mlp", 0.75), ("caf\u00e9", 0.75)]
+    scores = json.loads(result.stdout)["scores"]["acc"]
+    assert {model: score["value"] for model, score in scores.items()} == {"mlp": 0.75, "caf\u00e9": 0.75}
 
 
 def test_posterior_width_reports_needed_items(folder):
     result = running.succeed("posterior a.csv --metric acc --metric tpr --width 0.02 --json o.json")
-    scores = json.loads(Path("o.json").read_text())["scores"]
-    assert scores["acc"]["items"] == [pytest.approx(0.89 * 0.11 * (2 * 1.96 / 0.02) ** 2, rel=0.05)]
-    assert scores["tpr, class 1"]["items"][0] > scores["acc"]["items"][0]
+    needed = Table.from_json(json.dumps(json.loads(Path("o.json").read_text())["tables"][1]))
+    accuracy, recall = needed["a", "acc"], needed["a", "tpr/1"]
+    assert accuracy == pytest.approx(0.89 * 0.11 * (2 * 1.96 / 0.02) ** 2, rel=0.05) and recall > accuracy
     assert "items for an interval of 0.02" in result.stdout
 
 
@@ -133,5 +133,4 @@ def test_posterior_unreachable_width_is_reported(folder):
 def test_posterior_paired_strips_blanks(folder):
     Path("items.csv").write_text("truth, mlp\ncat, cat\ndog ,dog\n")
     result = run("--paired", "items.csv", "--metric", "acc", "--json", "-")
-    (row,) = json.loads(result.stdout)["scores"]["acc"]["summaries"]
-    assert (row["Group"], row["Observed"]) == ("mlp", 1)
+    assert json.loads(result.stdout)["scores"]["acc"]["mlp"]["value"] == 1

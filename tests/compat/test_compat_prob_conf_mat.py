@@ -10,7 +10,7 @@ from documents import code_blocks, with_our_imports
 from raising import raises
 
 from tensormetrics.compat import prob_conf_mat as pcm
-from tensormetrics.posterior import ConfusionPosterior, summarize, temporary_registrations
+from tensormetrics.posterior import ConfusionPosterior, temporary_registrations
 
 BLOCKS = code_blocks("prob_conf_mat_extend.md")
 CANNOT_RUN = {  # block -> its error with that package, too, and why
@@ -164,7 +164,6 @@ def test_functions_take_arrays_by_their_names():
     ("call", "message"),
     [
         (lambda: ConfusionPosterior(2, num_samples=100), "ConfusionPosterior: got the argument 'num_samples', wanted "),
-        (lambda: summarize(torch.rand(9), ci_probability=0.9), "summarize: got the argument 'ci_probability', wanted "),
     ],
 )
 def test_argument_of_the_package_elsewhere_names_this_module(call, message):

@@ -12,9 +12,8 @@ from tensormetrics.posterior import (
     sample_confusion_matrices,
     sample_metrics,
     sample_sums,
-    summarize,
 )
-from tensormetrics.posterior.sampling.rng import RNG
+from tensormetrics.uncertainty.statistics.samples import equal_tailed
 
 COUNTS = torch.tensor([[18, 2, 0, 0], [1, 9, 1, 0], [0, 0, 5, 0], [2, 1, 1, 1]])
 SHARED = {"confusion_prior": "hierarchical"}
@@ -51,7 +50,7 @@ def test_hierarchical_rates_match_grid_posterior(scale, device):
 def test_hierarchical_prior_shrinks_rates_of_small_classes():
     """The rates move toward each other: that of the class with 5 of 5 right is lower, that with 1 of 5 higher."""
     independent, shared = (
-        summarize(sample_metrics(COUNTS, "tpr", 20_000, confusion_prior=prior)[0][:, 0]).median
+        sample_metrics(COUNTS, "tpr", 20_000, confusion_prior=prior)[0][:, 0].median(0).values
         for prior in ("balanced", "hierarchical")
     )
     assert shared[2] < independent[2] - 0.02 and shared[3] > independent[3] + 0.03
@@ -93,9 +92,9 @@ def test_hierarchical_entry_points_give_equal_samples(device):
     metric.update(cells % 4, cells // 4)
     expected = sample_metrics(COUNTS.to(device), ["acc", "f1@macro"], 500, names=["x"], **SHARED)
     for estimate, samples in zip(metric.interval().values(), expected, strict=True):
-        assert estimate.details["median"] == summarize(samples[:, 0, 0]).median
-    results = Experiment("x", RNG(0), COUNTS, confusion_prior="hierarchical").sample_metrics("acc", "posterior", 500)
-    assert torch.equal(next(iter(results.values())).values[:, 0].cpu(), expected[0][:, 0, 0].cpu())
+        assert estimate.details["median"] == equal_tailed(samples[:, 0, 0]).value
+    (values,) = Experiment("x", COUNTS, confusion_prior="hierarchical").samples("acc", "posterior", 500, seed=0)
+    assert torch.equal(values[:, 0].cpu(), expected[0][:, 0, 0].cpu())
     grouped = ConfusionPosterior(4, **SHARED).to(device)
     grouped.update(cells % 4, cells // 4, groups=torch.arange(len(cells), device=device))
     with pytest.raises(ValueError, match="^confusion_prior: got 'hierarchical' with items or groups, wanted another"):
@@ -119,7 +118,7 @@ def coverages_of(counts, cells, **priors):
     samples_by_metric = sample_metrics(counts, METRICS, 1500, names=[str(i) for i in range(len(counts))], **priors)
     coverages = []
     for metric, samples in zip(METRICS, samples_by_metric, strict=True):
-        low, high = summarize(samples.double()).eti
+        _, low, high = equal_tailed(samples.double())
         truth = get_metric(metric)(cells[None])[0]
         coverages.append(float(((low <= truth + 1e-12) & (truth <= high + 1e-12)).double().mean()))
     return coverages
@@ -156,7 +155,7 @@ def test_hierarchical_intervals_cover_hard_classes(items, lowest, generator):
     for prior in "hierarchical", "balanced", 0, "perks":
         names = [str(i) for i in range(sets)]
         samples = sample_metrics(counts, ["tpr", "tpr@macro"], 1500, names=names, confusion_prior=prior)
-        (low, high), macro = summarize(samples[0].double()).eti, summarize(samples[1].double()).eti
+        (_, low, high), (_, *macro) = equal_tailed(samples[0].double()), equal_tailed(samples[1].double())
         hard = ((low <= HARD) & (HARD <= high))[..., 8:].double().mean()
         mean = ((macro[0] <= HARD.mean()) & (HARD.mean() <= macro[1])).double().mean()
         coverages[prior] = float(hard), float(mean)

@@ -155,29 +155,23 @@ def test_paired_metrics_equal_metrics_of_matrices():
 
 def test_study_comparisons_on_equal_items_are_paired(device, tmp_path):
     study = make_study(device=device)
-    paired = study.get_pairwise_comparison("acc", experiment_a="a", experiment_b="b")
-    assert paired.paired is True and "Both were evaluated on the same items." in paired.template_sentence()
+    difference = study.column("acc", None, "a") - study.column("acc", None, "b")
     items = pair(TRUTH, A, B, C=2, device=device)
     matrices = sample_paired_matrices(items, 2, 10_000, names=["a/a", "b/b"], **ZEROS)
     accuracy = matrices.double().diagonal(dim1=-2, dim2=-1).sum(-1)
-    assert torch.allclose(paired.diff_dist.double(), accuracy[:, 0] - accuracy[:, 1], atol=1e-6)
+    assert torch.allclose(difference.double(), accuracy[:, 0] - accuracy[:, 1], atol=1e-6)
     study.add_experiment("c", None, 0, 0, TRUTH, B, items="other")
-    assert study.get_pairwise_comparison("acc", experiment_a="a", experiment_b="c").paired is False
-    assert study.get_pairwise_comparison("acc", experiment_a="a", experiment_b="b/aggregated").paired is False
-    assert torch.equal(
-        study.get_pairwise_comparison("acc", experiment_a="a", experiment_b="b").diff_dist, paired.diff_dist
-    )
-    assert study.compare_all_pairs("acc").paired == [True, False, False]
-    assert study.get_listwise_comparison_result("acc").paired is True
-    assert study.get_listwise_comparison_result("acc", groups=True).paired is False
+    assert torch.equal(study.column("acc", None, "a") - study.column("acc", None, "b"), difference)
+    tests = [comparison.test for comparison, *_ in study.compare("acc").cells]
+    assert tests[0] != "draws" and tests[1:] == ["draws"] * 2
     study.save(tmp_path / "study.json")
     again = Study.load(tmp_path / "study.json", device=device)
     for name in "a", "b", "c":
-        assert torch.equal(again.get_metric_samples("f1", name).values, study.get_metric_samples("f1", name).values)
-    assert again.compare_all_pairs("acc").paired == [True, False, False]
+        assert torch.equal(again.samples("f1", name), study.samples("f1", name))
+    assert [comparison.test for comparison, *_ in again.compare("acc").cells] == tests
     single = Study(0, metrics={"acc": {}}, device=device)
     single.add_experiment("a", None, 0, 0, TRUTH, A)
-    assert not torch.equal(single.get_metric_samples("acc", "a").values, study.get_metric_samples("acc", "a").values)
+    assert not torch.equal(single.samples("acc", "a"), study.samples("acc", "a"))
 
 
 def same_truth(first=None, second=None, truth=TRUTH):
@@ -188,25 +182,18 @@ def same_truth(first=None, second=None, truth=TRUTH):
 
 
 def test_study_equal_truths_without_items_warn():
-    pair = {"experiment_a": "a", "experiment_b": "b"}
     message = (
         "'a/a' and 'b/b' have the same y_true{}, but are compared as if their items were different ones; write "
         "items='test' in add_experiment of both to compare them item by item, or items=False if their items do differ"
     )
     for items in (None, None), ("test", None):
         unsure = same_truth(*items)
-        for compare in (
-            lambda s: s.get_pairwise_comparison("acc", **pair),
-            lambda s: s.report_pairwise_comparison("acc", **pair),
-            lambda s: s.report_pairwise_comparisons("acc"),
-            lambda s: s.report_listwise_comparison("acc"),
-        ):
-            with pytest.warns(PosteriorWarning) as caught:
-                compare(unsure)
-            assert [str(w.message) for w in caught] == [message.format("")]
+        with pytest.warns(PosteriorWarning) as caught:
+            unsure.compare("acc")
+        assert [str(w.message) for w in caught] == [message.format("")]
     unsure.add_experiment("c", None, 0, 0, TRUTH, A)
     with pytest.warns(PosteriorWarning) as caught:
-        assert unsure.compare_all_pairs("acc").paired == [False] * 3
+        unsure.compare("acc")
     assert [str(w.message) for w in caught] == [message.format(" (so have 2 other pairs)")]
 
 
@@ -214,7 +201,7 @@ def test_study_explicit_items_give_no_warning():
     other = TRUTH.clone()
     other[:2] = other[:2].flip(0) if other[0] != other[1] else 1 - other[:2]
     for certain in same_truth("x", "x"), same_truth("x", "y"), same_truth(False, None), same_truth(truth=other):
-        certain.report_pairwise_comparisons("acc")  # without a warning
+        certain.compare("acc")  # without a warning
     assert same_truth(False, False).to_dict() == same_truth().to_dict()  # of the matrices
 
 

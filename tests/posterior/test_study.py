@@ -5,7 +5,6 @@ import sys
 import warnings
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from raising import raises
@@ -15,16 +14,14 @@ from tensormetrics.posterior import (
     ConfigWarning,
     ConfMatIOError,
     Experiment,
-    ExperimentGroup,
     Study,
     UnknownNameError,
-    get_experiment_aggregator,
     get_metric,
     sample_metrics,
 )
 from tensormetrics.posterior.metrics.quantity import ROOTS
-from tensormetrics.posterior.sampling.rng import RNG
 from tensormetrics.posterior.study import config
+from tensormetrics.uncertainty.statistics.samples import estimate
 
 TRI = [[13, 2, 1], [3, 20, 4], [0, 5, 9]]
 OTHER = [[10, 5, 1], [3, 22, 2], [2, 3, 9]]
@@ -42,81 +39,81 @@ def make_study(**options):
 
 def test_study_samples_equal_sample_metrics(device):
     study = make_study(device=device)
-    result = study.get_metric_samples("f1", "svm/fold_1")
+    values = study.samples("f1", "svm/fold_1")
     options = {"prevalence_prior": 1, "confusion_prior": "perks", "seed": 0, "names": ["svm/fold_1"]}
     counts = torch.tensor(OTHER, device=device) + 1
     (expected,) = sample_metrics(counts, ["f1"], 10_000, **options)
-    assert torch.equal(result.values, expected[:, 0]) and result.values.device.type == device.type
-    assert (result.num_classes, result.num_samples, result.is_multiclass, result.bounds) == (3, 10_000, False, (0, 1))
-    assert result.experiment is study["svm/fold_1"] and result.metric is get_metric("f1")
-    assert result.numpy().shape == (10_000, 3)
+    assert torch.equal(values, expected[:, 0]) and values.device.type == device.type
     for method in "prior", "random", "input":
         (expected,) = sample_metrics(counts, ["f1"], 10_000, method=method, **options)
-        assert torch.equal(study.get_metric_samples("f1", "svm/fold_1", method).values, expected[:, 0])
+        assert torch.equal(study.samples("f1", "svm/fold_1", method), expected[:, 0])
 
 
 def test_study_samples_do_not_depend_on_cache_or_order():
     full = make_study()
     names = [("mcc", "svm/fold_0"), ("acc", "mlp/aggregated"), ("f1", "svm/aggregated")]
-    expected = [full.get_metric_samples(*name).values for name in names]
+    expected = [full.samples(*name) for name in names]
     small = make_study(memory_limit=200_000, metrics={**METRICS, "kappa": {}})  # nothing stays in the cache
     small.add_experiment("third", [[1, 2], [3, 4]], **PRIORS)
     for name, values in reversed(list(zip(names, expected, strict=True))):
-        assert torch.equal(small.get_metric_samples(*name).values, values)
+        assert torch.equal(small.samples(*name), values)
         assert sum(cached.nbytes for cached in small._samples.values()) <= 3 * values.nbytes
-        assert torch.equal(small.get_metric_samples(*name).values, values)
-    assert full.get_metric_samples(*names[0]).values is expected[0]
+        assert torch.equal(small.samples(*name), values)
+    assert full.samples(*names[0]) is expected[0]
     other = make_study(seed=1)
-    assert not torch.equal(other.get_metric_samples(*names[1]).values, expected[1])
+    assert not torch.equal(other.samples(*names[1]), expected[1])
 
 
 def test_study_changed_settings_change_samples():
     study = make_study()
-    before = study.get_metric_samples("acc", "mlp/aggregated").values
+    before = study.samples("acc", "mlp/aggregated")
     study.seed = 5
-    assert not torch.equal(study.get_metric_samples("acc", "mlp/aggregated").values, before)
+    assert not torch.equal(study.samples("acc", "mlp/aggregated"), before)
     study.seed = 0
-    assert torch.equal(study.get_metric_samples("acc", "mlp/aggregated").values, before)
+    assert torch.equal(study.samples("acc", "mlp/aggregated"), before)
     with pytest.warns(ConfigWarning, match="^experiment 'mlp/fold_0' is there already; it is overwritten$"):
         study.add_experiment("mlp/fold_0", OTHER, **PRIORS)
-    assert not torch.equal(study.get_metric_samples("acc", "mlp/aggregated").values, before)
+    assert not torch.equal(study.samples("acc", "mlp/aggregated"), before)
+    before = study.samples("acc", "mlp/aggregated")
     study.add_metric("acc", "hist", pseudo_count_weight=0.5)
-    assert study.get_metric_samples("acc", "mlp/aggregated").aggregator.pseudo_count_weight == 0.5
-    with pytest.warns(ConfigWarning, match="^num_samples: got 500; at least 10000 are advised"):
-        study.num_samples = 500
-    assert len(study.get_metric_samples("acc", "mlp/aggregated").values) == 500
+    assert not torch.equal(study.samples("acc", "mlp/aggregated"), before)
+    study.num_samples = 500
+    assert len(study.samples("acc", "mlp/aggregated")) == 500
 
 
-def test_study_aggregates_have_heterogeneity():
+def test_study_aggregates_need_an_aggregation():
     study = make_study()
-    result = study.get_metric_samples("f1", "mlp/aggregated")
-    assert result.values.shape == (10_000, 3) and result.experiment_group is study["mlp"]
-    assert result.heterogeneity_results.i2.shape == (3,) and result.num_classes == 3
-    assert result.aggregator.estimation_method == "mm"
+    assert study.samples("f1", "mlp/aggregated").shape == (10_000, 3)
     single = Study(0, metrics={"acc": {}})
     single.add_experiment("h", TRI, **PRIORS)
-    aggregate = single.get_metric_samples("acc", "h/aggregated")
-    assert torch.equal(aggregate.values, single.get_metric_samples("acc", "h").values)
-    assert aggregate.heterogeneity_results.i2_interpretation == ["not applicable"]
+    assert torch.equal(single.samples("acc", "h/aggregated"), single.samples("acc", "h"))
     with raises(
         ValueError,
         "group 'mlp' has 2 experiments and metric 'mcc' no aggregation; write add_metric('mcc', aggregation='fe')",
     ):
-        study.get_metric_samples("mcc", "mlp/aggregated")
-    assert study.get_metric_samples("mcc", "mlp/fold_0").values.shape == (10_000, 1)  # needs no aggregation
+        study.samples("mcc", "mlp/aggregated")
+    assert study.samples("mcc", "mlp/fold_0").shape == (10_000, 1)  # needs no aggregation
     with pytest.raises(
         ValueError, match="^group 'mlp': the input has no aggregate; ask for an experiment's own values$"
     ):
-        study.get_metric_samples("acc", "mlp/aggregated", "input")
+        study.samples("acc", "mlp/aggregated", "input")
+
+
+def test_study_table_has_rows_of_pooled_posteriors():
+    study = make_study()
+    table = study.table("acc", experiments=["mlp/fold_0", "mlp/aggregated"])
+    assert table.rows == ("mlp/fold_0", "mlp/aggregated")
+    pooled = table["mlp/aggregated", "acc"]
+    assert torch.equal(pooled.value, estimate(study.samples("acc", "mlp/aggregated")[:, 0]).value)
+    assert pooled.high - pooled.low < table["mlp/fold_0", "acc"].high - table["mlp/fold_0", "acc"].low
 
 
 def test_study_names_and_sizes_match_experiments():
     study = make_study()
     study.add_experiment("b", TRI, **PRIORS)
-    assert study.all_experiments() == ["b/b", "mlp/fold_0", "mlp/fold_1", "svm/fold_0", "svm/fold_1"]
-    assert (len(study), study.num_experiment_groups, study.num_experiments, study.num_classes) == (3, 3, 5, 3)
-    assert isinstance(study["mlp"], ExperimentGroup) and isinstance(study["mlp/fold_0"], Experiment)
-    assert len(study["mlp"]) == study["mlp"].num_experiments == 2 and study["mlp"]["fold_1"].num_predictions == 66
+    assert study.list_experiments() == ["mlp/fold_0", "mlp/fold_1", "svm/fold_0", "svm/fold_1", "b/b"]
+    assert (len(study), study.num_classes, study["mlp/fold_1"].num_predictions) == (3, 3, 66)
+    assert isinstance(study["mlp/fold_0"], Experiment) and study["b"] is study["b/b"]
     assert study.find_metric("accuracy") is get_metric("acc")
     study.add_experiment("two", [[1, 2], [3, 4]], **PRIORS)
     with pytest.raises(
@@ -144,11 +141,11 @@ def test_study_files_give_equal_samples(suffix, tmp_path):
     again = Study.load(tmp_path / f"study.{suffix}")
     assert again.to_dict() == study.to_dict() and again.fingerprint == study.fingerprint
     for name in "array", "mlp/fold_1", "mlp/aggregated":
-        values = [values.get_metric_samples("f1", name).values for values in (study, again)]
+        values = [values.samples("f1", name) for values in (study, again)]
         assert torch.equal(*values)
     other = Study.load(tmp_path / f"study.{suffix}", seed=3, dtype=torch.float64)
     assert other.seed == 3 and other.fingerprint != study.fingerprint
-    assert other.get_metric_samples("acc", "array").values.dtype == torch.float64
+    assert other.samples("acc", "array").dtype == torch.float64
     json.dumps(study.to_dict())
 
 
@@ -184,24 +181,12 @@ def test_study_load_toml_needs_tomli_before_python_3_11(tmp_path, monkeypatch):
     assert Study.load(tmp_path / "study.toml").seed == 5
 
 
-def test_experiment_and_group_without_study_sample(device):
-    group = ExperimentGroup("g", RNG(3))
-    first = group.add_experiment("a", TRI, 1, 1, device=device)
-    group.add_experiment("b", OTHER, 1, 1, device=device)
-    roots = first.sample_posterior(50)
-    assert [metric.name for metric in roots] == list(ROOTS)
-    cells = roots[ROOTS["norm_confusion_matrix"]].values
-    assert cells.shape == (50, 3, 3) and torch.allclose(cells.sum((1, 2)), torch.ones(50, device=device))
-    assert first.sample_input()[ROOTS["tp"]].values.shape == (1, 3)
-    for sample in first.sample_prior, first.sample_random_model:
-        assert not torch.equal(sample(50)[ROOTS["tp"]].values, roots[ROOTS["tp"]].values)
-    acc = get_metric("acc")
-    both = group.sample_metrics(["acc", "f1"], "posterior", 50, {acc: get_experiment_aggregator("fe")})
-    assert both.aggregation_result[acc].values.shape == (50, 1)
-    assert [len(results) for results in both.individual_experiment_results.values()] == [2, 2]
-    assert torch.equal(
-        both.individual_experiment_results[acc][0].values, first.sample_metrics("acc", "posterior", 50)[acc].values
+def test_experiment_without_study_samples_all_quantities(device):
+    cells, tp = Experiment("g/a", TRI, 1, 1, device=device).samples(
+        [ROOTS["norm_confusion_matrix"], ROOTS["tp"]], "posterior", 50, seed=3
     )
+    assert cells.shape == (50, 3, 3) and torch.allclose(cells.sum((1, 2)), torch.ones(50, device=device))
+    assert torch.allclose(cells.diagonal(dim1=1, dim2=2), tp)
 
 
 EXPERIMENTS = [
@@ -229,7 +214,7 @@ def test_study_invalid_experiments_raise(name, arguments, error, message):
     before = study.to_dict()
     with raises(error, message):
         study.add_experiment(name, **{"confusion_matrix": TRI, **PRIORS, **arguments})
-    assert study.to_dict() == before and study.num_experiments == 4
+    assert study.to_dict() == before and len(study.list_experiments()) == 4
 
 
 @pytest.mark.parametrize("change", [("experiments", {"g": {"e": {"confusion_matrix": TRI, **PRIORS}, "f": 5}}), ("metrics", {"mcc": {}, "acc": {"rho": 1}}), ("metrics", ["mcc", 5])])  # fmt: skip
@@ -238,12 +223,12 @@ def test_study_invalid_setting_changes_nothing(change):
     before = study.to_dict()
     with pytest.raises(ConfigError):
         setattr(study, *change)
-    assert study.to_dict() == before and study.get_metric_samples("acc", "mlp/aggregated").num_samples
+    assert study.to_dict() == before and len(study.samples("acc", "mlp/aggregated"))
 
 
 def test_study_invalid_metric_type_raises():
     study = make_study()
-    for call in study.add_metric, study.report_metric_summaries:
+    for call in study.add_metric, study.compare:
         with pytest.raises(
             ValueError, match=r"^metric: got 5, wanted 'name', 'name\+option=value' or 'name@averaging'"
         ):
@@ -270,13 +255,13 @@ def test_study_unknown_names_and_keys_raise():
 
 
 LOOKUPS = [
-    (lambda s: s.get_metric_samples("kappa", "mlp/fold_0"), UnknownNameError, "there is no metric 'kappa' in the study; the closest are 'acc', 'mcc', 'f1'"),
-    (lambda s: s["mpl"], UnknownNameError, "there is no group 'mpl' in the study; the closest are 'mlp', 'svm'"),
+    (lambda s: s.samples("kappa", "mlp/fold_0"), UnknownNameError, "there is no metric 'kappa' in the study; the closest are 'acc', 'mcc', 'f1'"),
+    (lambda s: s["mpl/a"], UnknownNameError, "there is no group 'mpl' in the study; the closest are 'mlp', 'svm'"),
     (lambda s: s["svm/fold_2"], UnknownNameError, "there is no experiment 'svm/fold_2' in the study; the closest are 'svm/fold_1', 'svm/fold_0', 'mlp/fold_1'"),
-    (lambda s: s.get_metric_samples("acc", "cnn"), UnknownNameError, "there is no group 'cnn' in the study; the closest are 'svm', 'mlp'"),
+    (lambda s: s.samples("acc", "cnn"), UnknownNameError, "there is no group 'cnn' in the study; the closest are 'svm', 'mlp'"),
     (lambda s: Study(0)["a"], UnknownNameError, "there is no group 'a' in the study; it has no group yet"),
-    (lambda s: s[3], TypeError, "study[...]: got 3, wanted a string 'group' or 'group/experiment'"),
-    (lambda s: s.get_metric_samples("acc", "mlp/fold_0", "post"), ValueError, "sampling_method: got 'post', wanted one of 'posterior', 'prior', 'random', 'input'"),
+    (lambda s: s[3], TypeError, "experiment: got 3, wanted a string 'group/experiment'"),
+    (lambda s: s.samples("acc", "mlp/fold_0", "post"), ValueError, "method: got 'post', wanted one of 'posterior', 'prior', 'random', 'input'"),
     (lambda s: s.add_metric("acc", "mean"), ValueError, None),
     (lambda s: s.add_metric("acc", "fe", rho=1), ValueError, "aggregation 'fe' has no option 'rho'; it has none"),
     (lambda s: s.add_metric("acc", rho=1), ValueError, "metric 'acc': got ['rho'] without an aggregation, wanted both"),
@@ -302,45 +287,43 @@ def test_study_prior_samples_of_improper_prior_raise():
     study = make_study()
     study.add_experiment("x", TRI, 0, 0)
     with pytest.raises(ValueError, match="^method: got 'prior' with an improper prior; give every row a concentration"):
-        study.get_metric_samples("acc", "x", "prior")
+        study.samples("acc", "x", "prior")
 
 
-def test_study_default_settings_warn():
+def test_study_without_seed_warns_and_default_aggregation_is_used():
     with pytest.warns(ConfigWarning, match=r"^seed: got None, \d+ is used; pass it to get the same draws again$"):
         study = Study()
     assert 0 <= study.seed < 2**63
-    for name, default in ("num_samples", 10_000), ("ci_probability", 0.95):
-        with pytest.warns(ConfigWarning, match=f"^{name}: got None, {default} is used$"):
-            setattr(study, name, None)
-        assert getattr(study, name) == default
-    for name, argument, value in ("seed", "7", 7), ("num_samples", 2e4, 20_000), ("ci_probability", "0.5", 0.5):
-        with pytest.warns(ConfigWarning, match=f"^{name}: got {argument!r}, {value!r} is used$"):
-            setattr(study, name, argument)
-        assert getattr(study, name) == value
-    for argument in np.array(0.75), torch.tensor(0.75):
-        with pytest.warns(ConfigWarning) as caught:
-            study.ci_probability = argument
-        assert [str(w.message) for w in caught] == [f"ci_probability: got {argument!r}, 0.75 is used"]
-        assert study.ci_probability == 0.75
-    with pytest.raises(TypeError, match="^ci_probability: got array.*, wanted a number$"):
-        study.ci_probability = np.array([0.5])
     default = {"__default__": {"aggregation": "re"}, "acc": {}, "mcc": {"aggregation": "fe"}}
     assert Study(0, metrics=default).metrics == {"acc": {"aggregation": "re"}, "mcc": {"aggregation": "fe"}}
 
 
 def test_study_invalid_settings_raise():
-    for kind, name, value, wanted in (
-        (ConfigError, "seed", -1, "an integer >= 0"),
-        (TypeError, "seed", 1.5, "an integer"),
-        (TypeError, "seed", True, "an integer"),
-        (ConfigError, "num_samples", 0, "an integer > 0"),
-        (TypeError, "num_samples", [1], "an integer"),
-        (ConfigError, "ci_probability", 0.0, "a number in (0, 1]"),
-        (ConfigError, "ci_probability", 1.5, "a number in (0, 1]"),
-        (TypeError, "ci_probability", "x", "a number"),
+    for name, value, wanted in (
+        ("seed", -1, "an integer >= 0"),
+        ("seed", 1.5, "an integer >= 0"),
+        ("seed", True, "an integer >= 0"),
+        ("num_samples", 0, "an integer >= 1"),
+        ("num_samples", [1], "an integer >= 1"),
+        ("ci_probability", 0.0, "a number in (0, 1]"),
+        ("ci_probability", 1.5, "a number in (0, 1]"),
+        ("ci_probability", "x", "a number in (0, 1]"),
     ):
-        with raises(kind, f"{name}: got {value!r}, wanted {wanted}"):
+        with raises(ValueError, f"{name}: got {value!r}, wanted {wanted}"):
             Study(**{"seed": 0, name: value})
+    study = Study(0)
+    with raises(ValueError, "seed: got None, wanted an integer >= 0"):
+        study.seed = None
+
+
+def test_unneeded_class_label_warns_once():
+    study = make_study()
+    with pytest.warns(ConfigWarning) as caught:
+        assert study.class_index("acc", 2, "mlp/fold_0") == 0
+        study.table("acc", 2)
+        study.compare("acc", 2)
+    assert [str(w.message) for w in caught] == ["metric 'acc' has one value for all classes; class_label 2 is ignored"]
+    assert study.class_index("acc", 0, "mlp/fold_0") == 0 == study.class_index("acc", None, "mlp/fold_0")
 
 
 @pytest.mark.parametrize("metrics", [["acc", "mcc"], ("acc", "mcc"), {"acc": {}, "mcc": {}}])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tensormetrics.posterior import ConfusionPosterior, Study
-from tensormetrics.uncertainty import compare, compare_samples, correct_p_values
+from tensormetrics.uncertainty import compare, compare_samples, correct_p_values, hdi
 
 N, C = 40, 3
 
@@ -53,7 +53,7 @@ def test_study_compare_other_items_equals_posterior_comparison(generator):
     for row, comparison in ((row, table[row, "difference"]) for row in table.rows):
         pair = [f"{name}/{name}" for name in row.split(" - ")]
         a, b = (study.column("fnr", 1, name) for name in pair)
-        observed = study.get_pairwise_comparison("fnr", 1, experiment_a=pair[0], experiment_b=pair[1]).observed_diff
+        observed = (study.column("fnr", 1, pair[0], "input") - study.column("fnr", 1, pair[1], "input"))[0]
         expected = compare_samples(a, b, observed=observed, confidence=0.9, higher_is_better=False)
         torch.testing.assert_close(comparison.difference, expected.difference, rtol=1e-6, atol=1e-6)
         assert comparison.verdict == expected.verdict and (float(comparison) < 0) == (float(comparison.p_better) > 0.5)
@@ -94,11 +94,10 @@ def test_study_table_lists_values_and_intervals(generator):
     assert table.rows == ("a", "b", "pooled/first")
     assert [*table.columns] == ["acc", "fnr/0", "fnr/1", "fnr/2", "f1@macro"]
     assert [table.higher_is_better[name] for name in ("acc", "fnr/1")] == [True, False]
-    rows = study.report_metric_summaries("acc", columns=["Observed", "HDI"], table_fmt="records")
-    for row, report in zip(table.rows, rows, strict=True):
+    for row in table.rows:
         value, low, high = map(float, table[row, "acc"])
-        ends = report["90.0% HDI"]
-        assert value == pytest.approx(report["Observed"]) and low <= value <= high
+        ends = [float(end) for end in hdi(study.column("acc", None, row), 0.9)]
+        assert value == pytest.approx(study.column("acc", None, row, "input").item()) and low <= value <= high
         assert [low, high] == pytest.approx([min(ends[0], value), max(ends[1], value)])
     assert table["a", "acc"].confidence == 0.9 and study.table("fnr", 1).select("fnr/1")["a"]
     assert [*study.table(["acc", "fnr"], 1).columns] == ["acc", "fnr/1"]

@@ -1,9 +1,11 @@
 """Edge cases of a study in which a result is easily wrong."""
 
+import pytest
 import torch
 
 from tensormetrics.posterior import Study
 from tensormetrics.posterior.study import config
+from tensormetrics.uncertainty import hdi
 
 PRIORS = {"prevalence_prior": 1, "confusion_prior": 1}
 
@@ -12,7 +14,7 @@ def test_aggregated_metric_has_negative_values():
     study = Study(0, metrics={"ba+adjusted=True": {"aggregation": "fe"}})
     for fold in "ab":
         study.add_experiment(f"g/{fold}", [[20, 22], [21, 20]], **PRIORS)
-    values = study.get_metric_samples("ba+adjusted=True", "g/aggregated").values
+    values = study.samples("ba+adjusted=True", "g/aggregated")
     assert 0.4 < (values < 0).double().mean() < 0.7 and values.min() > -1
 
 
@@ -20,21 +22,19 @@ def test_experiment_names_containing_aggregated_are_no_aggregates():
     study = Study(0, metrics={"acc": {"aggregation": "fe"}})
     for name in "not_aggregated/a", "b/aggregated_by_hand":
         study.add_experiment(name, [[9, 1], [2, 8]], **PRIORS)
-    pair = {"experiment_a": "not_aggregated/a", "experiment_b": "b/aggregated_by_hand"}
-    assert study.get_pairwise_comparison("acc", **pair).observed_diff == 0
-    pooled = {"experiment_a": "not_aggregated/aggregated", "experiment_b": "b/aggregated_by_hand"}
-    assert study.get_pairwise_comparison("acc", **pooled).observed_diff is None
+    table = study.table()
+    assert [float(table[row, "acc"]) for row in table.rows] == pytest.approx([0.85, 0.85])  # the observed scores
 
 
 def test_cached_samples_lookup_hashes_no_matrix(monkeypatch):
     study = Study(0, metrics={"acc": {"aggregation": "fe"}})
     for fold in "ab":
         study.add_experiment(f"g/{fold}", [[9, 1], [2, 8]], **PRIORS)
-    cached = [study.get_metric_samples("acc", f"g/{name}") for name in ("a", "b", "aggregated")]
+    cached = [study.samples("acc", f"g/{name}") for name in ("a", "b", "aggregated")]
     for name in "fingerprint", "to_json":
         monkeypatch.delattr(config, name)
     for name, result in zip(("a", "b", "aggregated"), cached, strict=True):
-        assert study.get_metric_samples("acc", f"g/{name}") is result
+        assert study.samples("acc", f"g/{name}") is result
 
 
 def test_correlated_aggregation_has_larger_std():
@@ -43,7 +43,7 @@ def test_correlated_aggregation_has_larger_std():
         study = Study(0, metrics={"acc": {"aggregation": aggregation}})
         for k in range(5):
             study.add_experiment(f"g/{k}", [[90 - 4 * k, 10 + 4 * k], [12 + 3 * k, 88 - 3 * k]], **PRIORS)
-        std[aggregation] = float(study.get_metric_samples("acc", "g/aggregated").values.std())
+        std[aggregation] = float(study.samples("acc", "g/aggregated").std())
     assert std["correlated"] > 1.5 * std["fe"]
 
 
@@ -57,6 +57,6 @@ def test_paired_experiments_have_narrower_interval():
         study = Study(0, metrics={"acc": {}})
         for name, labels in ("a", first), ("b", second):
             study.add_experiment(name, None, 0, 0, truth, labels, items=items)
-        low, high = study.get_pairwise_comparison("acc", experiment_a="a", experiment_b="b").interval
+        low, high = hdi(study.column("acc", None, "a") - study.column("acc", None, "b"))
         widths.append(float(high - low))
     assert widths[0] < 0.5 * widths[1]

@@ -6,7 +6,6 @@ import torch
 from known_statistics import KNOWN
 from posterior_oracle import GOLDEN
 
-from tensormetrics.posterior import summarize
 from tensormetrics.uncertainty import Estimate, as_scalars, hdi
 from tensormetrics.uncertainty.statistics import samples
 from tensormetrics.uncertainty.statistics.samples import equal_tailed, estimate
@@ -54,110 +53,14 @@ def test_hdi_batch_equals_loop(S, p, device):
             np.testing.assert_allclose(median[i, j], central[0] if central[0] == central[1] else sum(central) / 2)
 
 
-def flatten(summary):
-    """Return the values of a summary by name, with two entries for an interval."""
-    values = summary._asdict()
-    for name in "hdi", "eti", "mcse_eti":
-        values[f"{name}_low"], values[f"{name}_high"] = values.pop(name)
-    values.pop("confidence")
-    return values
-
-
-def mode_loop(x):
-    x = np.sort(x)
-    n, value_range = len(x), x[-1] - x[0]
-    if value_range == 0:
-        return x[0]
-    q1, q3 = np.quantile(x, [0.25, 0.75])
-    width = max(2 * (q3 - q1) * n ** (-1 / 3), value_range / (2 * math.sqrt(n)))
-    bins = math.ceil(value_range / min(width, value_range / (math.log2(n) + 1)))
-    counts, edges = np.histogram(x, bins=bins)
-    return (edges[counts.argmax()] + edges[counts.argmax() + 1]) / 2
-
-
-def summary_loop(samples, p):
-    valid = np.sort(samples[~np.isnan(samples)])
-    finite, n = valid[np.isfinite(valid)], len(valid)
-    names = "median mean sd mode metric_uncertainty skew kurtosis mcse_mean mcse_median nan_fraction"
-    summary = dict.fromkeys(
-        [*names.split(), *(f"{i}_{e}" for i in ("hdi", "eti", "mcse_eti") for e in ("low", "high"))]
-    )
-    summary = dict.fromkeys(summary, math.nan) | {"nan_fraction": 1 - n / len(samples)}
-    if n == 0:
-        return summary
-
-    def error(q):
-        r = math.sqrt(n * q * (1 - q))
-        a, b = max(math.ceil(n * q - r), 1), min(math.ceil(n * q + r), n)
-        return (valid[b - 1] - valid[a - 1]) / 2
-
-    tail = (1 - p) / 2
-    summary["median"] = (valid[(n - 1) // 2] + valid[n // 2]) / 2
-    summary["hdi_low"], summary["hdi_high"] = hdi_loop(samples, p)
-    summary["metric_uncertainty"] = summary["hdi_high"] - summary["hdi_low"]
-    summary["eti_low"], summary["eti_high"] = np.quantile(valid, [tail, 1 - tail])
-    summary["mcse_median"], summary["mcse_eti_low"], summary["mcse_eti_high"] = error(0.5), error(tail), error(1 - tail)
-    if len(finite):
-        mean = finite.mean()
-        m2, m3, m4 = (((finite - mean) ** k).mean() for k in (2, 3, 4))
-        summary |= {"mean": mean, "mode": mode_loop(finite)}
-        if len(finite) > 1:
-            summary["sd"] = finite.std(ddof=1)
-            summary["mcse_mean"] = summary["sd"] / math.sqrt(len(finite))
-            summary |= {"skew": m3 / m2**1.5, "kurtosis": m4 / m2**2 - 3}
-    return summary
-
-
-def test_summarize_golden_values_match(device):
-    summary = flatten(summarize(SEQUENCE.to(device)))
-    expected = dict(KNOWN["summary"]["x,0.95"])
-    for name in "hdi", "eti", "mcse_eti":
-        expected[f"{name}_low"], expected[f"{name}_high"] = expected.pop(name)
-    expected["metric_uncertainty"] = expected.pop("mu")
-    for name, value in expected.items():
-        assert float(summary[name]) == pytest.approx(value, rel=1e-9), name
+def test_equal_tailed_interval_golden_values_match(device):
+    expected = KNOWN["summary"]["x,0.95"]
     median, low, high = equal_tailed(SEQUENCE.to(device))
-    assert (float(low), float(high)) == pytest.approx((expected["eti_low"], expected["eti_high"]), rel=1e-9)
+    assert [float(low), float(high)] == pytest.approx(expected["eti"], rel=1e-9)
     assert float(median) == pytest.approx(expected["median"], rel=1e-9)
 
 
-@pytest.mark.parametrize("p", [0.5, 0.95])
-@pytest.mark.parametrize("S", [2, 3, 20, 101, 1000])
-def test_summarize_batch_equals_loop(S, p, device):
-    x = torch.randn(3, S, 8).exp()
-    x[0, :, 0] = math.nan
-    x[0, : S // 2, 1] = math.nan
-    x[0, : S // 3, 2] = math.inf
-    x[1, : S // 10, 3] = -math.inf
-    summary = {name: values.cpu().numpy() for name, values in flatten(summarize(x.to(device), p, dim=1)).items()}
-    with np.errstate(invalid="ignore"):
-        for i, j in np.ndindex(3, 8):
-            expected = summary_loop(x[i, :, j].double().numpy(), p)
-            for name in expected:
-                if (i, j) in ((0, 2), (1, 3)) and name.startswith(("eti", "mcse", "metric_uncertainty")):
-                    continue  # differences of infinities
-                np.testing.assert_allclose(summary[name][i, j], expected[name], rtol=1e-9, atol=1e-12, err_msg=name)
-
-
-def test_summarize_infinite_or_equal_samples_have_mode(device):
-    infinite = torch.tensor([math.inf] * 6 + [1.0, 2.0, 3.0], device=device)
-    assert summarize(infinite).mode == math.inf and summarize(-infinite).mode == -math.inf
-    assert summarize(infinite).mean == 2 and summarize(infinite).median == math.inf
-    equal = summarize(torch.full((9,), 0.1, device=device))
-    assert equal.mode == equal.mean == equal.median == torch.tensor(0.1).double() and equal.sd == 0
-    assert equal.skew.isnan() and equal.kurtosis.isnan() and equal.metric_uncertainty == 0
-
-
-def test_summary_headers_name_columns():
-    summary = summarize(SEQUENCE, 0.9)
-    assert summary.headers == ["Median", "Mode", "90.0% HDI", "MU", "Skew", "Kurt"]
-    assert summary.as_dict()["90.0% HDI"] == summary.hdi
-
-
-def test_summarize_no_samples_gives_nan(device):
-    for name, values in flatten(summarize(torch.zeros(0, 3, device=device))).items():
-        assert values.shape == (3,) and values.isnan().all(), name
-
+def test_estimate_no_samples_gives_nan(device):
     for values in estimate(torch.zeros(0, 3, device=device)):
         assert values.shape == (3,) and values.isnan().all() and values.dtype == torch.float64
 
@@ -167,13 +70,13 @@ def test_sort_samples_radix_sort_equals_default(dtype, device, monkeypatch):
     x = torch.randn(40, 2, dtype=dtype, device=device)
     x[:7, 0] = torch.tensor([torch.nan, -torch.inf, torch.inf, 0.0, -0.0, -1e-40, 1e-40], device=device)
     x[7, 0] = -torch.tensor(torch.nan)  # its sign bit is set
-    expected = summarize(x)
+    expected = estimate(x)
     monkeypatch.setattr(samples, "RADIX", 4)
     ordered, counts = samples.sort_samples(x, 0)
     assert counts.tolist() == [[38], [40]] and ordered[0, 38:].isnan().all() and ordered.dtype == torch.float64
     for row, column in zip(ordered, x.unbind(1), strict=True):
         torch.testing.assert_close(row, column.double().sort().values, rtol=0, atol=0, equal_nan=True)
-    for left, right in zip(expected[:-1], summarize(x)[:-1], strict=True):
+    for left, right in zip(expected, estimate(x), strict=True):
         torch.testing.assert_close(left, right, rtol=0, atol=0, equal_nan=True)
 
 
@@ -190,7 +93,7 @@ def test_as_scalars_names_values_by_path():
 
 @pytest.mark.parametrize("p", [0, -0.5, 1.01, math.nan])
 def test_statistics_invalid_arguments_raise(p):
-    for function in hdi, summarize, equal_tailed:
+    for function in hdi, estimate, equal_tailed:
         with pytest.raises(ValueError, match=rf"^confidence: got {p}, wanted a number in \(0, 1\]$"):
             function(torch.zeros(3), p)
     with pytest.raises(ValueError, match="samples: got torch.int64, wanted a floating dtype"):

@@ -134,14 +134,14 @@ def test_zero_division_entry_points_use_option(tmp_path, device):
     study = Study(0, metrics={"ppv": {}, "mcc": {}}, zero_division=0.0)
     with pytest.warns(UserWarning, match="never predicted"):
         study.add_experiment("a", SHAPES["a class that is never predicted"], **none)
-    row = study.report_metric_summaries("ppv", 2, table_fmt="records")[0]
-    assert row["Observed"] == row["Median"] == 0
+    (score,) = study.table("ppv", 2).cells[0]
+    assert float(score) == score.details["median"] == 0
     study.save(tmp_path / "study.json")
     assert json.loads((tmp_path / "study.json").read_text())["zero_division"] == 0
     with pytest.warns(UserWarning, match="never predicted"):
         again = Study.load(tmp_path / "study.json")
     assert again.to_dict() == study.to_dict() and again.fingerprint == study.fingerprint
-    assert again.report_metric_summaries("ppv", 2, table_fmt="records")[0]["Observed"] == 0
+    assert float(again.table("ppv", 2).cells[0][0]) == 0
     assert "zero_division" not in Study(0).to_dict()
 
 

@@ -54,11 +54,11 @@ def test_comparison_of_a_study_is_compare_samples_of_its_posteriors():
         study.add_experiment(name, matrix)
     for metric, label in ("acc", None), ("fnr", 1):
         a, b = (study.column(metric, label, name) for name in ("a/a", "b/b"))
-        result = study.get_pairwise_comparison(metric, label, experiment_a="a", experiment_b="b", min_sig_diff=0.02)
+        result = study.compare(metric, label, rope=0.02)["a - b", "difference"]
         higher_is_better = metric == "acc"
-        observed = result.observed_diff
+        observed = (study.column(metric, label, "a", "input") - study.column(metric, label, "b", "input"))[0]
         expected = compare_samples(a, b, observed=observed, rope=0.02, higher_is_better=higher_is_better)
         for name in expected.tensors:
-            torch.testing.assert_close(getattr(result.comparison, name), getattr(expected, name), rtol=1e-6, atol=1e-6)
-    pairs = study.compare_all_pairs("acc").comparison
-    assert pairs.difference.shape == (1,) and pairs.rope is None and pairs.p_rope.isnan()
+            torch.testing.assert_close(getattr(result, name), getattr(expected, name), rtol=1e-6, atol=1e-6)
+    comparison = study.compare("acc")["a - b", "difference"]
+    assert comparison.rope is None and comparison.p_rope.isnan()

@@ -1,7 +1,7 @@
 """Credible intervals of the scores of confusion matrices."""
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,20 +11,15 @@ import click
 from ...core.results.plots import legend_below, new_axes
 from ...core.results.table import Table
 from ...core.text.files import file_suffix
-from ...posterior import (
-    Experiment,
-    Study,
-    get_metric,
-    items_needed,
-    load_csv,
-)
+from ...posterior import Study, get_metric, items_needed, load_csv
+from ...posterior.plots.distributions import REGIONS_HEIGHT, ROW_HEIGHT
 from ...posterior.sampling.errors import ConfigWarning
 from ..inputs import BadInput, csv_rows, existing, is_number, naming, read_tensor
 from ..option_types import Device, Finite, Option, PositiveInt, Rope
 from ..output import Size, find_device, publish
-from ..score_tables import caption_of, estimate_of
+from ..score_tables import caption_of
 
-HINTS = {"a positive confusion_prior": "a positive --prior", "wanted None or a number": "wanted a number"}
+HINTS = {"a positive confusion_prior": "a positive --prior"}
 PRIORS = {"prevalence_prior": "--prior", "confusion_prior": "--prior"}
 
 
@@ -62,7 +57,7 @@ def posterior(
         paired (FILE): A .csv of items on which models are compared item by item: a header, then rows of the true label
             and each model's answer.
         compare: Also compare all pairs of experiments and find the best; --plot draws the differences.
-        rope: With --compare: differences up to X are negligible. [default: a tenth of the scores' spread]
+        rope: With --compare: differences up to X are negligible.
         width (X): Also print the total number of similar items for an interval of width X.
         prior (NUMBER|NAME): Counts added to the cells: balanced, one for the table, half of it on the diagonal;
             hierarchical, which shares information between classes, for 5 to 20 items per class; perks, one for each
@@ -86,80 +81,73 @@ def posterior(
     classes = _add_matrices(study, matrices, priors)
     if paired:
         classes = _add_items(study, paired, classes, priors)
-    if compare and len(study.all_experiments()) < 2:
+    if compare and len(study.list_experiments()) < 2:
         raise BadInput("--compare: got one experiment, wanted at least two")
-    scores: dict[str, Any] = {}
-    tables: list[Table] = []
-    with naming(HINTS, min_sig_diff="--rope"):
-        for metric, label in _columns(study, metrics):
-            name = metric if label is None else f"{metric}, class {classes[label] if classes else label}"
-            rows = study.report_metric_summaries(
-                metric, label, columns=["Observed", "Median", "HDI"], table_fmt="records"
-            )
-            scores[name] = {"summaries": rows}
-            tables.append(_summary_table(rows, confidence, name))
-            if compare:
-                tables += _compare(study, metric, label, rope, scores[name], name)
-            if width is not None:
-                needed = _items_needed(study, metric, label, width, priors)
-                scores[name]["items"] = needed
-                head = [f"items for an interval of {width:g}"]
-                tables.append(Table([*map(_label, rows)], head, [[count] for count in needed], index=name))
+    columns = _columns(study, metrics, classes)
+    with naming(HINTS):
+        scores = study.table()
+        tables = [Table(scores.rows, scores.higher_is_better, scores.cells, caption=caption_of(confidence))]
+        for name, column in columns.items() if compare else ():
+            pairs = study.compare(*column, rope=rope)
+            tables.append(Table(pairs.rows, pairs.higher_is_better, pairs.cells, index=name))
+    if width is not None:
+        needed = [_items_needed(study, *column, width, priors) for column in columns.values()]
+        index = f"items for an interval of {width:g}"
+        tables.append(Table(scores.rows, [*columns], [*zip(*needed, strict=True)], index=index))
     answer = {
         "files": list(matrices),
         "paired": paired,
-        "scores": scores,
+        "scores": {
+            name: {
+                row: {**scores[row, name].to_dict(), "median": float(scores[row, name].details["median"])}
+                for row in scores.rows
+            }
+            for name in columns
+        },
     }
     return publish(
         tables,
         answer,
-        lambda size: draw(study, list(_columns(study, metrics)), compare, rope, size),
-        [row["Median"] for score in scores.values() for row in score["summaries"]],
+        lambda size: draw(study, [*columns.values()], compare, rope, size),
+        [float(scores[row, name].details["median"]) for row in scores.rows for name in columns],
         **outputs,
     )
 
 
 def draw(
     study: Study,
-    columns: Sequence[tuple[str, int | None]],
+    columns: Sequence[tuple[str, int | str | None]],
     compare: bool = False,
     rope: float | None = None,
     size: Size = None,
 ) -> Any:
-    """Draw the posteriors of all experiments per metric, and with `compare` the differences from the likely best."""
+    """Draw the posteriors of all experiments per metric, and with `compare` the differences from the best."""
     rows = len(study.list_experiments())
-    heights = ([0.625] * rows + [1.5] * (rows - 1) * compare) * len(columns)
+    heights = ([ROW_HEIGHT] * rows + [REGIONS_HEIGHT] * (rows - 1) * compare) * len(columns)
     size = size or (6.3, sum(heights) + 0.4 * len(columns) + 0.4)
     figure, axes = new_axes(None, size, len(heights), gridspec_kw={"height_ratios": heights})
     free = iter(axes)
-    for column in columns:
-        study.plot_metric_summaries(*column, ax=list(islice(free, rows)))
-        if not compare:
-            continue
-        best, *others = study.get_listwise_comparison_result(*column).experiment_names
-        for other in others:
-            study.plot_pairwise_comparison(
-                *column,
-                experiment_a=best,
-                experiment_b=other,
-                min_sig_diff=rope,
-                style={"rope_edges": {"label": "equivalence"}},
-                ax=next(free),
-            )
+    for metric, label in columns:
+        study.plot(metric, label, ax=list(islice(free, rows)))
+        if compare:
+            scores = study.table(metric, label)
+            best = scores.sort(next(iter(scores.columns))).rows[0]
+            study.plot(metric, label, minus=best, rope=rope, ax=list(islice(free, rows - 1)))
     legend_below(figure, axes)
     return figure
 
 
 def _add_matrices(study: Study, matrices: tuple[str, ...], priors: tuple[Any, Any]) -> list[str] | None:
     """Add an experiment for each file; return the names of the classes, if one has any."""
-    classes: list[str] | None = None
-    for file, name in _named(matrices).items():
-        names, matrix = _read_matrix(file)
+    matrices_of, classes = {}, None
+    for file in _named(matrices):
+        names, matrices_of[file] = _read_matrix(file)
         if classes and names and names != classes:
             raise BadInput(f"{file}: its classes are {', '.join(names)}, but those before are {', '.join(classes)}")
         classes = classes or names
+    for file, name in _named(matrices).items():
         with naming(HINTS, **PRIORS, confusion_matrix=file):
-            study.add_experiment(name, matrix, *priors, labels=names)
+            study.add_experiment(name, matrices_of[file], *priors, labels=classes)
     return classes
 
 
@@ -175,14 +163,6 @@ def _add_items(study: Study, paired: str, classes: list[str] | None, priors: tup
     return classes
 
 
-def _summary_table(rows: list[dict[str, Any]], confidence: float, name: str) -> Table:
-    cells = []
-    for row in rows:
-        _, _, observed, median, hdi = row.values()
-        cells.append([observed, estimate_of(median, hdi, confidence)])
-    return Table([*map(_label, rows)], ["observed", "median"], cells, None, caption_of(confidence), name)
-
-
 def _read_matrix(file: str) -> tuple[list[str] | None, Any]:
     """Return the names of the classes, None without names, and the matrix."""
     if file_suffix(file) != ".csv":
@@ -192,59 +172,34 @@ def _read_matrix(file: str) -> tuple[list[str] | None, Any]:
     return labels, matrix
 
 
-def _compare(
-    study: Study, metric: str, label: int | None, rope: float | None, answer: dict[str, Any], name: str
-) -> Iterator[Table]:
-    pairs = study.report_pairwise_comparisons(metric, label, min_sig_diff=rope, table_fmt="records")
-    answer["pairs"] = pairs
-    short = {f"{row['Group']}/{row['Experiment']}": _label(row) for row in answer["summaries"]}
-    rows: dict[str, list[Any]] = {}
-    for row in pairs:
-        a, b, median, hdi, *others = (short.get(cell, cell) for cell in row.values())
-        rows[f"{a} - {b}"] = [estimate_of(median, hdi, study.ci_probability), *others]
-    _, _, head, _, *heads = pairs[0]
-    yield Table([*rows], [head, *heads], [*rows.values()], None, caption_of(study.ci_probability), name)
-    if get_metric(metric).higher_is_better is not None:
-        ranks = study.report_listwise_comparison(metric, label, table_fmt="records")
-        answer["ranks"] = ranks
-        yield Table([*map(_label, ranks)], ["with probability"], [[row["Rank 1"]] for row in ranks], index="best is")
-
-
-def _experiment(study: Study, name: str) -> Experiment:
-    experiment = study[name]
-    assert isinstance(experiment, Experiment)
-    return experiment
-
-
 def _items_needed(
-    study: Study, metric: str, label: int | None, width: float, priors: tuple[Any, Any]
+    study: Study, metric: str, label: int | str | None, width: float, priors: tuple[Any, Any]
 ) -> list[int | None]:
     """Return the number of items that each experiment needs for an interval of this width; None if undefined."""
     counts: list[int | None] = []
     options = {"prevalence_prior": priors[0], "confusion_prior": priors[1], "seed": study.seed}
     options |= {"confidence": study.ci_probability, "replicates": study.num_samples}
     for name in study.list_experiments():
+        index = None if label is None else study.class_index(metric, label, name)
         try:
-            counts.append(
-                items_needed(_experiment(study, name).confusion_matrix, metric, width, label=label, **options)
-            )
+            counts.append(items_needed(study[name].confusion_matrix, metric, width, label=index, **options))
         except ValueError as error:
             warnings.warn(f"{name}: {str(error).replace('width: ', '--width: ', 1)}", stacklevel=1)
             counts.append(None)
     return counts
 
 
-def _label(row: dict[str, Any]) -> str:
-    return row["Group"] if row["Group"] == row["Experiment"] else f"{row['Group']}/{row['Experiment']}"
-
-
-def _columns(study: Study, metrics: tuple[str, ...]) -> Any:
-    """Yield each metric with None, or with each class if it has one value per class."""
+def _columns(
+    study: Study, metrics: tuple[str, ...], classes: list[str] | None
+) -> dict[str, tuple[str, int | str | None]]:
+    """Return the columns of the table of scores: each metric with None, or with each class if it has a value for it."""
+    columns: dict[str, tuple[str, int | str | None]] = {}
     for metric in dict.fromkeys(metrics):
         if get_metric(metric).is_multiclass:
-            yield metric, None
+            columns[metric] = metric, None
         else:
-            yield from ((metric, label) for label in range(study.num_classes))
+            columns |= {f"{metric}/{label}": (metric, label) for label in classes or range(study.num_classes)}
+    return columns
 
 
 def _named(files: tuple[str, ...]) -> dict[str, str]:

@@ -38,7 +38,7 @@ def check_number(name: str, value: Any, expected: str, predicate: Callable[[floa
     """Raise a ValueError unless `value` is a number, no text or bool, for which `predicate` holds."""
     try:
         is_valid = not isinstance(value, str | bool) and predicate(float(value))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         is_valid = False
     if not is_valid:
         raise ValueError(f"{name}: got {value!r}, wanted {expected}")

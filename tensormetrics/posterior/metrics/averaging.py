@@ -1,7 +1,6 @@
 """From one value per class to one value: (rows, C) -> (rows, 1)."""
 
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -9,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .quantity import total
-from .registry import Averaging, check_option
+from .registry import Averaging
 
 
 class Average(NamedTuple):
@@ -86,36 +85,15 @@ AVERAGINGS = (
 class TableAveraging(Averaging):
     """An averaging that a row of `AVERAGINGS` describes."""
 
-    average: Average
+    row: Average
 
     def __init__(self, **options: Any) -> None:
         super().__init__()
-        options = {
-            name: check_option(name, options.get(name, default), default) for name, default in self.defaults.items()
-        }
-        self.compute_average = functools.partial(self.average.formula, **options)
+        self.compute_average = functools.partial(self.row.formula, **self.checked(options))
 
     def forward(self, metric_values: Tensor, **dependencies: Tensor) -> Tensor:  # (rows, C) -> (rows, 1)
         return self.compute_average(metric_values, **dependencies)
 
 
-def _define(average: Average) -> type[TableAveraging]:
-    _, *parameters = inspect.signature(average.formula).parameters.values()
-    return type(
-        "".join(average.full_name.split()),
-        (TableAveraging,),
-        {
-            "average": average,
-            "full_name": average.full_name,
-            "dependencies": tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD),
-            "sklearn_equivalent": average.sklearn_equivalent,
-            "aliases": list(average.aliases),
-            "defaults": {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY},
-            "pools_sums": average.pools_sums,
-            "compute_average": staticmethod(average.formula),
-        },
-    )
-
-
-for _average in AVERAGINGS:
-    _define(_average)
+for _row in AVERAGINGS:
+    TableAveraging.of_row(_row, 1, sklearn_equivalent=_row.sklearn_equivalent, pools_sums=_row.pools_sums)

@@ -6,7 +6,6 @@ nan, and is answered by the option `zero_division`: if not given, 0 for f1, fbet
 """
 
 import functools
-import inspect
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .quantity import LinearForm, Values, total
-from .registry import ConfusionMetric, check_option
+from .registry import ConfusionMetric
 
 
 class Score(NamedTuple):
@@ -186,14 +185,11 @@ SCORES = (
 class ScoreMetric(ConfusionMetric):
     """A metric that a row of `SCORES` describes."""
 
-    score: Score
+    row: Score
 
     def __init__(self, **options: Any) -> None:
         super().__init__()
-        score = self.score
-        options = {
-            name: check_option(name, options.get(name, default), default) for name, default in self.defaults.items()
-        }
+        score, options = self.row, self.checked(options)
         self.zero_division = options.pop("zero_division")
         self.compute_metric = functools.partial(score.formula, **options)
         bounds, weights = score.bounds, score.weights
@@ -218,29 +214,13 @@ class ScoreMetric(ConfusionMetric):
         return torch.where(result.isnan() & observed, self.zero_division, result)
 
 
-def _define(score: Score) -> type[ScoreMetric]:
-    parameters = inspect.signature(score.formula).parameters.values()
-    return type(
-        "".join(part.capitalize() for part in score.full_name.replace("-", " ").replace("'", "").split()),
-        (ScoreMetric,),
-        {
-            "score": score,
-            "full_name": score.full_name,
-            "is_multiclass": not score.per_class,
-            "bounds": score.bounds,
-            "dependencies": tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.name != "cost"),
-            "sklearn_equivalent": score.sklearn_equivalent,
-            "aliases": list(score.aliases),
-            "higher_is_better": score.higher_is_better,
-            "defaults": {
-                **{p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY},
-                "zero_division": score.zero_division,
-            },
-            "leading": 1 if score.weights else 0,  # the cost
-            "compute_metric": staticmethod(score.formula),
-        },
+for _row in SCORES:
+    ScoreMetric.of_row(
+        _row,
+        1 if _row.weights else 0,  # the cost
+        options={"zero_division": _row.zero_division},
+        is_multiclass=not _row.per_class,
+        bounds=_row.bounds,
+        sklearn_equivalent=_row.sklearn_equivalent,
+        higher_is_better=_row.higher_is_better,
     )
-
-
-for _score in SCORES:
-    _define(_score)

@@ -12,9 +12,8 @@ from torch import Tensor
 from . import averaging as averaging  # registers the averagings
 from . import classification as classification  # registers the metrics
 from .quantity import ROOTS, Quantity, RootMetric, Values, compute_order, total
-from .registry import AVERAGING_REGISTRY, METRIC_REGISTRY, Averaging, ConfusionMetric, closest, instance
+from .registry import AVERAGING_REGISTRY, METRIC_REGISTRY, NOTHING, Averaging, ConfusionMetric, closest, instance
 
-NOTHING: Mapping[str, Any] = {}
 NAMED_VALUES = {"true": True, "false": False, "none": None, "nan": math.nan}
 
 

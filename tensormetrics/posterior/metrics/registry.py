@@ -2,11 +2,12 @@
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -20,18 +21,67 @@ from .quantity import ROOTS, Quantity, Values
 METRIC_REGISTRY: dict[str, type["ConfusionMetric"]] = {}
 AVERAGING_REGISTRY: dict[str, type["Averaging"]] = {}
 AGGREGATION_REGISTRY: dict[str, type["ExperimentAggregator"]] = {}
+NOTHING: Mapping[str, Any] = {}
 INSTANCES: dict[str, Any] = {}  # canonical name -> the one metric or averaging of that name
 
 
-class Extension(torch.nn.Module):
-    """Base of metrics and averagings, with a canonical name: the first alias and the options."""
+class Registered(torch.nn.Module):
+    """Base of what users write: defining a subclass that has its `method` registers it under its aliases."""
 
-    name: str
+    registry: ClassVar[dict[str, Any]]
+    tables: ClassVar[tuple[Mapping[str, Any], ...]]  # in which its aliases may not be
+    method: ClassVar[str] = ""
+    required: ClassVar[tuple[str, ...]]  # class attributes
     full_name: str
     aliases: list[str]
+    defaults: Mapping[str, Any]  # the options and what they are when not given
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if not hasattr(cls, cls.method):
+            return
+        if missing := [name for name in cls.required if not hasattr(cls, name)]:
+            raise TypeError(f"{cls.__name__} lacks {', '.join(missing)}; define them as class attributes")
+        check_aliases(cls)
+        cls._check_arguments(_positional(cls, cls.method))
+        if "defaults" not in vars(cls):
+            cls.defaults = _options(cls)
+        cls.registry.update(dict.fromkeys(cls.aliases, cls))
+
+    @classmethod
+    def _check_arguments(cls, names: list[str]) -> None:
+        """Raise a TypeError unless the method takes the right arguments."""
+
+    @classmethod
+    def checked(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options of a built-in class, those that are not given by their defaults."""
+        return {name: check_option(name, options.get(name, value), value) for name, value in cls.defaults.items()}
+
+    @classmethod
+    def of_row(cls, row: Any, leading: int = 0, *, options: Mapping[str, Any] = NOTHING, **attributes: Any) -> type:
+        """Define the class of a row of a table: dependencies and options are arguments of the row's formula."""
+        parameters = list(inspect.signature(row.formula).parameters.values())[leading:]
+        name = "".join(part[:1].upper() + part[1:] for part in re.split("[- ]", row.full_name.replace("'", "")))
+        described = {
+            "row": row,
+            "full_name": row.full_name,
+            "aliases": list(row.aliases),
+            "dependencies": tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD),
+            "defaults": {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY} | dict(options),
+            "leading": leading,
+            cls.method: staticmethod(row.formula),
+        }
+        return type(name, (cls,), {"__module__": cls.__module__, **described, **attributes})
+
+
+class Extension(Registered):
+    """Base of metrics and averagings, with a canonical name: the first alias and the options."""
+
+    tables = METRIC_REGISTRY, AVERAGING_REGISTRY, ROOTS
+    required: ClassVar[tuple[str, ...]] = ("full_name", "dependencies", "sklearn_equivalent", "aliases")
+    name: str
     dependencies: tuple[str, ...]
     sklearn_equivalent: str | None
-    defaults: Mapping[str, Any]  # the options and what they are when not given
     leading = 0  # how many arguments the method takes before the dependencies
     parents: Mapping[str, Quantity]
 
@@ -52,23 +102,13 @@ class Extension(torch.nn.Module):
         return "+".join([cls.aliases[0], *texts])
 
     @classmethod
-    def _register(cls, registry: dict[str, type], method: str, *properties: str) -> None:
-        """Check a class that defines `method`, and enter it."""
-        if missing := [
-            name for name in ("full_name", "dependencies", "sklearn_equivalent", *properties) if not hasattr(cls, name)
-        ]:
-            raise TypeError(f"{cls.__name__} lacks {', '.join(missing)}; define them as class attributes")
-        check_aliases(cls, METRIC_REGISTRY, AVERAGING_REGISTRY, ROOTS)
-        parameters = _positional(cls, method)[cls.leading :]
-        if sorted(parameters) != sorted(cls.dependencies):
+    def _check_arguments(cls, names: list[str]) -> None:
+        if sorted(names := names[cls.leading :]) != sorted(cls.dependencies):
             raise TypeError(
-                f"{cls.__name__}.{method} takes {sorted(parameters)} but dependencies are {sorted(cls.dependencies)}; "
+                f"{cls.__name__}.{cls.method} takes {sorted(names)} but dependencies are {sorted(cls.dependencies)}; "
                 "name the same in both"
             )
         cls.parents = {name: _default(cls, name) for name in cls.dependencies}
-        if "defaults" not in vars(cls):
-            cls.defaults = _options(cls)
-        registry.update(dict.fromkeys(cls.aliases, cls))
 
 
 class ConfusionMetric(Extension, Quantity):
@@ -96,12 +136,9 @@ class ConfusionMetric(Extension, Quantity):
     is_multiclass: bool
     bounds: tuple[float, float]
     higher_is_better: bool | None = True
+    registry, method = METRIC_REGISTRY, "compute_metric"
+    required = *Extension.required, "is_multiclass", "bounds"
     compute_metric: Callable[..., Any]
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if hasattr(cls, "compute_metric"):
-            cls._register(METRIC_REGISTRY, "compute_metric", "is_multiclass", "bounds", "aliases")
 
     def evaluate(self, values: Values) -> Tensor:  # (rows, C) or (rows, 1)
         arguments = {name: as_array(values[parent].contiguous()) for name, parent in self.parents.items()}
@@ -132,12 +169,8 @@ class Averaging(Extension):
 
     leading = 1
     pools_sums = False
+    registry, method = AVERAGING_REGISTRY, "compute_average"
     compute_average: Callable[..., Any]
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if hasattr(cls, "compute_average"):
-            cls._register(AVERAGING_REGISTRY, "compute_average", "aliases")
 
     def forward(self, metric_values: Tensor, **dependencies: Tensor) -> Tensor:  # (rows, C) -> (rows, 1)
         arguments = {name: as_array(value.contiguous()) for name, value in dependencies.items()}
@@ -145,7 +178,7 @@ class Averaging(Extension):
         return conform(f"{type(self).__name__}.compute_average", averages, metric_values[:, :1])
 
 
-class ExperimentAggregator(RecordedArguments, torch.nn.Module):
+class ExperimentAggregator(RecordedArguments, Registered):
     """Base of the methods that pool experiments. Class attributes: `full_name`, `aliases`.
 
     `aggregate(experiment_samples, bounds)` makes (S,) of (S, M) samples of M experiments, a tensor or an array, with
@@ -163,30 +196,19 @@ class ExperimentAggregator(RecordedArguments, torch.nn.Module):
     tensor([0.2000, 0.4000])
     """
 
-    full_name: str
-    aliases: list[str]
+    registry, method, required = AGGREGATION_REGISTRY, "aggregate", ("full_name", "aliases")
+    tables = (AGGREGATION_REGISTRY,)
     takes_classes = False
     aggregate: Callable[..., Any]
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if not hasattr(cls, "aggregate"):
-            return
-        if missing := [name for name in ("full_name", "aliases") if not hasattr(cls, name)]:
-            raise TypeError(f"{cls.__name__} lacks {', '.join(missing)}; define them as class attributes")
-        check_aliases(cls, AGGREGATION_REGISTRY)
-        if (parameters := _positional(cls, "aggregate")) != ["experiment_samples", "bounds"]:
-            raise TypeError(f"{cls.__name__}.aggregate takes {parameters}, wanted ['experiment_samples', 'bounds']")
-        AGGREGATION_REGISTRY.update(dict.fromkeys(cls.aliases, cls))
 
     def __init__(self, rng: RNG) -> None:
         super().__init__()
         self.rng = rng
 
     @classmethod
-    def option_names(cls) -> list[str]:
-        """Return the names of the options of the constructor."""
-        return list(_options(cls))[1:]
+    def _check_arguments(cls, names: list[str]) -> None:
+        if names != ["experiment_samples", "bounds"]:
+            raise TypeError(f"{cls.__name__}.aggregate takes {names}, wanted ['experiment_samples', 'bounds']")
 
     def forward(self, experiment_samples: Any, bounds: tuple[float, float]) -> Tensor:
         # experiment_samples: a tensor or an array (S, M) or (S, M, classes)  ->  (S,) or (S, classes)
@@ -215,7 +237,7 @@ def get_experiment_aggregator(aggregation: str, rng: RNG | None = None, **option
             f"aggregation: there is no {aggregation!r}; the closest are {closest(aggregation, AGGREGATION_REGISTRY)}"
         )
     cls = AGGREGATION_REGISTRY[aggregation]
-    valid = cls.option_names()
+    valid = [name for name in cls.defaults if name != "rng"]
     if unknown := sorted(options.keys() - valid):
         raise ValueError(
             f"aggregation {aggregation!r} has no option {unknown[0]!r}; it has {', '.join(valid) or 'none'}"
@@ -281,7 +303,7 @@ def check_zero_division(value: Any) -> None:
     checks.check_number("zero_division", value, "0, 1 or nan", lambda x: x in (0, 1) or math.isnan(x))
 
 
-def check_aliases(cls: type[Extension] | type[ExperimentAggregator], *tables: Mapping[str, Any]) -> None:
+def check_aliases(cls: type[Registered]) -> None:
     aliases = cls.aliases
     if not (
         isinstance(aliases, list | tuple)
@@ -293,7 +315,7 @@ def check_aliases(cls: type[Extension] | type[ExperimentAggregator], *tables: Ma
             f"{cls.__name__}.aliases: got {aliases!r}, wanted a list of distinct names without blanks, @, +, = and /"
         )
     for alias in aliases:
-        for table in tables:
+        for table in cls.tables:
             if owner := table.get(alias):
                 owner = "a root quantity" if table is ROOTS else owner.__name__
                 raise ValueError(f"{cls.__name__}.aliases: {alias!r} belongs to {owner} already; choose another name")

@@ -1,4 +1,1 @@
-"""Plots of posterior densities, differences and forests.
-
-Built on `summaries` and `comparison`.
-"""
+"""Plots of posterior densities and of differences, built on `uncertainty.statistics` only."""

@@ -1,4 +1,4 @@
-"""Studies of many experiments, their reports, comparisons and pooling, and `ConfusionPosterior` for training loops.
+"""Studies of many experiments, their tables, comparisons and plots, and `ConfusionPosterior` for training loops.
 
 Built on all other subpackages of the domain.
 """

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import numbers
 import secrets
 import sys
 import warnings
@@ -23,8 +22,6 @@ from ..sampling.errors import ConfigError, ConfigWarning, PosteriorWarning, Unkn
 from ..sampling.paired import PairedItems
 from .experiment import Experiment
 
-NUM_SAMPLES, CI_PROBABILITY = 10_000, 0.95
-MAX_NUM_SAMPLES = 10**9
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 EXPERIMENT_KEYS = (
     "confusion_matrix prevalence_prior confusion_prior y_true y_pred num_classes labels items groups".split()
@@ -32,38 +29,13 @@ EXPERIMENT_KEYS = (
 AGGREGATED = "aggregated"
 
 
-def checked_seed(seed: Any) -> int:
+def checked_seed(seed: Any) -> Any:
+    """Return the seed; a ConfigWarning names the one that is drawn for None."""
     if seed is None:
         seed = secrets.randbits(63)
-        _warn(f"seed: got None, {seed} is used; pass it to get the same draws again")
-    seed = _converted_number("seed", seed, int)
-    if seed < 0:
-        raise ConfigError(f"seed: got {seed}, wanted an integer >= 0")
+        text = f"seed: got None, {seed} is used; pass it to get the same draws again"
+        warnings.warn(text, ConfigWarning, stacklevel=3)
     return seed
-
-
-def checked_num_samples(num_samples: Any) -> int:
-    if num_samples is None:
-        _warn(f"num_samples: got None, {NUM_SAMPLES} is used")
-        return NUM_SAMPLES
-    num_samples = _converted_number("num_samples", num_samples, int)
-    if num_samples <= 0:
-        raise ConfigError(f"num_samples: got {num_samples}, wanted an integer > 0")
-    if num_samples > MAX_NUM_SAMPLES:
-        raise ConfigError(f"num_samples: got {num_samples}, wanted at most {MAX_NUM_SAMPLES}")
-    if num_samples < 10_000:
-        _warn(f"num_samples: got {num_samples}; at least 10000 are advised for the ends of intervals")
-    return num_samples
-
-
-def checked_ci_probability(ci_probability: Any) -> float:
-    if ci_probability is None:
-        _warn(f"ci_probability: got None, {CI_PROBABILITY} is used")
-        return CI_PROBABILITY
-    ci_probability = _converted_number("ci_probability", ci_probability, float)
-    if not 0 < ci_probability <= 1:
-        raise ConfigError(f"ci_probability: got {ci_probability}, wanted a number in (0, 1]")
-    return ci_probability
 
 
 def checked_device(device: Any) -> Any:
@@ -161,6 +133,18 @@ def check_items(full_name: str, items: PairedItems, num_classes: int, experiment
             )
 
 
+def check_group(experiment: Experiment, others: Sequence[Experiment]) -> None:
+    """Raise a ConfigError unless an experiment has as many classes as others of its group, and the same names."""
+    sizes = {other.num_classes for other in others} - {experiment.num_classes}
+    if sizes:
+        got = f"experiment {experiment.name!r} has {experiment.num_classes} classes"
+        raise ConfigError(f"{got}, the others of its group {sizes.pop()}")
+    names = {other.labels for other in others} - {None, experiment.labels}
+    if experiment.labels and names:
+        got = f"experiment {experiment.name!r} has the classes {experiment.labels}"
+        raise ConfigError(f"{got}, the others of its group {names.pop()}")
+
+
 def mapping(what: str, value: Any, such_as: str = "") -> Mapping:
     if not isinstance(value, Mapping):
         raise ConfigError(f"{what}: got {value!r}, wanted a dictionary{such_as}")
@@ -175,6 +159,14 @@ def split_name(name: Any) -> tuple[str, str]:
     if len(parts) > 2 or not all(parts):
         raise ConfigError(f"experiment: got {name!r}, wanted 'group/experiment' or one name for both")
     return parts[0], parts[-1]
+
+
+def full_name(name: str) -> str:
+    return "/".join(split_name(name))
+
+
+def is_pooled(name: str) -> bool:
+    return name.endswith(f"/{AGGREGATED}")
 
 
 def to_json(value: Any) -> Any:
@@ -251,25 +243,6 @@ def unknown(kind: str, name: str, names: Any) -> UnknownNameError:
     return UnknownNameError(f"there is no {kind} {name!r} in the study; {advice}")
 
 
-def _converted_number(name: str, value: Any, kind: type) -> Any:
-    """Return a value as `kind`; warn if it has another type, raise a TypeError if the conversion changes it."""
-    if isinstance(value, kind) and not isinstance(value, bool):
-        return value
-    try:
-        scalar = value.item() if isinstance(value, np.ndarray | Tensor) and value.ndim == 0 else value
-        if isinstance(scalar, bool) or not isinstance(scalar, str | numbers.Real | np.generic):
-            raise TypeError
-        converted = kind(scalar)
-        if float(converted) != float(scalar):
-            raise TypeError
-    except (TypeError, ValueError, OverflowError):
-        expected = "an integer" if kind is int else "a number"
-        raise TypeError(f"{name}: got {value!r}, wanted {expected}") from None
-    if not (kind is float and isinstance(value, int)):  # an int is a usual way to write a float
-        _warn(f"{name}: got {value!r}, {converted!r} is used")
-    return converted
-
-
 def _suffix(path: Path) -> str:
     kinds = {".json": "json", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
     if file_suffix(path) not in kinds:
@@ -286,25 +259,15 @@ def _package(name: str, path: Path) -> Any:
         ) from None
 
 
-def _warn(text: str) -> None:
-    warnings.warn(text, ConfigWarning, stacklevel=4)
-
-
-def paired(pairs: Sequence[Sequence[Experiment | None]]) -> list[bool]:
-    """Return which pairs of experiments have samples of the same items; warn of pairs that might have.
-
-    None denotes a pooled aggregate, which is paired with nothing.
-    """
-    is_paired, unmarked = [], []
-    for first, second in pairs:
-        if first is None or second is None:
-            is_paired.append(False)
-        elif first.items is not None and second.items is not None:
-            is_paired.append(first.items.label == second.items.label)
-        else:
-            is_paired.append(False)
-            if first.truth_digest is not None and first.truth_digest == second.truth_digest:
-                unmarked.append((first.name, second.name))
+def paired(pairs: Sequence[tuple[Experiment, Experiment]]) -> list[bool]:
+    """Return which pairs of experiments have samples of the same items; warn of pairs that might have."""
+    unmarked = [
+        (a.name, b.name)
+        for a, b in pairs
+        if None not in (a.truth_digest, b.truth_digest)
+        and a.truth_digest == b.truth_digest
+        and not (a.items and b.items)
+    ]
     if unmarked:
         a, b = unmarked[0]
         others = f" (so have {len(unmarked) - 1} other pairs)" if len(unmarked) > 1 else ""
@@ -315,8 +278,4 @@ def paired(pairs: Sequence[Sequence[Experiment | None]]) -> list[bool]:
             PosteriorWarning,
             stacklevel=4,
         )
-    return is_paired
-
-
-def dtype_name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+    return [bool(a.items and b.items and a.items.label == b.items.label) for a, b in pairs]

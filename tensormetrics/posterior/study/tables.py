@@ -1,45 +1,32 @@
 """Tables of a study: experiments in several metrics, and comparisons of all pairs of experiments."""
 
+import operator
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map
 
-from ...core.results.estimates import Estimate
+from ...core.results.estimates import Comparison, Estimate
 from ...core.results.table import Table, pairs_table
+from ...uncertainty.comparison import compare as compare_metrics
 from ...uncertainty.pairs.model_tables import correct_comparisons
-from ..summaries.summary import summarize
-from .comparisons import compare_experiments
-from .config import split_name
-from .samples import Label, Samples
+from ...uncertainty.statistics.sample_comparison import compare_samples
+from ...uncertainty.statistics.samples import estimate
+from .config import full_name, is_pooled, paired, split_name
+from .confusion_posterior import ConfusionPosterior
+from .samples import Label, StudySamples
 
 
-def table(source: Samples, metrics: str | Sequence[str] | None = None, class_label: Label = None) -> Table:
-    """Return a table of a row for each experiment and a column for each metric: observed scores with their HDI.
-
-    Args:
-        source: Samples of the experiments.
-        metrics: Names of metrics, by default all of the study.
-        class_label: Name or number of a class, for metrics of one value per class; by default they fill a column for
-            each class, such as "tpr/cat".
-
-    Returns:
-        A `Table` of `Estimate`s; an end that lies beyond the observed score is moved to it. Columns such as "ppv/cat
-        NaN" are the fractions of undefined samples, which intervals leave out, where some are above 0.
-
-    Raises:
-        ValueError: If the study has no experiments, or a metric or class is unknown.
-
-    Example:
-        >>> study = Study(0, metrics={"acc": {}, "mcc": {}})
-        >>> study.add_experiment("small", [[40, 10], [15, 35]])
-        >>> study.add_experiment("large", [[45, 5], [8, 42]])
-        >>> print(study.table())
-               acc                   mcc
-        small  0.750 [0.661, 0.828]  0.503 [0.321, 0.653]
-        large  0.870 [0.802, 0.932]  0.741 [0.608, 0.863]
-    """
-    names = source.list_experiments()
+def table(
+    source: StudySamples,
+    metrics: str | Sequence[str] | None,
+    class_label: Label,
+    experiments: Sequence[str] | None,
+) -> Table:
+    """Return the table of experiments; see `Study.table`."""
+    names = source.list_experiments() if experiments is None else [*map(full_name, experiments)]
     if not names:
         raise ValueError("the study has no experiments; add some by add_experiment")
     selected = [metrics] if isinstance(metrics, str) else [*source.metrics] if metrics is None else metrics
@@ -60,40 +47,25 @@ def table(source: Samples, metrics: str | Sequence[str] | None = None, class_lab
     return Table(list(rows), columns, [{**dict.fromkeys(columns), **row} for row in rows.values()])
 
 
-def compare(
-    source: Samples,
-    metric: str,
-    class_label: Label = None,
-    *,
-    rope: float | None = None,
-    correction: str = "holm",
-) -> Table:
-    """Compare all pairs of experiments.
-
-    Experiments of the same `items` are compared as two metrics are, by `tensormetrics.compare`, others by
-    `compare_samples` of their posteriors. The results differ: if the models differ on 1 of 30 items, the first has
-    p = 1 and P(better) = 0.75, the second p = 0.36 and P(better) = 0.82, because the posterior of a matrix does not
-    contain that the models agree on the other 29 items.
-
-    Args:
-        source: Samples of the experiments.
-        metric: Name of a metric.
-        class_label: Name or number of a class, for a metric of one value per class.
-        rope: Differences up to it do not matter in practice.
-        correction: Correction of the p-values of several pairs, see `correct_p_values`.
-
-    Returns:
-        A `Table` of a row for each pair: difference, p-values, probability that the first is better, verdict.
-
-    Raises:
-        ValueError: If the study has fewer than two experiments, or an option is out of range.
-    """
+def compare(source: StudySamples, metric: str, class_label: Label, rope: float | None, correction: str) -> Table:
+    """Compare all pairs of experiments: by common items if there are any, else by posteriors; see `Study.compare`."""
     names = source.list_experiments()
     if len(names) < 2:
         raise ValueError(f"the study has {len(names)} experiments, a comparison needs at least 2")
     short = dict(zip(names, short_names(names), strict=True))
-    comparisons = compare_experiments(source, metric, class_label, rope=rope)
-    pairs = {(short[a], short[b]): {metric: comparison} for (a, b), comparison in comparisons.items()}
+    names_of_pairs = [*combinations(names, 2)]
+    are_paired = paired([(source[a], source[b]) for a, b in names_of_pairs])
+    with_items = {name: _with_items(source, metric, name) for name in names if source[name].items}
+    pairs = {}
+    for (a, b), is_paired in zip(names_of_pairs, are_paired, strict=True):
+        if is_paired:
+            options = {"confidence": source.ci_probability, "seed": source.seed, "rope": rope}
+            (comparison,) = compare_metrics(with_items[a], with_items[b], **options).values()
+            if comparison.difference.ndim:
+                comparison = tree_map(operator.itemgetter(source.class_index(metric, class_label, b)), comparison)
+        else:
+            comparison = _compare_posteriors(source, metric, class_label, a, b, rope)
+        pairs[short[a], short[b]] = {metric: comparison}
     return pairs_table(correct_comparisons(pairs, correction), [metric])
 
 
@@ -102,7 +74,34 @@ def short_names(names: Sequence[str]) -> list[str]:
     return [group if group == experiment else name for name in names for group, experiment in [split_name(name)]]
 
 
-def _labels(source: Samples, metric: str, class_label: Label, name: str) -> dict[str, Label]:
+def _with_items(source: StudySamples, metric: str, name: str) -> ConfusionPosterior:
+    """Return a metric that was updated with the items of an experiment."""
+    experiment, zero_division = source[name], source.zero_division
+    assert experiment.items is not None
+    C, (_, cells, groups) = experiment.num_classes, experiment.items
+    updated = ConfusionPosterior(C, source.find_metric(metric).name, zero_division=zero_division).to(cells.device)
+    ids = torch.arange(len(cells), device=cells.device)
+    updated.update(cells % C, cells // C, ids=ids, **({} if groups is None else {"groups": groups}))
+    return updated
+
+
+def _compare_posteriors(
+    source: StudySamples, metric: str, class_label: Label, a: str, b: str, rope: float | None
+) -> Comparison:
+    draws, observed = (
+        [source.column(metric, class_label, name, method).double() for name in (a, b)]
+        for method in ("posterior", "input")
+    )
+    return compare_samples(
+        *draws,
+        observed=(observed[0] - observed[1])[0],
+        confidence=source.ci_probability,
+        rope=rope,
+        higher_is_better=source.find_metric(metric).higher_is_better is not False,
+    )
+
+
+def _labels(source: StudySamples, metric: str, class_label: Label, name: str) -> dict[str, Label]:
     """Return the columns of a metric, each with its class."""
     if source.find_metric(metric).is_multiclass:
         return {metric: None}
@@ -113,10 +112,10 @@ def _labels(source: Samples, metric: str, class_label: Label, name: str) -> dict
     return {f"{metric}/{label}": index for index, label in enumerate(names)}
 
 
-def _estimate(source: Samples, metric: str, label: Label, name: str) -> Estimate:
-    posterior = summarize(source.column(metric, label, name), source.ci_probability)
-    observed = source.column(metric, label, name, "input")[0].double()
-    low, high = (end.double() for end in posterior.hdi)
+def _estimate(source: StudySamples, metric: str, label: Label, name: str) -> Estimate:
+    draws = source.column(metric, label, name)
+    median, low, high = estimate(draws, source.ci_probability)
+    observed = median if is_pooled(name) else source.column(metric, label, name, "input")[0].double()
     return Estimate(
         observed,
         torch.where(observed < low, observed, low),
@@ -124,5 +123,5 @@ def _estimate(source: Samples, metric: str, label: Label, name: str) -> Estimate
         confidence=source.ci_probability,
         method="posterior (hdi)",
         name=metric,
-        details={"median": posterior.median, "nan_fraction": float(posterior.nan_fraction)},
+        details={"median": median, "nan_fraction": float(draws.isnan().double().mean())},
     )

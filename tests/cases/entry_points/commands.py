@@ -153,7 +153,7 @@ MATRIX = torch.tensor([[8, 2, 0], [1, 9, 0], [3, 0, 5]])
 def posterior_command(matrix: Tensor) -> float:
     text = "\n".join(",".join(map(str, row)) for row in matrix.tolist()) + "\n"
     answer = run_command({"a.csv": text}, "posterior", "a.csv", "--metric", "f1@macro")
-    return answer["scores"]["f1@macro"]["summaries"][0]["Observed"]
+    return answer["scores"]["f1@macro"]["a"]["value"]
 
 
 TAGS: dict[str, Any] = {name: make for name, make in SENTENCES.items() if name in ("ordinary", "no tag", "all right")}

@@ -13,6 +13,7 @@ import torchmetrics.classification as classification
 from torch import Generator, Tensor
 
 from tensormetrics import assignment, association, posterior, retrieval, structured, uncertainty
+from tensormetrics.compat.prob_conf_mat import summarize_posterior
 
 from .quantity import EntryPoint, Quantity, computed, estimated, updated
 
@@ -163,8 +164,7 @@ def matrix_quantity(name: str, torchmetric: Callable[[], Any]) -> Quantity:
         return study
 
     def value_of_experiment(*data: Tensor) -> Tensor:
-        samples = study_with_matrix(*data)["one/one"].sample_metrics(name, "input", 1)
-        return next(iter(samples.values())).values[0]
+        return study_with_matrix(*data)["one/one"].samples(name, "input", 1)[0][0]
 
     def confusion_posterior() -> Any:
         return posterior.ConfusionPosterior(3, [name], replicates=50)
@@ -182,9 +182,7 @@ def matrix_quantity(name: str, torchmetric: Callable[[], Any]) -> Quantity:
             "posterior.sample_metrics": lambda *data: posterior.sample_metrics(
                 confusion_matrix(*data), [name], 1, method="input"
             )[0],
-            "posterior.Study": lambda *data: (
-                study_with_matrix(*data).get_metric_samples(name, "one/one", "input").values[0]
-            ),
+            "posterior.Study": lambda *data: study_with_matrix(*data).samples(name, "one/one", "input")[0],
             "posterior.Experiment": value_of_experiment,
             "uncertainty.Uncertain, torchmetrics": torchmetrics_entry_point(torchmetric),
         },
@@ -272,7 +270,7 @@ SAMPLES = {
         },
         {
             "uncertainty.hdi": lambda x: torch.stack([torch.as_tensor(end) for end in uncertainty.hdi(x)]),
-            "posterior.summarize": lambda x: torch.stack([torch.as_tensor(end) for end in posterior.summarize(x).hdi]),
+            "compat.prob_conf_mat.summarize_posterior": lambda x: torch.stack(summarize_posterior(x, 0.95).hdi),
         },
     ),
     "variance between experiments": Quantity(

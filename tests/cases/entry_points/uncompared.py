@@ -19,7 +19,6 @@ UNCOMPARED = {
     **{f"uncertainty.{name}": "the only one of its kind" for name in ALONE},
     **{f"association.{name}": "against single texts in test_language_model_scores.py" for name in OF_LANGUAGE_MODELS},
     "association.ceat": "samples contexts; the inputs of `CEAT` are sampled already",
-    "posterior.expected_reward": "the only score of ranks of samples",
     "posterior.heterogeneity_pm": "another estimate than `heterogeneity_dl`, by iteration",
     "structured.CorefScores": "against `EntitySet.metric` in tests/structured/test_coref_oracle.py",
     "structured.EventScores": "against `EventSet.metric` in tests/structured/test_events.py",
