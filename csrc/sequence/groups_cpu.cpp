@@ -63,6 +63,7 @@ struct Document {
   }
 
   void write(int64_t* packed, int64_t* sorted, int64_t* out) const {
+    if (!length) return;
     if (!pack(packed)) {
       sort_rows(packed);
       sorted = packed;

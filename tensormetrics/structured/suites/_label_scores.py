@@ -13,7 +13,7 @@ from ...core.resampling.resampling import Joined, Resampled, combine
 from ...core.results.estimates import Estimate, check_confidence
 from ...core.results.table import Table
 from ..tensors import _lengths
-from ..tensors._groups import group_rows
+from ..tensors._groups import count_groups, group_rows
 from ..tensors.normalizers import normalize
 from ..tensors.overlap import set_overlap
 from ..tensors.reduction import CountMetric
@@ -63,17 +63,15 @@ class LabelScores(CountMetric):
         int, with `labels` equal for equal keys; rows with negative labels do not count; ref_labels: (D, M) int; n_pred:
         (D,); n_ref: (D,) -> (D, 3) or (D, 3 L).
         """
-        n = pred_keys.shape[1]
+        sizes = pred_keys.shape[1], ref_keys.shape[1]
         group = group_rows(torch.cat([pred_keys, ref_keys], 1).long()).ids
-        p, r = (
-            torch.zeros_like(group).scatter_add_(-1, part, _counted(labels, lengths).long())
-            for part, labels, lengths in ((group[:, :n], pred_labels, n_pred), (group[:, n:], ref_labels, n_ref))
-        )
+        labels = torch.cat([pred_labels, ref_labels], 1).long()
+        p, r = count_groups(group, _lengths.mask_of_both(n_pred, n_ref, sizes) & (labels >= 0), sizes[0])
         counts = torch.stack([torch.minimum(p, r), p, r], 1)  # (D, 3, groups)
         if self.labels is None:
             return counts.sum(-1).double()
-        label = torch.zeros_like(group).scatter_(-1, group, torch.cat([pred_labels, ref_labels], 1).long())
-        return self._per_label(label[:, None], counts).flatten(1)
+        label = torch.zeros_like(group).scatter_(-1, group, labels)
+        return self._without_invalid(self._per_label(label[:, None], counts))
 
     def count_matched(
         self,
@@ -99,19 +97,17 @@ class LabelScores(CountMetric):
         partner = set_overlap(similarity, n_pred, n_ref, return_pairs=True).ref_of_pred
         assert partner is not None  # items are matched one-to-one
         selections = ((pred_labels, partner >= 0), (pred_labels, pred_valid), (ref_labels, ref_valid))
-        return torch.cat([self._per_label(labels, counted) for labels, counted in selections], -1)
+        return self._without_invalid(torch.stack([self._per_label(*selection) for selection in selections], 1))
 
     def check_numbers(self, name: str, labels: Tensor, lengths: Tensor) -> None:
-        """Raise a ValueError for a number without a label; on a GPU, where this would wait, count it as invalid.
+        """Raise a ValueError for a number without a label; on a GPU, where this would wait, they are counted later.
 
         Shapes: labels: (D, N) int; lengths: (D,).
         """
-        if self.labels is None:
+        if self.labels is None or not labels.is_cpu:
             return
         wrong = (labels >= len(self.labels)) & _counted(labels, lengths)
-        if not labels.is_cpu:
-            self.num_invalid = self.num_invalid + wrong.sum()
-        elif wrong.any():
+        if wrong.any():
             document, row = wrong.nonzero()[0].tolist()
             raise ValueError(
                 f"{name}: document {document}: got label {int(labels[document, row])} in row {row}, wanted a number "
@@ -224,11 +220,17 @@ class LabelScores(CountMetric):
         return scores | (intervals(self._resampled_labels(resampled), confidence) if self.labels else {})
 
     def _per_label(self, labels: Tensor, counts: Tensor) -> Tensor:
-        # labels: (..., N)  counts: (..., N)  ->  (..., L) float64
+        # labels: (..., N), negative only where nothing counts  counts: (..., N)  ->  (..., L + 1) float64, the last of
+        # numbers without a label
         size = len(self.labels or ())
-        index = labels.long().where((labels >= 0) & (labels < size), size).expand_as(counts)
         sums = torch.zeros(*counts.shape[:-1], size + 1, dtype=torch.float64, device=counts.device)
-        return sums.scatter_add_(-1, index, counts.double())[..., :size]
+        return sums.scatter_add_(-1, labels.long().clamp(0, size).expand_as(counts), counts.double())
+
+    def _without_invalid(self, sums: Tensor) -> Tensor:
+        # sums: (D, 3, L + 1) of matched, predicted and reference items  ->  (D, 3 L)
+        if not sums.is_cpu:  # elsewhere `check_numbers` has refused them
+            self.num_invalid = self.num_invalid + sums[:, 1:, -1].sum().long()
+        return sums[..., :-1].contiguous().flatten(1)
 
 
 def averaged(counts: Tensor, score: str, average: str) -> Tensor:

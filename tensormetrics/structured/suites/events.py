@@ -14,7 +14,7 @@ from ..tensors import _lengths
 from ..tensors._groups import group_rows
 from ..tensors._lengths import Cells, documents, in_chunks, total
 from ..tensors.normalizers import normalize
-from ..tensors.overlap import Overlap, multiset_overlap, set_overlap
+from ..tensors.overlap import Overlap, overlap_of_groups, set_overlap
 from ..tensors.policy import Policy
 from ..tensors.reduction import CountMetric
 from ._tables import items_of, numbered_rows, sizes
@@ -134,42 +134,43 @@ class EventScores(CountMetric):
     def _count(self, *tables: Tensor) -> Tensor:
         # triggers (D, N, 3), (D, M, 3), arguments (D, A, 4), (D, C, 4), then their numbers (D,) each  ->  (D, 12)
         triggers, args, n_events, n_args = tables[:2], tables[2:4], tables[4:6], tables[6:]
-        overlaps = [
-            self._counted(*(table[..., 1:] for table in triggers), *n_events),
-            self._counted(*triggers, *n_events),
-        ]
+        ids = group_rows(_twice(*triggers)).ids  # (2, D, N + M)
+        overlaps = [self._counted(ids, triggers, n_events)]
         if self.link == "type":  # `_nested` leaves them out by itself
             args, n_args = zip(*map(_with_events, args, n_args, n_events), strict=True)
         owner = [table[..., 0].long() for table in args]
-        both = torch.cat(args, -2).long()
-        span = group_rows(both[..., 2:]).ids
-        for ids in (span, group_rows(torch.stack([both[..., 1], span], -1)).ids):  # spans alone, and with roles
+        ids = group_rows(_twice(*(table[..., 1:] for table in args))).ids  # (2, D, A + C)
+        if self.link == "type":
+            types = torch.cat([_type_of(t, o) for t, o in zip(triggers, owner, strict=True)], -1)
+            ids = group_rows(torch.stack([types.expand_as(ids), ids], -1)).ids
+            overlaps.append(self._counted(ids, args, n_args))
+        else:
             keys = ids.split([table.shape[-2] for table in args], -1)
-            if self.link == "type":
-                types = (_type_of(t, o) for t, o in zip(triggers, owner, strict=True))
-                pairs = (torch.stack(pair, -1) for pair in zip(types, keys, strict=True))
-                overlaps.append(self._counted(*pairs, *n_args))
-            else:
-                overlaps.append(self._nested(triggers, owner, keys, n_events, n_args))
-        return torch.stack([part.double() for overlap in overlaps for part in overlap], -1)
+            overlaps.append(self._nested(triggers, owner, keys, n_events, n_args))
+        counts = torch.cat(
+            [torch.stack(torch.broadcast_tensors(*(x.double() for x in overlap)), -1) for overlap in overlaps]
+        )
+        return counts.movedim(0, 1).flatten(1)  # from (4, D, 3)
 
     @property
     def _cells(self) -> Cells:
         return total if self.link == "type" else _nested_cells
 
-    def _counted(self, pred: Tensor, ref: Tensor, n_pred: Tensor, n_ref: Tensor) -> Overlap:
-        # pred: (..., N, F)  ref: (..., M, F)  ->  (...) each
-        overlap = multiset_overlap(pred, ref, n_pred, n_ref, duplicates=self._duplicates, columns=True)
-        return Overlap(*self.policy.count_empty(*overlap, n_pred, n_ref))
+    def _counted(self, ids: Tensor, tables: Sequence[Tensor], lengths: Sequence[Tensor]) -> Overlap:
+        # ids: (2, D, N + M)  tables: (D, N, F), (D, M, F)  lengths: (D,) each  ->  (2, D) each
+        sizes = [table.shape[-2] for table in tables]
+        counted = _lengths.mask_of_both(*lengths, sizes)
+        overlap = overlap_of_groups(ids, counted, sizes[0], duplicates=self._duplicates)
+        return Overlap(*self.policy.count_empty(*overlap, *lengths))
 
     def _nested(
         self,
-        triggers: Sequence[Tensor],  # (..., N, 3), (..., M, 3)
-        owner: Sequence[Tensor],  # (..., A), (..., C) the events of the arguments
-        args: Sequence[Tensor],  # (..., A), (..., C) in [0, A + C): ids, the same for equal arguments
-        n_events: Sequence[Tensor],  # (...), (...)
-        n_args: Sequence[Tensor],  # (...), (...)
-    ) -> Overlap:  # (...) each
+        triggers: Sequence[Tensor],  # (D, N, 3), (D, M, 3)
+        owner: Sequence[Tensor],  # (D, A), (D, C) the events of the arguments
+        args: Sequence[Tensor],  # (2, D, A), (2, D, C) in [0, A + C): ids, the same for equal arguments
+        n_events: Sequence[Tensor],  # (D,), (D,)
+        n_args: Sequence[Tensor],  # (D,), (D,)
+    ) -> Overlap:  # (2, D) each
         """Compute overlaps of events; the similarity of events of equal trigger is their number of common arguments."""
         sizes = [table.shape[-2] for table in triggers]
         owner = [
@@ -189,9 +190,11 @@ class EventScores(CountMetric):
         n_ref = n_ref.mT
         cross, pred, ref = self.policy.count_empty(shared, n_pred, n_ref, n_pred, n_ref)
         equal = (triggers[0][..., :, None, :] == triggers[1][..., None, :, :]).all(-1)
+        similarity = cross * equal
+        lengths = (n.expand(similarity.shape[:-2]) for n in n_events)
         valid = [_lengths.mask(n, size) for n, size in zip(n_events, sizes, strict=True)]
         overlap = Overlap(
-            set_overlap(cross * equal, n_events[0], n_events[1]),
+            set_overlap(similarity, *lengths, return_pairs=False),
             (pred[..., :, 0] * valid[0]).sum(-1),
             (ref[..., 0, :] * valid[1]).sum(-1),
         )
@@ -212,6 +215,14 @@ def _ends(items: Iterable[Trigger | Argument]) -> tuple[list[int], list[int]]:
     return [mention.left for mention in mentions], [mention.right for mention in mentions]
 
 
+def _twice(pred: Tensor, ref: Tensor) -> Tensor:
+    # pred: (D, N, F)  ref: (D, M, F)  ->  (2, D, N + M, F)
+    """Return the rows without their first column, which is 0 instead, and with it."""
+    rows = torch.cat([pred, ref], -2).long().repeat(2, 1, 1, 1)
+    rows[0, ..., 0].zero_()
+    return rows
+
+
 def _with_events(args: Tensor, n_args: Tensor, n_events: Tensor) -> tuple[Tensor, Tensor]:
     # args: (..., A, 4)  n_args, n_events: (...)  ->  (..., A, 4), (...)
     """Move the arguments of existing events to the front, and count them."""
@@ -228,7 +239,7 @@ def _type_of(triggers: Tensor, event: Tensor) -> Tensor:
 
 
 def _by_event(values: Tensor, event: Tensor, events: int) -> Tensor:
-    # values: (..., A, C)  event: (..., A), `events` for arguments that do not count  ->  (..., events, C)
+    # values: (..., A, C)  event: (..., A), broadcast, `events` for arguments that do not count  ->  (..., events, C)
     """Sum over the arguments of each event."""
-    total = values.new_zeros(*event.shape[:-1], events + 1, values.shape[-1])
+    total = values.new_zeros(*values.shape[:-2], events + 1, values.shape[-1])
     return total.scatter_add_(-2, event[..., None].expand_as(values), values)[..., :events, :]

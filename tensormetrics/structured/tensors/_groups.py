@@ -55,6 +55,16 @@ native.batch_first(
 )
 
 
+def count_groups(ids: Tensor, counted: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    # ids: (..., L)  counted: (..., L) bool, broadcast  ->  (..., L) each
+    """Count the rows of each group, among the first n and among the others."""
+    p, r = (
+        torch.zeros_like(ids).scatter_add(-1, part, count)
+        for part, count in zip(*(x.tensor_split([n], -1) for x in (ids, counted.long().expand_as(ids))), strict=True)
+    )
+    return p, r
+
+
 def group_rows(keys: Tensor) -> Groups:
     # keys: (..., L, F) int64
     *batch, length, width = keys.shape

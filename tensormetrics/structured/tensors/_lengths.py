@@ -7,10 +7,12 @@ import torch
 from torch import Tensor
 
 from ...core.arguments import checks
+from ...core.native.device_cache import cached_per_device
 
 CELLS = 1 << 22  # maximum of the tables of one chunk on the CPU
 GPU_CELLS = 1 << 24  # larger on a GPU, where each chunk costs kernel launches
 SMALL_CELLS = 1 << 17  # padding up to this size costs less than another chunk
+CACHED = 1024  # positions up to which they are kept
 WASTE = 4  # padding up to this multiple of the valid cells costs less than sorting and splitting
 
 Cells = Callable[..., int | Tensor]  # lengths of one document -> cells of the largest tables it needs
@@ -35,7 +37,18 @@ def full_or_clamped(
 
 def mask(lengths: Tensor, size: int) -> Tensor:
     # lengths: (...)  ->  (..., size) bool
-    return torch.arange(size, device=lengths.device) < lengths[..., None]
+    positions = torch.arange(size, device=lengths.device) if size > CACHED else _positions(lengths, size)
+    return positions < lengths[..., None]
+
+
+def mask_of_both(n_pred: Tensor, n_ref: Tensor, sizes: Sequence[int]) -> Tensor:
+    # n_pred, n_ref: (...)  ->  (..., N + M) bool, for the sizes N and M
+    return torch.cat([mask(n, size) for n, size in zip((n_pred, n_ref), sizes, strict=True)], -1)
+
+
+@cached_per_device
+def _positions(device: torch.device, size: int) -> Tensor:
+    return torch.arange(size, device=device)
 
 
 def product(n: int | Tensor, m: int | Tensor, *others: int | Tensor) -> int | Tensor:

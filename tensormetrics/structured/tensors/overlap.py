@@ -9,7 +9,7 @@ from ...assignment import linear_sum_assignment
 from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
 from . import _lengths
-from ._groups import group_rows
+from ._groups import count_groups, group_rows
 from .constraints import Constraint
 
 
@@ -178,11 +178,16 @@ def multiset_overlap(
     n_ref = _lengths.full_or_clamped("n_ref", n_ref, ref_keys, batch, m)
 
     ids = group_rows(torch.cat([pred_keys.long(), ref_keys.long()], -2)).ids
-    # (..., K) counts of each item; padding has arbitrary ids and counts 0
-    p, r = (
-        torch.zeros_like(ids).scatter_add(-1, part, valid.long())
-        for part, valid in zip(ids.split([n, m], -1), (_lengths.mask(n_pred, n), _lengths.mask(n_ref, m)), strict=True)
-    )
+    counted = _lengths.mask_of_both(n_pred, n_ref, (n, m))
+    return overlap_of_groups(ids, counted, n, constraint, duplicates)
+
+
+def overlap_of_groups(
+    ids: Tensor, counted: Tensor, n: int, constraint: Constraint = Constraint.ONE_TO_ONE, duplicates: str = "multiset"
+) -> Overlap:
+    # ids: (..., N + M)  counted: (..., N + M) bool, broadcast; rows that do not count have any id  ->  int64
+    """Compute `multiset_overlap` of items that are equal if their ids are."""
+    p, r = count_groups(ids, counted, n)
     if duplicates == "set":
         p, r = p.clamp(max=1), r.clamp(max=1)
     once = duplicates == "set_cross" and constraint is Constraint.ONE_TO_ONE
