@@ -34,7 +34,9 @@ WARN_BYTES = 10**9  # of rows gathered on each process
 
 
 _COLUMNS = "embeddings", "labels", "ids", "cameras", "groups"
-_STATES: dict[str, tuple[str, ...]] = {role: tuple(name if role == "both" else f"{role}_{name}" for name in _COLUMNS) for role in ROLES}
+_STATES: dict[str, tuple[str, ...]] = {
+    role: tuple(name if role == "both" else f"{role}_{name}" for name in _COLUMNS) for role in ROLES
+}
 
 
 class Queries(NamedTuple):
@@ -295,7 +297,7 @@ class EmbeddingMetric(Metric):
         tables = [] if self._lengths else [query, references.embeddings]
         check = functools.partial(_check_values, tables, [query_labels, references.labels])
         if leaves_checks(inputs):
-            status = Status(torch.zeros((), dtype=torch.int32, device=query.device), check)
+            status = Status(torch.zeros(2, dtype=torch.int32, device=query.device), check)
             return inputs._replace(status=status), identities
         check()
         return inputs, identities
