@@ -40,7 +40,7 @@ def import_kernels() -> None:
 def transposed(x, row, step, table, status, count, dim, pitch, flag, **options: Any) -> None:
     table.zero_()[:, :, :count] = x.view(len(table), count, dim).mT
     if options["HAS_STATUS"] and not x.isfinite().all():
-        status |= flag
+        status[0] |= flag
 
 
 def bounds(x, x_pitch, y, y_pitch, self_index, first, ignored, row, step, lower, minima, queries, size, *_, **options):
@@ -81,9 +81,10 @@ def matches(
     relevant.copy_((equal & (torch.arange(size) != own[:, None])).sum(1))
     candidates.copy_(size - (own >= 0).long())
     if options["HAS_STATUS"]:
-        status |= options["LONE"] * int((relevant == 0).any()) | options["SCORED"] * int((relevant > 0).any())
+        status[0] |= options["LONE"] * int((relevant == 0).any()) | options["SCORED"] * int((relevant > 0).any())
+        status[1] = relevant.max()
         if not (query_labels.isfinite().all() and ordered.isfinite().all()):
-            status |= options["NOT_FINITE"]
+            status[0] |= options["NOT_FINITE"]
 
 
 def means(scores: Tensor, relevant: Tensor, result: Tensor, queries: int, **options: Any) -> None:

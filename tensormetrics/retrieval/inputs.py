@@ -263,7 +263,7 @@ class Status(NamedTuple):
     check: raises the ValueError for values that are not finite.
     """
 
-    word: Tensor  # () int32
+    word: Tensor  # (2,) int32: bits, and the largest number of relevant references
     check: Callable[[], None]
 
 

@@ -7,7 +7,7 @@ import torch
 from fake_device import DEVICE, Device
 from kernels import INTERPRETED, interpreted
 
-from tensormetrics.retrieval import NDCG, HitRate, PrecisionAtK, RecallAtK, ReciprocalRank, TorchKNN
+from tensormetrics.retrieval import NDCG, AccuracyCalculator, HitRate, PrecisionAtK, RecallAtK, ReciprocalRank, TorchKNN
 
 SIZES = (40, 130) if INTERPRETED else (260, 1024)
 
@@ -29,6 +29,7 @@ def metric(make, *options):
     return call
 
 
+NAMES = "precision_at_1", "r_precision", "mean_average_precision_at_r"
 CALLS = {  # call after the update, launches, waits
     "HitRate(10)": (metric(HitRate, 10), 16, 1),
     "HitRate((1, 10))": (metric(HitRate, (1, 10)), 25, 1),
@@ -39,6 +40,7 @@ CALLS = {  # call after the update, launches, waits
     "ReciprocalRank(10)": (metric(ReciprocalRank, 10), 16, 1),
     "NDCG(10)": (metric(NDCG, 10), 25, 1),
     "NDCG(100)": (metric(NDCG, 100), 25, 1),
+    "AccuracyCalculator(k=10)": (metric(AccuracyCalculator, NAMES, (), False, False, 10), 45, 1),
     "TorchKNN": (lambda x, labels: lambda: TorchKNN()(x, 10, x, True), 6, 0),
     "TorchKNN of others": (lambda x, labels: lambda: TorchKNN("cosine")(x[:20], 100, x), 6, 0),
 }

@@ -21,17 +21,29 @@ from ...core.results.estimates import Estimate, check_confidence
 from ..clusters.communicator import GroupCommunicator
 from ..clusters.kmeans import TorchKMeans
 from ..inputs import RetrievalInputs, is_rank_local
-from ..ranking.ranking import TIES, Ties
+from ..ranking.neighbor_ranks import direct_search
+from ..ranking.ranking import TIES, Ranking, Ties
+from ..ranking.sharded import tiles_of
 from ..relevance import Gains, Ignore
 from ..scores.embedding_metric import EmbeddingMetric, Queries, StoreOptions
-from ..scores.query_metric import ON_LONE, Classes, OnLone, averaged, items_of_several, relevant_counts, scored_queries
+from ..scores.query_metric import (
+    ON_LONE,
+    Classes,
+    OnLone,
+    averaged,
+    items_of_several,
+    query_scores,
+    read_status,
+    relevant_counts,
+    scored_queries,
+)
 from ..search.distance import DEFAULT, DistanceName
 from ..search.knn import TorchKNN
 from ..sources.state import SECONDS
 from .audit import Auditor, draw_scored_queries, estimates, finite_population_interval
 from .knn_labels import EQUALITY, average_of, get_label_match_counts, get_lone_query_labels
 from .methods import MetricMethods
-from .metric_names import CENTROID, CLUSTERING, Depth, RankScore, checked_k, rank_score, statistic_of
+from .metric_names import CENTROID, CLUSTERING, Depth, RankScore, checked_k, needed_depth, rank_score, statistic_of
 from .scoring import Evaluation, Keep, QueryScorer, Result, Scored, centroid_scores, levels_of
 from .search import Neighbors, Search
 from .streaming import Partial, as_stream
@@ -88,7 +100,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
     >>> calculator.compute()["precision_at_1"]
     tensor(0.8000, dtype=torch.float64)
     >>> calculator.get_accuracy(x, labels)  # in one call, as in pytorch-metric-learning
-    {'mean_average_precision': 0.8833333333333332, 'precision_at_1': 0.8}
+    {'mean_average_precision': 0.8833333333333334, 'precision_at_1': 0.8}
     """
 
     higher_is_better = True
@@ -189,10 +201,14 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         If ranks differ in an option, all raise a ValueError that names it; if one fails, the others raise a
         RuntimeError that names the rank, and the group remains usable.
         """
-        inputs, queries = self.stored_inputs()
+        inputs, queries = self.stored_inputs(lambda inputs: self._direct_ranking(inputs) is not None)
         inputs = with_options(inputs, ignore=self.ignore, gains=self.gains)
         functions = self.original_function_dict
-        values, evaluation = self._evaluate(tuple(functions), inputs, functools.partial(call_functions, functions))
+        evaluate = functools.partial(call_functions, functions)
+        if inputs.status is not None:
+            values, evaluation = self._evaluate_directly(tuple(functions), inputs, evaluate, queries)
+        else:
+            values, evaluation = self._evaluate(tuple(functions), inputs, evaluate)
         self._items = evaluation._replace(queries=queries)
         return {name: torch.as_tensor(v, dtype=torch.float64, device=inputs.query.device) for name, v in values.items()}
 
@@ -391,6 +407,46 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         evaluation = Evaluation.of_levels(evaluations) if self.label_levels else evaluations[""]
         return {name + suffix: value for suffix in levels for name, value in values[suffix].items()}, evaluation
 
+    def _direct_ranking(self, inputs: RetrievalInputs) -> Ranking | None:
+        """Return the ranking of all queries by kernels that leave checks to the end, if it is enough for all values."""
+        is_plain = isinstance(self.k, int) and self.auditor is None and self.scorer.keep == "scores"
+        is_plain &= isinstance(self.knn_func, TorchKNN) and self.search.counted is not None and not self.label_levels
+        is_plain &= self.gains is None and self.ignore is None and not self.scorer.progress
+        is_float64 = torch.float64 in (inputs.query.dtype, inputs.reference.dtype)  # whose squares are checked too
+        if (
+            not is_plain
+            or is_float64
+            or not all(self._is_built_in(name) and rank_score(name) for name in self.selected)
+        ):
+            return None
+        depth = min(cast(int, self.k), max(len(inputs.reference) - inputs.all_shared(), 1))
+        options = cast(DistanceName, self.search.counted), True, self.memory_budget
+        ranking = Ranking(self.comparison, depth, self.search.ties, *options)
+        return ranking if direct_search(inputs, ranking) else None
+
+    def _evaluate_directly(
+        self,
+        names: tuple[str, ...],
+        inputs: RetrievalInputs,
+        evaluate: Callable[[dict[str, Any]], dict[str, Any]],
+        queries: Queries,
+    ) -> tuple[dict[str, Any], Evaluation]:
+        """Return what `_evaluate` does, for scores of ranks whose values are checked at the end, with one wait."""
+        ranked = {name: cast(RankScore, rank_score(name)) for name in names}
+        tiles = tiles_of(inputs, cast(Ranking, self._direct_ranking(inputs)))
+        table, relevant = query_scores([score.function for score in ranked.values()], tiles, inputs)
+        lone, classes = relevant == 0, Classes(inputs.query_labels, relevant, self.on_lone)
+        if self.on_lone == "zero":
+            table = table.masked_fill(lone, 0)
+        scores = dict(zip(names, table, strict=True))
+        options = {"label_comparison_fn": self.label_comparison_fn, "query_labels": inputs.query_labels}
+        values = evaluate({"scores": scores, "classes": classes, **options})
+        longest = read_status(inputs.status, relevant, self.on_lone)
+        if longest:
+            needed_depth(ranked, self.k, longest, len(inputs.reference) - inputs.all_shared())  # warns of lower bounds
+        result = Result(scores, lone, None)
+        return values, Evaluation(names, result, {"": (scores, classes)}, {"": inputs.query_labels}, queries)
+
     def _metric_args(
         self, names: tuple[str, ...], inputs: RetrievalInputs, relevant: Tensor, neighbors: Neighbors
     ) -> tuple[dict[str, Any], Evaluation]:
@@ -418,10 +474,10 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
                     self.get_cluster_labels(**args) if is_gathered else self._sharded_clusters(inputs)
                 )
             audit = self.auditor(ranked, inputs, relevant, neighbors) if self.auditor and needs_neighbors else None
-        result, classes = Result(scores, lone, args.get("cluster_labels"), ranks, audit, nearest), args["classes"]
-        averages, labels = {"": (scores, classes)}, {"": inputs.query_labels}
+        result = Result(scores, lone, args.get("cluster_labels"), ranks, audit, nearest)
+        averages, labels = {"": (scores, args["classes"])}, {"": inputs.query_labels}
         queries = Queries(ItemNames(torch.arange(len(lone), device=lone.device)), None, len(lone))
-        return args, Evaluation(names, result, classes.labels, averages, labels, queries)
+        return args, Evaluation(names, result, averages, labels, queries)
 
     def _scores(
         self,

@@ -58,10 +58,9 @@ class Result(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """Results and queries of one call, for `last`, `class_labels`, `interval` and `audit_report`.
+    """Results and queries of one call, for `last`, `interval` and `audit_report`.
 
     names: the requested metrics.
-    class_labels: (C,) or (C, L), the classes of the scored queries, or a tuple of them, one for each level.
     averages: the scores that were averaged and their classes, by the suffix of a level, "" without levels.
     labels: (Q,) or (Q, L) of the queries, by the same suffixes.
     population: the number of queries that these were sampled from; None: they are no sample.
@@ -69,11 +68,16 @@ class Evaluation(NamedTuple):
 
     names: tuple[str, ...]
     result: Result
-    class_labels: Tensor | tuple[Tensor, ...]
     averages: dict[str, tuple[dict[str, Tensor], Classes]]
     labels: dict[str, Tensor]
     queries: Queries
     population: int | None = None
+
+    @property
+    def class_labels(self) -> Tensor | tuple[Tensor, ...]:
+        """Classes of the scored queries, (C,) or (C, L), or a tuple of them, one for each level."""
+        labels = tuple(classes.labels for _, classes in self.averages.values())
+        return labels[0] if "" in self.averages else labels
 
     @classmethod
     def of_levels(cls, evaluations: "dict[str, Evaluation]") -> "Evaluation":
@@ -82,7 +86,6 @@ class Evaluation(NamedTuple):
         averages = {suffix: evaluation.averages[""] for suffix, evaluation in evaluations.items()}
         return first._replace(
             result=of_levels({suffix: evaluation.result for suffix, evaluation in evaluations.items()}),
-            class_labels=tuple(classes.labels for _, classes in averages.values()),
             averages=averages,
             labels={suffix: evaluation.labels[""] for suffix, evaluation in evaluations.items()},
         )

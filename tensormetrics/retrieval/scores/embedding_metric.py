@@ -306,7 +306,7 @@ class EmbeddingMetric(Metric):
         tables = [] if self._lengths else [query, references.embeddings]
         check = functools.partial(self._check_values, tables, [query_labels, references.labels])
         if leaves_checks(inputs):
-            status = Status(torch.zeros((), dtype=torch.int32, device=query.device), check)
+            status = Status(torch.zeros(2, dtype=torch.int32, device=query.device), check)
             return inputs._replace(status=status), identities
         check()
         return inputs, identities

@@ -64,24 +64,33 @@ def query_scores(
     """Apply every function to the ranks of all queries, tile by tile; only the scores are kept."""
     local_queries = inputs.query_labels if inputs.layout is None else inputs.query  # each rank scores its local queries
     scores = local_queries.new_empty(len(functions) + 1, len(local_queries), dtype=torch.float64)
+    one_tile: tuple[Tensor, Tensor] | None = None
     for rows, ranks in tiles:
         values = [function(ranks).double() for function in functions]
         if inputs.layout is None and isinstance(rows, slice) and rows == slice(0, len(local_queries)):
-            return torch.stack(values) if len(values) > 1 else values[0][None], ranks.relevant
+            one_tile = torch.stack(values) if len(values) > 1 else values[0][None], ranks.relevant
+            continue
         for score, value in zip(scores, [*values, ranks.relevant.double()], strict=True):
             score[rows] = value
+    if one_tile:
+        return one_tile
     scores = gathered_scores(scores, inputs.layout)
     return scores[:-1], scores[-1]
 
 
-def read_status(status: Status | None, relevant: Tensor, on_lone: str) -> None:
+def read_status(status: Status | None, relevant: Tensor, on_lone: str) -> int:
     # relevant: (Q,)
-    """Read what kernels noted, once; raise and warn as if the values had been checked before."""
-    word = LONE | SCORED if status is None else int(status.word)
+    """Read what kernels noted, once; raise and warn as if the values had been checked before.
+
+    Returns:
+        The largest number of relevant references, 0 without a status.
+    """
+    word, longest = (LONE | SCORED, 0) if status is None else status.word.tolist()
     if status is not None and word & NOT_FINITE:
         status.check()
     if status is None or not word & SCORED or (on_lone == "error" and word & LONE):
         scored_queries(relevant == 0, on_lone)
+    return longest
 
 
 def scored_queries(lone: Tensor, on_lone: str) -> Tensor:

@@ -28,7 +28,7 @@ class DirectSearch(NamedTuple):
     distance: Distance
     memory: int
     items: int = 1
-    status: Tensor | None = None  # () int32, gets NOT_FINITE
+    status: Tensor | None = None  # int32, the first of which gets NOT_FINITE
 
     @property
     def can_run(self) -> bool:

@@ -24,7 +24,7 @@ def _transposed(
     HAS_STATUS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     # x: (B count, D)  table: (B, D, pitch), 0 after the rows
-    # status: () int32, gets the flag if a value is not finite
+    # status: int32, the first gets the flag if a value is not finite
     n, d = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     item = tl.program_id(2).to(tl.int64)
     valid = (n < count)[:, None] & (d < dim)[None, :]
@@ -161,7 +161,7 @@ def _nearest(
 
 
 def transposed(rows: Tensor, items: int, status: Tensor | None, flag: int) -> Tensor:
-    # rows: (B N, D)  status: () int32 or None  ->  (B, D, N'), N' a multiple of the tiles; half types as float32
+    # rows: (B N, D)  status: int32 or None  ->  (B, D, N'), N' a multiple of the tiles; half types as float32
     (count, dim), dtype = rows.shape, torch.promote_types(rows.dtype, torch.float32)
     count //= items
     pitch = triton.cdiv(count, _REFERENCES) * _REFERENCES

@@ -57,6 +57,7 @@ def _matches(
             is_bad = tl.maximum(is_bad, tl.max(((tl.abs(ends) < _INF) == 0).to(tl.int32), axis=0))
             word += is_bad * NOT_FINITE
         tl.atomic_or(status, word, sem="relaxed")
+        tl.atomic_max(status + 1, tl.max(tl.where(valid, num_relevant, 0), axis=0), sem="relaxed")
 
 
 @triton.jit
