@@ -111,14 +111,6 @@ def narrowest_interval(x: Tensor, n: Tensor, p: float) -> tuple[Tensor, Tensor]:
     return low, high
 
 
-def quantile_errors(x: Tensor, n: Tensor, q: Tensor) -> Tensor:  # (..., S), (..., 1), (Q,) -> (..., Q)
-    """Return half the distance of the order statistics one standard error of the rank below and above."""
-    rank, rank_error = n * q, (n * q * (1 - q)).sqrt()
-    low, high = (rank - rank_error).ceil().clamp(min=1).long(), torch.minimum((rank + rank_error).ceil().long(), n)
-    low, high = take(x, low - 1), take(x, high - 1)
-    return torch.where(low == high, 0, high - low) / 2
-
-
 class Finite(NamedTuple):
     """Range of the finite samples among sorted ones, each field (..., 1)."""
 
