@@ -36,6 +36,9 @@ GOALS = {  # row and call -> operators and waits, at both sizes
     ("association.RNSB", "update"): (620, 0),
     ("association.WEAT", "update"): (15, 0),
     ("posterior.ConfusionPosterior", "compute"): (90, 3),
+    ("structured.CorefScores", "update"): (100, 0),
+    ("structured.EventScores", "update"): (130, 0),
+    ("structured.SpanScores", "update"): (35, 0),
     ("uncertainty.Ratings", "compute"): (1050, 4),
 }
 

@@ -66,7 +66,7 @@ class LabelScores(CountMetric):
         sizes = pred_keys.shape[1], ref_keys.shape[1]
         group = group_rows(torch.cat([pred_keys, ref_keys], 1).long()).ids
         labels = torch.cat([pred_labels, ref_labels], 1).long()
-        p, r = count_groups(group, _lengths.mask_of_both(n_pred, n_ref, sizes) & (labels >= 0), sizes[0])
+        p, r = count_groups(group, _lengths.mask_of_both((n_pred, n_ref), sizes) & (labels >= 0), sizes[0])
         counts = torch.stack([torch.minimum(p, r), p, r], 1)  # (D, 3, groups)
         if self.labels is None:
             return counts.sum(-1).double()

@@ -120,11 +120,8 @@ class CorefScores(CountMetric):
 
     def _count(self, pred_ids: Tensor, ref_ids: Tensor, lengths: Tensor, _: Tensor) -> Tensor:
         # pred_ids, ref_ids: (D, W)  lengths: (D,)  ->  (D, 18)
-        valid = _lengths.mask(lengths, pred_ids.shape[1])
-        ids = [clusters.where(valid, -1) for clusters in (pred_ids, ref_ids)]
-        if self.singletons == "drop":
-            ids = map(_without_singletons, ids)
-        return _count(*ids)
+        ids = torch.stack([pred_ids, ref_ids]).masked_fill(~_lengths.mask(lengths, pred_ids.shape[1]), -1)
+        return _count(_without_singletons(ids) if self.singletons == "drop" else ids)
 
     def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
         # counts: (..., 18)  ->  name: (...)
@@ -180,14 +177,15 @@ def _mentions_of(cluster: Iterable[Hashable], where: str) -> dict[Hashable, None
 
 
 def _clusters(ids: Tensor) -> tuple[Tensor, Tensor]:
-    # ids: (B, W)  ->  cluster of each mention (B, W), numbered from 0, -1 for none; sizes (B, W) of clusters 0, 1, ...
+    # ids: (2, B, W)  ->  cluster of each mention (2, B, W), numbered from 0, -1 for none; sizes of clusters 0, 1, ...
+    # (2, B, W)
     ids = ids.clamp(min=-1)
     cluster = group_rows(ids[..., None]).ids - (ids < 0).any(-1, keepdim=True).long()
     return cluster, torch.zeros_like(ids).scatter_add(-1, cluster.clamp(min=0), (ids >= 0).long())
 
 
 def _without_singletons(ids: Tensor) -> Tensor:
-    # ids: (B, W)  ->  (B, W)
+    # ids: (2, B, W)  ->  (2, B, W)
     cluster, sizes = _clusters(ids)
     return ids.where(sizes.gather(-1, cluster.clamp(min=0)) > 1, -1)
 
@@ -196,45 +194,40 @@ def _links(sizes: Tensor) -> Tensor:
     return sizes * (sizes - 1) // 2
 
 
-def _count(pred_ids: Tensor, ref_ids: Tensor) -> Tensor:
-    # pred_ids, ref_ids: (B, W)  ->  (B, 18)
-    (row, rows), (col, cols) = _clusters(pred_ids), _clusters(ref_ids)
-    a, b, total_a, total_b = rows, cols, rows.sum(-1), cols.sum(-1)
+def _count(ids: Tensor) -> Tensor:
+    # ids: (2, B, W) of predicted and reference clusters  ->  (B, 18)
+    cluster, sizes = _clusters(ids)
+    mentions, clusters = sizes.sum(-1), (sizes > 0).sum(-1)  # (2, B)
     # Cells of the contingency table, each at the first of its mentions.
-    cells, _, order = group_rows(torch.stack([row, col], -1))
-    cell = cells.gather(-1, order)
-    row, col = row.gather(-1, order), col.gather(-1, order)
-    both = (row >= 0) & (col >= 0)
+    cells, earlier, order = group_rows(cluster.movedim(0, -1))
+    cell, cluster = cells.gather(-1, order), cluster.gather(-1, order.expand_as(cluster))
+    both = (cluster >= 0).all(0)
     c = torch.zeros_like(cell).scatter_add(-1, cell, both.long()).gather(-1, cell)
-    c = c * (both & (cell.diff(dim=-1, prepend=cell[..., :1] - 1) > 0))
-    row, col = row.clamp(min=0), col.clamp(min=0)
-    shared_a, shared_b = torch.zeros_like(a).scatter_add(-1, row, c), torch.zeros_like(b).scatter_add(-1, col, c)
-    size_a, size_b = a.gather(-1, row).clamp(min=1).double(), b.gather(-1, col).clamp(min=1).double()
-    singleton = ((size_a == 1) & (size_b == 1)).double() * c
-    shared, links = c.sum(-1), (_links(c).sum(-1), _links(a).sum(-1), _links(b).sum(-1))
-    clusters_a, clusters_b = (a > 0).sum(-1), (b > 0).sum(-1)
-    table = (row, col, clusters_a, clusters_b)
+    c = c * (both & (earlier.gather(-1, order) == 0))
+    cluster = cluster.clamp(min=0)
+    shared = torch.zeros_like(sizes).scatter_add(-1, cluster, c.expand_as(sizes))  # (2, B, W) mentions of each cluster
+    size = sizes.gather(-1, cluster).clamp(min=1).double()
+    less, total = c - 1, c.sum(-1)
+    links = _links(torch.cat([c[None], sizes, shared])).sum(-1)  # (5, B)
+    pairs = _links(torch.cat([total[None], mentions]))  # (3, B)
+    matched = assigned(
+        torch.stack([c.double(), 2 * c / (size[0] + size[1])]).flatten(0, 1),
+        *cluster.repeat(1, 2, 1),
+        *clusters.repeat(1, 2),
+    ).unflatten(0, (2, -1))
     counts = {
-        "shared": shared,
-        "mentions_a": total_a,
-        "mentions_b": total_b,
-        "clusters_a": clusters_a,
-        "clusters_b": clusters_b,
-        "muc": (c - 1).clamp(min=0).sum(-1),
-        "b_cubed_a": (c * c / size_a).sum(-1),
-        "b_cubed_b": (c * c / size_b).sum(-1),
-        "ceaf_m": assigned(c.double(), *table),
-        "ceaf_e": assigned(2 * c / (size_a + size_b), *table),
-        "lea_a": (c * (c - 1) / (size_a - 1).clamp(min=1) + singleton).sum(-1),
-        "lea_b": (c * (c - 1) / (size_b - 1).clamp(min=1) + singleton).sum(-1),
-        "link_c": links[0],
-        "link_a": links[1],
-        "link_b": links[2],
-        "other_c": _links(shared) - _links(shared_a).sum(-1) - _links(shared_b).sum(-1) + links[0],
-        "other_a": _links(total_a) - links[1],
-        "other_b": _links(total_b) - links[2],
+        "shared": total[None],
+        "mentions": mentions,
+        "clusters": clusters,
+        "muc": less.clamp(min=0).sum(-1)[None],
+        "b_cubed": (c * c / size).sum(-1),
+        "ceaf": matched,
+        "lea": (c * less / (size - 1).clamp(min=1) + (size == 1).all(0).double() * c).sum(-1),
+        "link": links[:3],
+        "other_c": (pairs[0] - links[3] - links[4] + links[0])[None],
+        "other": pairs[1:] - links[1:3],
     }
-    return torch.stack([counts[name].double() for name in _COUNTS], -1)
+    return torch.cat([*counts.values()]).mT.double()  # in the order of `_COUNTS`
 
 
 def _scores(

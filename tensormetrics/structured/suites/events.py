@@ -147,9 +147,8 @@ class EventScores(CountMetric):
         else:
             keys = ids.split([table.shape[-2] for table in args], -1)
             overlaps.append(self._nested(triggers, owner, keys, n_events, n_args))
-        counts = torch.cat(
-            [torch.stack(torch.broadcast_tensors(*(x.double() for x in overlap)), -1) for overlap in overlaps]
-        )
+        parts = [torch.broadcast_tensors(*(x.double() for x in overlap)) for overlap in overlaps]
+        counts = torch.cat([torch.stack(part, -1) for part in parts])
         return counts.movedim(0, 1).flatten(1)  # from (4, D, 3)
 
     @property
@@ -159,7 +158,7 @@ class EventScores(CountMetric):
     def _counted(self, ids: Tensor, tables: Sequence[Tensor], lengths: Sequence[Tensor]) -> Overlap:
         # ids: (2, D, N + M)  tables: (D, N, F), (D, M, F)  lengths: (D,) each  ->  (2, D) each
         sizes = [table.shape[-2] for table in tables]
-        counted = _lengths.mask_of_both(*lengths, sizes)
+        counted = _lengths.mask_of_both(lengths, sizes)
         overlap = overlap_of_groups(ids, counted, sizes[0], duplicates=self._duplicates)
         return Overlap(*self.policy.count_empty(*overlap, *lengths))
 
@@ -191,10 +190,10 @@ class EventScores(CountMetric):
         cross, pred, ref = self.policy.count_empty(shared, n_pred, n_ref, n_pred, n_ref)
         equal = (triggers[0][..., :, None, :] == triggers[1][..., None, :, :]).all(-1)
         similarity = cross * equal
-        lengths = (n.expand(similarity.shape[:-2]) for n in n_events)
+        batch = similarity.shape[:-2]
         valid = [_lengths.mask(n, size) for n, size in zip(n_events, sizes, strict=True)]
         overlap = Overlap(
-            set_overlap(similarity, *lengths, return_pairs=False),
+            set_overlap(similarity, n_events[0].expand(batch), n_events[1].expand(batch)),
             (pred[..., :, 0] * valid[0]).sum(-1),
             (ref[..., 0, :] * valid[1]).sum(-1),
         )

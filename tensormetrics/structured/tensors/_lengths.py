@@ -37,13 +37,14 @@ def full_or_clamped(
 
 def mask(lengths: Tensor, size: int) -> Tensor:
     # lengths: (...)  ->  (..., size) bool
-    positions = torch.arange(size, device=lengths.device) if size > CACHED else _positions(lengths, size)
+    is_made = lengths.is_cpu or size > CACHED or torch.compiler.is_compiling()
+    positions = torch.arange(size, device=lengths.device) if is_made else _positions(lengths, size)
     return positions < lengths[..., None]
 
 
-def mask_of_both(n_pred: Tensor, n_ref: Tensor, sizes: Sequence[int]) -> Tensor:
-    # n_pred, n_ref: (...)  ->  (..., N + M) bool, for the sizes N and M
-    return torch.cat([mask(n, size) for n, size in zip((n_pred, n_ref), sizes, strict=True)], -1)
+def mask_of_both(lengths: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
+    # lengths: (...), (...)  ->  (..., N + M) bool, for the sizes N and M
+    return torch.cat([mask(n, size) for n, size in zip(lengths, sizes, strict=True)], -1)
 
 
 @cached_per_device

@@ -178,7 +178,7 @@ def multiset_overlap(
     n_ref = _lengths.full_or_clamped("n_ref", n_ref, ref_keys, batch, m)
 
     ids = group_rows(torch.cat([pred_keys.long(), ref_keys.long()], -2)).ids
-    counted = _lengths.mask_of_both(n_pred, n_ref, (n, m))
+    counted = _lengths.mask_of_both((n_pred, n_ref), (n, m))
     return overlap_of_groups(ids, counted, n, constraint, duplicates)
 
 
