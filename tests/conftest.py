@@ -15,6 +15,7 @@ import pytest  # noqa: E402
 import torch  # noqa: E402
 from cases import DOMAINS  # noqa: E402
 from kernels import INTERPRETED  # noqa: E402
+from torch.utils._pytree import tree_leaves  # noqa: E402
 from waiting import waiting_is_allowed  # noqa: E402, F401
 
 from tensormetrics.core.native import gpu_kernels, native  # noqa: E402
@@ -190,15 +191,22 @@ def generator() -> torch.Generator:
 
 @pytest.fixture
 def both(monkeypatch: pytest.MonkeyPatch, device: torch.device) -> Callable[[Callable], tuple]:
-    """Return a runner of a function, once with torch operators and once with Triton kernels."""
+    """Return a runner of a function, with torch operators and with Triton kernels, with and without the direct search.
+
+    Both ways through the kernels have to agree.
+    """
     if not (device.type == "cuda" or INTERPRETED):
         pytest.skip("needs a GPU or TRITON_INTERPRET=1")
     pytest.importorskip("triton")
 
     def run(function: Callable) -> tuple:
-        monkeypatch.setattr(gpu_kernels, "can_use", lambda name, device: False)
-        torch_result = function()
-        monkeypatch.setattr(gpu_kernels, "can_use", lambda name, device: True)
-        return torch_result, function()
+        results, asked = [], set()
+        for families in (set(), {*gpu_kernels.FAMILIES} - {"direct search"}, {*gpu_kernels.FAMILIES}):
+            if len(results) < 2 or "direct search" in asked:
+                monkeypatch.setattr(gpu_kernels, "can_use", lambda name, _: asked.add(name) or name in families)  # noqa: B023
+                results.append(function())
+        ways = zip(tree_leaves(results[1]), tree_leaves(results[-1]), strict=True)
+        assert all(x is y or torch.equal(x, y) for x, y in ways)
+        return results[0], results[-1]
 
     return run

@@ -92,6 +92,32 @@ def test_kernels_extreme_scales_equal_torch(scale, both, device):
     assert torch.equal(actual, expected)
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # raised by NumPy in the interpreter
+@pytest.mark.parametrize("scale", [1e-23, 1.0, 1e30])
+@pytest.mark.parametrize("distance", ["l2", "sqeuclidean", "ip", "cosine"])
+def test_kernels_direct_search_equals_torch(distance, scale, both, device):
+    x = scale * torch.randn(60, 9, device=device)
+    x[30:34] = x[7]  # equal rows
+    ignore = torch.rand(4, 60, device=device) < 0.5
+    for k, options in ((2, {}), (20, {"self_index": torch.tensor([3, -1, 7, 31], device=device), "ignore": ignore})):
+        expected, actual = both(lambda: TorchKNN(distance)(x[[3, 50, 7, 31]], k, x, **options))  # noqa: B023
+        assert torch.equal(actual[0], expected[0]) and torch.equal(actual[1], expected[1])
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_kernels_direct_search_of_batch_equals_torch(both, device):
+    x, is_row = torch.randn(2, 3, 7, 5, device=device), torch.rand(2, 3, 7, device=device) < 0.7
+    x[~is_row] = torch.nan
+    options = {"query_mask": is_row, "reference_mask": is_row, "ignore": torch.rand(2, 3, 7, 7, device=device) < 0.2}
+    expected, actual = both(lambda: TorchKNN("cosine")(x, 3, x, True, **options))
+    assert torch.equal(actual[0], expected[0]) and torch.equal(actual[1], expected[1])
+    budget = {"memory_budget": 3000}  # some items, or some queries of one item, at a time
+    expected, actual = both(lambda: TorchKNN(**budget)(x, 3, x, True, **options))
+    assert torch.equal(actual[1], expected[1])
+    expected, actual = both(lambda: TorchKNN(**budget)(x[0, 0].nan_to_num(), 3, x[0, 0].nan_to_num(), True))
+    assert torch.equal(actual[1], expected[1])
+
+
 @pytest.mark.parametrize("family", ["gaussian", "large common mean", "a few outliers"])
 def test_kernels_selected_blocks_certify_all_neighbors(family, both, device, monkeypatch):
     # With this many references only the selected blocks of a query are read.

@@ -13,7 +13,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from tensormetrics.retrieval.search.kernels import canonical, counting, nearest, prepare
+from tensormetrics.retrieval.search.kernels import canonical, counting, direct, nearest, prepare, scores
 
 FP16_ARRAYS, INT32_ARRAYS = ("x", "y"), ("selected", "num_selected", "num_hits", "below")
 INT64_ARRAYS = ("source", "self_index", "nearest", "row")
@@ -38,7 +38,7 @@ def compile_kernel(kernel, constants, types, warps, stages=3, architecture=90):
         n for n, (name, kind) in enumerate(types.items()) if kind[0] == "*" or name in ("dim", "size", "queries")
     ]
     source = ASTSource(kernel, types, constants, {(n,): [["tt.divisibility", 16]] for n in divisible})
-    has_fused_multiply_add = kernel.__module__.rpartition(".")[2] in ("nearest", "counting")
+    has_fused_multiply_add = kernel.__module__.rpartition(".")[2] in ("nearest", "counting") or kernel is direct._bounds
     options = {"num_warps": warps, "num_stages": stages, "enable_fp_fusion": has_fused_multiply_add}
     return triton.compile(source, target=GPUTarget("cuda", architecture, 32), options=options)
 
@@ -78,7 +78,7 @@ def test_selection_kernels_compile_to_ptx(kernel, constants):
 @pytest.mark.parametrize("kind", [0, 1, 2])
 def test_canonical_distances_round_every_operation(kind):
     sizes = {"COUNT": 32, "SIZE": 128, "LOG": 7, "query_step": 1, "reference_step": 1}
-    ptx = compile_kernel(canonical._canonical, {"KIND": kind, **sizes}, PAIRS, 4).asm["ptx"]
+    ptx = compile_kernel(canonical._canonical, {"KIND": kind, "HAS_ROW": True, **sizes}, PAIRS, 4).asm["ptx"]
     assert "fma.rn.f64" not in ptx and "add.rn.f64" in ptx and "mul.rn.f64" in ptx
     assert ("sqrt.rn.f64" in ptx) == ("div.rn.f64" in ptx) == (kind == 2)
 
@@ -90,6 +90,7 @@ BLOCK_CONSTANTS = {"factor": 2, "BLOCKS": 4, "DEPTH": 64, "STRIDE": 4}
 def canonical_sizes(dim, kind):
     return {
         "KIND": kind,
+        "HAS_ROW": False,
         "COUNT": 4096 // dim,
         "SIZE": dim,
         "LOG": dim.bit_length() - 1,
@@ -105,6 +106,25 @@ PREPARE_TYPES |= dict.fromkeys(("largest", "max_low", "ordered", "position"), "*
     "order": "*i32",
 }
 ROUND_CONSTANTS = {"factor": 2, "UNIT": False, "PARTS": 1, "SIZE": 64, "x_step": 1}
+ROW_TYPES = {"x": "*fp32", "y": "*fp32", "table": "*fp32", "query": "*fp32", "reference": "*fp32", "status": "*i32"}
+BOUND_TYPES = ROW_TYPES | {"lower": "*fp32", "minima": "*fp32", "ignored": "*i8", "relative": "fp32", "tiny": "fp32"}
+BOUND_CONSTANTS = {"IS_SELF": True, "HAS_SELF": False, "HAS_MASK": False, "TQ": 64, "TR": 128, "BLOCK": 32}
+NEAREST_TYPES = BOUND_TYPES | {"listed": "*i32", "best": "*i32", "best_delta": "*fp64", "distances": "*fp32"}
+NEAREST_TYPES |= {"indices": "*i64"}
+NEAREST_CONSTANTS = {"IS_ROOT": True, "HAS_DISTANCES": True, "BLOCK": 32, "WIDTH": 256, "CHUNK": 1024}
+MATCH_TYPES = ROW_TYPES | {"rank": "*i32", "scores": "*fp64", "means": "*fp64"}
+MATCH_TYPES |= dict.fromkeys(
+    ("indices", "query_labels", "reference_labels", "ordered", "relevant", "candidates"), "*i64"
+)
+MATCH_CONSTANTS = {"IS_SELF": True, "HAS_STATUS": True, "IS_FLOAT": False, "ROWS": 128, "WIDTH": 16, "LONE": 2}
+MATCH_CONSTANTS |= {"SCORED": 4, "NOT_FINITE": 1}
+
+
+def nearest_constants(dim, best, kind):
+    sizes = {"SIZE": dim, "LOG": dim.bit_length() - 1, "COUNT": min(4096 // dim, 16), "BEST": best}
+    return NEAREST_CONSTANTS | sizes | {"KIND": kind, "query_step": 1, "reference_step": 1}
+
+
 LAUNCHES = {  # kernel, constants, types, warps, stages
     "block minima, half of all tiles": (nearest._block_minima, PRODUCT | {"symmetric": True}, {}, 4, 3),
     "block minima, all tiles": (nearest._block_minima, PRODUCT | {"symmetric": False}, {}, 4, 3),
@@ -128,6 +148,17 @@ LAUNCHES = {  # kernel, constants, types, warps, stages
     ),
     "cosine, D = 512": (canonical._canonical, canonical_sizes(512, 2), PAIRS, 4, 3),
 }  # fmt: skip
+UNMEASURED = {
+    "transposed": (
+        direct._transposed, {"HAS_STATUS": True, "ROWS": 64, "COLUMNS": 32, "x_step": 1}, ROW_TYPES, 4, 3
+    ),
+    "bounds": (direct._bounds, BOUND_CONSTANTS | {"KIND": 0}, BOUND_TYPES, 4, 3),
+    "bounds of cosine": (direct._bounds, BOUND_CONSTANTS | {"KIND": 2, "HAS_MASK": True}, BOUND_TYPES, 4, 3),
+    "nearest, D = 128": (direct._nearest, nearest_constants(128, 16, 0), NEAREST_TYPES, 4, 1),
+    "nearest 128, D = 512": (direct._nearest, nearest_constants(512, 128, 2), NEAREST_TYPES, 4, 1),
+    "matches": (scores._matches, MATCH_CONSTANTS, MATCH_TYPES, 4, 3),
+    "means": (scores._means, {"ZERO": False, "SIZE": 1024}, MATCH_TYPES, 8, 3),
+}  # fmt: skip
 
 
 @pytest.mark.slow
@@ -135,3 +166,17 @@ LAUNCHES = {  # kernel, constants, types, warps, stages
 @pytest.mark.parametrize("name", LAUNCHES)
 def test_kernels_use_no_more_resources_than_recorded(name, architecture):
     hold_resources(name, architecture, compile_kernel(*LAUNCHES[name], architecture))
+
+
+@pytest.mark.emulated
+@pytest.mark.parametrize("name", ["many", "rank counts", "lengths", "transposed", "matches"])
+def test_atomics_have_no_memory_barrier(name):
+    ptx = compile_kernel(*(LAUNCHES | UNMEASURED)[name]).asm["ptx"]
+    assert "atom" in ptx and ".acq_rel" not in ptx and "relaxed" in ptx
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", UNMEASURED)
+def test_kernels_of_small_searches_compile(name):
+    kernel = compile_kernel(*UNMEASURED[name])
+    assert "fma.rn.f64" not in kernel.asm["ptx"] or "bounds" in name

@@ -1,7 +1,5 @@
 """Small calls launch few kernels on a GPU and wait for it once, whatever the values of the rows."""
 
-import sys
-
 import pytest
 import torch
 from fake_device import DEVICE, Device
@@ -9,7 +7,7 @@ from kernels import INTERPRETED, interpreted
 
 from tensormetrics.retrieval import NDCG, AccuracyCalculator, HitRate, PrecisionAtK, RecallAtK, ReciprocalRank, TorchKNN
 
-SIZES = (40, 130) if INTERPRETED else (260, 1024)
+SIZES = (20, 36) if INTERPRETED else (260, 1024)
 
 
 def rows(size: int, kind: str = "random") -> tuple[torch.Tensor, torch.Tensor]:
@@ -49,11 +47,11 @@ CALLS = {  # call after the update, launches, waits
 @pytest.mark.full
 @pytest.mark.parametrize("name", CALLS)
 def test_launches_of_small_call_reach_goal_at_any_size_and_values(name):
+    if INTERPRETED and "100" in name:
+        pytest.skip("needs 100 references")
     make, launches, waits = CALLS[name]
     counts = []
     for size, kind in ((SIZES[0], "random"), (SIZES[1], "random"), (SIZES[0], "duplicates")):
-        if INTERPRETED and "100" in name and size < 130:
-            continue  # the depth is more than all references
         x, labels = rows(size, kind)
         expected = make(x, labels)()
         with Device(kernels=True) as device:
@@ -65,7 +63,6 @@ def test_launches_of_small_call_reach_goal_at_any_size_and_values(name):
             counts.append((device.operators, len(device.waits), sum(device.copied)))
             results = torch.utils._pytree.tree_map_only(torch.Tensor, lambda x: x.cpu(), results)
         torch.testing.assert_close(results, expected, rtol=1e-15, atol=0)
-    print(name, counts, file=sys.stderr)
     assert len({*counts}) == 1 and counts[0][0] <= launches and counts[0][1] == waits and counts[0][2] <= 64
 
 

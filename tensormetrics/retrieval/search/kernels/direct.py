@@ -72,9 +72,10 @@ def _bounds(
             value = -total
             error = relative * tl.sqrt(x_square + tiny)[:, None] * tl.sqrt(y_square + tiny)[None, :] + tiny
         else:
-            value = 1 - total / (tl.sqrt(x_square)[:, None] * tl.sqrt(y_square)[None, :])
             is_safe = ((x_square > 2.0**-80) & (x_square < 2.0**120))[:, None]
             is_safe = is_safe & ((y_square > 2.0**-80) & (y_square < 2.0**120))[None, :]
+            norms = tl.sqrt(x_square)[:, None] * tl.sqrt(y_square)[None, :]
+            value = 1 - total / tl.where(is_safe, norms, 1.0)
             error = tl.where(is_safe, relative, _INF)
         is_known = (tl.abs(value) < _INF) & (error < _INF)  # others may be anywhere
         low, high = tl.where(is_known, value - error, -_INF), tl.where(is_known, value + error, _INF)
@@ -208,7 +209,7 @@ def neighbors(
         best_delta, best_index, distances, indices, queries, size, dim, pitch, k, width,
         KIND=kind, IS_ROOT=is_root, HAS_DISTANCES=dtype is not None, BLOCK=block,
         WIDTH=triton.next_power_of_2(pitch // block), CHUNK=min(triton.next_power_of_2(pitch), 1024), BEST=best,
-        COUNT=min(max(8192 // length, 1), 16), SIZE=length, LOG=length.bit_length() - 1, num_warps=4, num_stages=1,
+        COUNT=min(max(4096 // length, 1), 16), SIZE=length, LOG=length.bit_length() - 1, num_warps=4, num_stages=1,
         enable_fp_fusion=False,
     )  # fmt: skip
     return distances, indices
