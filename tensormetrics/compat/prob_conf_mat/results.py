@@ -5,6 +5,7 @@ The results are made by calling their classes, and compute what they are asked f
 
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -65,18 +66,14 @@ class PairwiseComparisonResult:
             checks.check_number("min_sig_diff", self.min_sig_diff, "None or a number >= 0", lambda x: x >= 0)
         diff = checks.as_tensor(self.diff_dist).double()
         self.diff_dist = diff = diff[~diff.isnan()]
-        deviation = diff[diff.isfinite()].std(correction=0)
-        self.min_sig_diff = 0.1 * deviation if self.min_sig_diff is None else diff.new_tensor(self.min_sig_diff)
-        self.observed_diff, self.diff_dist_summary = (
-            self.observed_difference,
-            PosteriorSummary(diff, self.ci_probability),
-        )
-        median, rope = self.diff_dist_summary.median, self.min_sig_diff
-        self.direction = {1.0: "positive", -1.0: "negative"}.get(float(median.sign()), "none")
-        regions = diff < -rope, diff.abs() <= rope, diff > rope, diff > 0, diff < 0
-        self.p_sig_neg, self.p_rope, self.p_sig_pos, *signs = (region.double().mean() for region in regions)
-        self.p_direction, self.p_bi_sig = torch.maximum(*signs), self.p_sig_neg + self.p_sig_pos
-        self.p_uni_sig = self.p_sig_neg if median < 0 else self.p_sig_pos
+        if self.min_sig_diff is None:
+            self.min_sig_diff = 0.1 * diff[diff.isfinite()].std(correction=0)
+        self.observed_diff, rope = self.observed_difference, diff.new_tensor(float(self.min_sig_diff))
+        regions = torch.stack([diff < -rope, diff.abs() <= rope, diff > rope, diff > 0, diff < 0])
+        self.p_sig_neg, self.p_rope, self.p_sig_pos, above, below = regions.sum(1).double().div(len(diff))
+        self.min_sig_diff, self.direction = rope, ["none", "positive", "negative"][int((above - below).sign())]
+        self.p_direction, self.p_bi_sig = torch.maximum(above, below), self.p_sig_neg + self.p_sig_pos
+        self.p_uni_sig = self.p_sig_neg if above < below else self.p_sig_pos
         self.p_direction_score_interval_width = self._width(self.p_direction)
         self.p_bi_sig_score_interval_width = self._width(self.p_bi_sig)
         self.p_uni_sig_score_interval_width = self._width(self.p_uni_sig)
@@ -87,6 +84,10 @@ class PairwiseComparisonResult:
             self.p_rope_random = (random[~random.isnan()].abs() <= rope).double().mean()
             odds, random_odds = (share / (1 - share) for share in (self.p_rope, self.p_rope_random))
             self.bf_rope = torch.where(rope > 0, odds / random_odds, torch.nan)
+
+    @cached_property
+    def diff_dist_summary(self) -> PosteriorSummary:
+        return PosteriorSummary(self.diff_dist, self.ci_probability)
 
     def _width(self, share: Tensor) -> Tensor:
         """Return half the width of Wilson's 95 % interval of a share of the samples."""
