@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from contextlib import suppress
 
 import pytest
 import torch
@@ -21,7 +22,7 @@ from tensormetrics.core.numbers.quantiles import equal_tailed_interval
 from tensormetrics.posterior.sampling import arrays
 from tensormetrics.retrieval import HitRate
 from tensormetrics.retrieval.scores.embedding_metric import EmbeddingMetric
-from tensormetrics.structured import Family, RelationScores, SpanScores, Suite, macro_average
+from tensormetrics.structured import Family, RelationScores, Smatch, SpanScores, Suite, macro_average
 
 
 def to_cpu(results):
@@ -137,6 +138,39 @@ def test_unsigned_labels_beyond_int64_on_device_raise_until_reset(generator):
         metric.reset()
         metric.update(rows, labels)
         metric.compute()
+
+
+# Not the numbers of variables, for each of which there is memory, and of the documents of a test.
+NUMBERED = "structured.LatentMatch", "structured.latent_overlap", "structured.Smatch"
+
+
+@pytest.mark.full
+@rows({name: case for name, case in (METRICS | FUNCTIONS).items() if name not in NUMBERED})
+def test_integers_out_of_range_on_device_end_no_process(case: MetricCase | FunctionCase, generator):
+    is_metric = isinstance(case, MetricCase)
+    arguments = case.inputs(generator, 12 if is_metric else (3,))
+    for index, argument in enumerate(arguments):
+        if argument.is_floating_point() or argument.dtype == torch.bool or not argument.numel():
+            continue
+        for value in (-7, 10**6, 2**62):
+            wrong = argument.clone()
+            wrong.view(-1)[wrong.numel() // 2] = min(value, torch.iinfo(wrong.dtype).max)
+            with Device(), suppress(ValueError):  # but no DeviceAssert
+                changed = on(DEVICE, (*arguments[:index], wrong, *arguments[index + 1 :]))
+                if not is_metric:
+                    case.call(*changed)
+                    continue
+                metric = case.make().to(DEVICE)
+                metric.update(*changed)
+                metric.compute()
+
+
+def test_graphs_of_lists_are_matched_without_waiting_for_device():
+    with Device() as device:
+        metric = Smatch().to(DEVICE)
+        device.waits.clear()
+        metric.update(["(w / want :ARG0 (b / boy))"], ["(w / want :ARG0 (g / girl))"])
+        assert device.waits == []
 
 
 @pytest.mark.parametrize("make", [SpanScores, RelationScores])

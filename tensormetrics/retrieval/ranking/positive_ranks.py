@@ -376,8 +376,8 @@ def ranks_of_neighbors(
 ) -> PositiveRanks:
     """Return the ranks of relevant references among the K nearest, which `indices` lists nearest first; P = K.
 
-    Shapes: indices: (..., Q, K), -1 = no neighbor; query_labels: (..., Q); reference_labels: (..., N); relevant: (...,
-    Q).
+    Shapes: indices: (..., Q, K), -1 or another number that is no row = no neighbor; query_labels: (..., Q);
+    reference_labels: (..., N); relevant: (..., Q).
 
     >>> query_labels, reference_labels = torch.tensor([0]), torch.tensor([1, 0, 1, 0])
     >>> neighbors = torch.tensor([[2, 1, 3]])  # nearest first
@@ -385,5 +385,5 @@ def ranks_of_neighbors(
     tensor([[0, 2, 3]])
     """
     labels = torch.take_along_dim(reference_labels.unsqueeze(-2), indices.clamp(min=0), -1)
-    match = (labels == query_labels.unsqueeze(-1)) & (indices >= 0)
+    match = (labels == query_labels.unsqueeze(-1)) & (indices >= 0) & (indices < reference_labels.shape[-1])
     return PositiveRanks(match * torch.arange(1, indices.shape[-1] + 1, device=indices.device), relevant)
