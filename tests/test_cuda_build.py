@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 import torch
 
 from tensormetrics._cli.machine import info
-from tensormetrics._cli.machine.cuda_build import architectures, code_for, conflicts, cuda_of_driver, flags, supported
+from tensormetrics._cli.machine.cuda_build import code_for, conflicts, cuda_of_driver, flags
 from tensormetrics.core.native import gpu_kernels, native
 
 ROOT = Path(__file__).parents[1]
@@ -158,20 +157,3 @@ def test_cuda_of_driver_without_driver_is_none():
     if torch.cuda.is_available():
         pytest.skip("needs a machine without a GPU")
     assert cuda_of_driver() is None
-
-
-@pytest.mark.slow
-def test_nvcc_compiles_for_newest_architectures(tmp_path):
-    """Compile only the fastest source, for sm_100 and sm_120."""
-    nvcc = shutil.which("nvcc")
-    if nvcc is None or not {100, 120} <= {*supported(nvcc)}:
-        pytest.skip("needs nvcc 12.8 or later")
-    targets = architectures("10.0 12.0", supported(nvcc))
-    (source,) = ROOT.glob("csrc/lsa/*.cu")
-    language = ["-DUSE_CUDA", "--extended-lambda", "--expt-relaxed-constexpr", "-std=c++17"]
-    language += ["-DTORCH_TARGET_VERSION=0x020b000000000000", "-DTORCH_STABLE_ONLY"]
-    folders = [f"-isystem={Path(torch.__file__).parent}/include", f"-I{ROOT / 'csrc'}"]
-    outputs = ["--keep", f"--keep-dir={tmp_path}", "-c", source, "-o", tmp_path / "library.o"]
-    process = subprocess.run([nvcc, *language, *flags(targets), *folders, *outputs], capture_output=True, text=True)
-    assert process.returncode == 0, process.stderr
-    assert {path.name.split(".")[-2] for path in tmp_path.glob("*.cubin")} == {"compute_100", "compute_120"}

@@ -107,34 +107,6 @@ def test_kept_build_serves_equal_sources_alone(monkeypatch, tmp_path):
     assert build.restored([tmp_path], tmp_path) is None
 
 
-def test_around_finds_nvcc(monkeypatch, tmp_path):
-    from benchmarks.gpu import start
-
-    monkeypatch.setattr(start.shutil, "which", lambda tool: None)
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    assert "nvcc is missing" in "\n".join(start.around()[0])
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "nvcc").touch()
-    assert start.around()[1]["PATH"].startswith(f"{tmp_path}/bin:")
-
-
-def test_refusal_names_missing_package_or_old_torch(monkeypatch):
-    from benchmarks.gpu import start
-
-    monkeypatch.setattr(start, "find_spec", lambda name: None if name == "lightning_utilities" else name)
-    assert start.refusal().startswith("missing: lightning-utilities; write pip install lightning-utilities")
-    monkeypatch.setattr(start, "find_spec", lambda name: name)
-    for version, expected in {"2.10.1+cu128": "torch: got 2.10.1+cu128, wanted 2.11 or later", "2.11.0": ""}.items():
-        monkeypatch.setattr(start, "installed", lambda name, version=version: version)
-        assert start.refusal() == expected
-
-
-def test_unknown_step_prints_usage_and_runs_nothing(tmp_path):
-    process = run(tmp_path / "out", "facts", "fact")
-    assert process.returncode == 2 and process.stderr.endswith(f"FOLDER [{'|'.join(STEPS)}]...\n")
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.full
 def test_named_steps_run_in_order_with_the_selected_cases(tmp_path):
     process = run(tmp_path / "out", "facts", "check", ONLY="knn 60k D128 k10$")

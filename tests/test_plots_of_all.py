@@ -25,7 +25,7 @@ from tensormetrics._cli.output import draw_scores
 from tensormetrics.core.arguments.labels import LABELS, label_of
 from tensormetrics.core.results import plots
 from tensormetrics.posterior import ConfusionPosterior
-from tensormetrics.posterior.plots.distributions import Shown, plot_distributions
+from tensormetrics.posterior.plots.distributions import Shown
 from tensormetrics.retrieval import HitRate, PairwiseROC
 from tensormetrics.retrieval.calculator.metric_names import NAMES as NAMES_OF_CALCULATOR
 from tensormetrics.retrieval.runs.measures import CUT, FLAT
@@ -358,30 +358,13 @@ def test_an_answer_of_run_query():
 
 LABEL_OF = {
     "VMeasure": "V-measure",
-    "v_measure": "V-measure",
-    "AveragePrecisionAtR": "MAP@R",
     "mean_average_precision_at_r": "MAP@R",
-    "TARAtFAR": "TAR@FAR",
-    "RPrecision": "R-precision",
     "r_precision_level0": "R-precision, level 0",
-    "mean_average_precision_at_10": "MAP@10",
-    "precision_at_1": "precision@1",
-    "P_10": "P@10",
     "ndcg_cut_10": "nDCG@10",
-    "map@100": "MAP@100",
-    "recall_100": "recall@100",
     "hit_rate_at_5": "hit rate@5",
-    "recip_rank": "MRR",
-    "RankingAUROC": "ranking AUROC",
-    "EqualErrorRate": "equal error rate",
-    "b_cubed-f1": "B-cubed F1",
     "ceaf_e-recall": "CEAF-e recall",
-    "conll-f1": "CoNLL F1",
     "trigger_identification-f1": "trigger identification F1",
-    "micro-f1": "micro F1",
     "f1@macro": "macro F1",
-    "f1[BORN_IN]": "F1[BORN_IN]",
-    "f1[others[]]": "F1[others[]]",
     "micro-f1[a_b]": "micro F1[a_b]",
     "my model (large)": "my model (large)",
 }
@@ -398,17 +381,3 @@ def test_labels_of_every_name_have_no_mark_of_code():
     wrong = {name: label for name, label in labels.items() if re.search(r"_|[a-z][A-Z][a-z]|\bat \d|-f1", label)}
     assert not wrong
     assert [*LABELS] == sorted(LABELS)
-
-
-def test_titles_and_sizes():
-    arguments = [Shown("a − b", torch.linspace(-0.1, 0.3, 50))], "acc", (-1, 1)
-    figure = plot_distributions(*arguments, title="A and B", figsize=(5, 2))
-    assert figure.axes[0].get_title() == "A and B" and figure.get_size_inches().tolist() == [5, 2]
-    figure, ax = plt.subplots()
-    plot_distributions(*arguments, title="A and B", ax=ax)
-    assert ax.get_title() == "A and B"
-    plt.close(figure)
-    table = pd.DataFrame([[0.1, 0.2], [0.3, 0.4]], ["small", "large"], ["q", "r"])
-    for plot in (association.plot_queries_results, association.plot_ranking, association.plot_ranking_correlations):
-        figure = plot(table, title="Mine", figsize=(5, 2))
-        assert figure.axes[0].get_title() == "Mine" and figure.get_size_inches().tolist() == [5, 2]
