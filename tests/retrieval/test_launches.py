@@ -1,5 +1,7 @@
 """Small calls launch few kernels on a GPU and wait for it once, whatever the values of the rows."""
 
+import sys
+
 import pytest
 import torch
 from fake_device import DEVICE, Device
@@ -64,6 +66,16 @@ def test_launches_of_small_call_reach_goal_at_any_size_and_values(name):
             results = torch.utils._pytree.tree_map_only(torch.Tensor, lambda x: x.cpu(), results)
         torch.testing.assert_close(results, expected, rtol=1e-15, atol=0)
     assert len({*counts}) == 1 and counts[0][0] <= launches and counts[0][1] == waits and counts[0][2] <= 64
+
+
+@pytest.mark.skipif(INTERPRETED, reason="counts calls of the library")
+def test_update_makes_few_python_calls():
+    scored, batch, calls = HitRate(1), rows(SIZES[1]), []
+    scored.update(*batch)
+    sys.setprofile(lambda frame, event, _: calls.append(event) if event.endswith("call") else None)
+    scored.update(*batch)
+    sys.setprofile(None)
+    assert len(calls) <= 240
 
 
 @pytest.mark.emulated

@@ -53,7 +53,7 @@ def _discounts(device: torch.device, k: int) -> tuple[Tensor, Tensor]:
 
 def _ndcg(ranks: PositiveRanks, k: int | None, gain: Gain) -> Tensor:
     # ->  (..., Q)
-    if ranks.gain is None and k is not None and k <= TABULATED:
+    if ranks.gain is None and k is not None and k <= TABULATED and not torch.compiler.is_compiling():
         is_hit = ranks.within(k)
         terms, ideal = _discounts(ranks.rank, k)
         rank = ranks.rank if ranks.depth is not None and ranks.depth <= k else ranks.rank * is_hit
