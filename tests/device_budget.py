@@ -25,6 +25,8 @@ Counts = dict[str, list[list[int]]]  # name of the call -> operators, waits and 
 def counts(case: MetricCase | FunctionCase) -> Counts:
     measure = metric_counts if isinstance(case, MetricCase) else function_counts
     sizes = ITEMS if isinstance(case, MetricCase) else LEADING
+    for size in sizes:  # makes the tables that are kept for the device
+        measure(case, size)
     counts_by_size = [measure(case, size) for size in sizes]
     return {call: [size_counts[call] for size_counts in counts_by_size] for call in counts_by_size[0]}
 
