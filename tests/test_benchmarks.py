@@ -56,49 +56,10 @@ def test_run_three_files_reports_passed_failed_and_skipped(run, tmp_path):
     assert "AssertionError: ours differs" in printed.err
 
 
-def test_run_of_one_benchmark_replaces_only_its_section(run, tmp_path):
-    (tmp_path / "results").mkdir()
-    report = tmp_path / "results" / "1-core-test.md"
-    old = "\n## {0}: of the last run\n\nold\n".format
-    report.write_text("# Measured on 1-core-test\n" + old("another") + old("bad_one") + old("good_one"))
-    assert run("--only", "bad_one", "good_one")[0] == 1
-    new = "\n## good_one: A title\n\nthe table\n"
-    assert report.read_text() == "# Measured on 1-core-test\n" + old("another") + old("bad_one") + new
-
-
 def test_declared_needs_and_devices_of_real_benchmarks_are_valid(runner):
     files = {path.stem: path for path in (ROOT / "benchmarks").glob("[!_]*.py")}
     assert all(set(runner.declared(file)["DEVICES"]) <= {"cpu", "cuda"} for file in files.values())
     assert runner.declared(files["assignment"]) == {"NEEDS": ("scipy",), "DEVICES": ("cpu", "cuda")}
-
-
-@pytest.fixture
-def common():
-    from benchmarks import _common
-
-    return _common
-
-
-def test_table_is_written_row_by_row(common, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["a.py", "--quick", "--output", str(tmp_path / "a.md")])
-    monkeypatch.setattr(common, "conditions", lambda options, packages: f"{packages}, quick {options.quick}.")
-    table = common.Table(common.arguments("", ("cpu",)), "A title", ("case", "ms"), "A note.", ("numpy",))
-
-    def rows():
-        yield "first", "1"
-        assert (tmp_path / "a.md").read_text().endswith("| first | 1 |\n")
-        raise AssertionError("ours differs\nby much")
-
-    table.add(rows())
-    table.add([("second", "2")])
-    written = ["# A title", "", "('numpy',), quick True.", "A note.", "", "| case | ms |", "| --- | --- |"]
-    written += ["| first | 1 |", "| second | 2 |"]
-    assert capsys.readouterr().out.splitlines() == written
-    missing = ["", "Rows are missing: AssertionError: ours differs"]
-    assert (tmp_path / "a.md").read_text().splitlines() == written + missing
-    with pytest.raises(SystemExit) as stop:
-        table.finish()
-    assert stop.value.code == 1
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tensormetrics._cli.machine import info
-from tensormetrics._cli.machine.cuda_build import code_for, conflicts, cuda_of_driver, flags
+from tensormetrics._cli.machine.cuda_build import code_for, conflicts, flags
 from tensormetrics.core.native import gpu_kernels, native
 
 ROOT = Path(__file__).parents[1]
@@ -151,9 +151,3 @@ def test_info_shows_versions_and_code_for_each_card(tmp_path, monkeypatch):
         "cuda:2: a card, sm_110, for which the driver compiles the CUDA libraries' compute_90 at the first use",
     ):
         assert line in text, text
-
-
-def test_cuda_of_driver_without_driver_is_none():
-    if torch.cuda.is_available():
-        pytest.skip("needs a machine without a GPU")
-    assert cuda_of_driver() is None

@@ -48,8 +48,3 @@ def test_extras_of_uninstalled_sources_hint_at_install(monkeypatch):
         "\n\nextras: not known, for tensormetrics is not installed; in a copy of the sources type: "
         "pip install --no-build-isolation -e ."
     )
-
-
-def test_report_without_build_record_names_no_compiler(monkeypatch):
-    monkeypatch.setattr(info, "_record", dict)
-    assert "native code" in info.report().splitlines()

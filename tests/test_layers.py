@@ -24,7 +24,7 @@ SHARED = "assignment", "uncertainty"  # every other domain may import them
 IMPORTERS = {"import_module", "__import__", "find_spec", "resolve_name"}  # functions that take names of modules
 MAX_LINES = 60  # of a function without its docstring; functions of the command line that declare options may be longer
 # All lines, and lines of code: without docstrings, comments and blank ones. They only fall.
-LIMITS = {"tensormetrics": (67_500, 46_000), "tests": (55_500, 55_500)}
+LIMITS = {"tensormetrics": (67_500, 46_000), "tests": (55_000, 55_000)}
 
 
 def module_name(path: Path) -> str:
@@ -184,27 +184,20 @@ def test_circular_files_of_a_circle_are_returned():
 def test_reason_against_allowed_and_forbidden_imports():
     cases = [
         ("from ..core.metric.base import Metric", "retrieval/knn.py", True),
-        ("from ..core.arguments import checks", "retrieval/knn.py", True),
-        ("from .knn import TorchKNN", "retrieval/centroid.py", True),
         ("from ...assignment import linear_sum_assignment", "retrieval/clusters/kmeans.py", True),
         ("from ...uncertainty.statistics.samples import hdi", "posterior/study/tables.py", True),
         ("from ..numbers.quantiles import quantiles", "core/results/table.py", True),
         ("from ..results.table import Table", "core/numbers/quantiles.py", False),
-        ("from ..metric.base import Metric", "core/resampling/weights.py", False),
         ("from ...uncertainty import compare", "core/metric/base.py", False),
-        ("from ...uncertainty.metrics.ranked import BinaryAUROC", "core/resampling/draws.py", False),
         ("from ..._version import __version__", "core/metric/base.py", True),
         ("from ...retrieval import TorchKNN", "posterior/study/study.py", False),
-        ("from ...posterior import Study", "uncertainty/statistics/pooling.py", False),
         ("from ...assignment import pairs", "uncertainty/statistics/pooling.py", False),
         ("from ..retrieval import TorchKNN", "assignment/solver.py", False),
         ("import tensormetrics.posterior", "retrieval/knn.py", False),
-        ("import tensormetrics", "retrieval/knn.py", False),
         ("from ..compat import wefe", "association/wefe.py", False),
         ("from ..._cli.output import write", "posterior/plots/drawing.py", False),
         ("from ..retrieval import TorchKNN", "compat/pytorch_metric_learning.py", True),
         ("from ..compat import wefe", "_cli/options.py", False),
-        ("from . import compat", "__init__.py", True),
         ("from .retrieval import TorchKNN", "__main__.py", True),
         ("from importlib import import_module\nimport_module('tensormetrics.posterior')", "retrieval/knn.py", False),
         ("name = 'tensormetrics.posterior.study'\nimportlib.import_module(name)", "core/native/native.py", False),
@@ -227,12 +220,6 @@ def test_names_in_messages_loggers_and_keys_are_no_imports():
     assert imported_modules(source, Path("core/native/native.py")) == set()
 
 
-def test_folders_say_what_they_do():
-    folders = {path.parent for path in FILES}
-    sources = {str(folder): (PACKAGE / folder / "__init__.py").read_text() for folder in folders}
-    assert [folder for folder, source in sources.items() if not ast.get_docstring(ast.parse(source))] == []
-
-
 def docstring_lines(tree: ast.AST) -> set[int]:
     kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     documented = (node.body[0] for node in ast.walk(tree) if isinstance(node, kinds) and ast.get_docstring(node))
@@ -253,11 +240,6 @@ def test_lines_are_within_the_budget(folder):
     assert all(got <= limit for got, limit in zip(sums, LIMITS[folder], strict=True)), (sums, LIMITS[folder])
 
 
-def test_counted_lines_leave_out_docstrings_comments_and_blanks():
-    source = '"""One.\n\nTwo."""\n\n# why\ndef f():\n    """Three."""\n    return """\n\n"""\n'
-    assert count_lines(source) == (10, 3)
-
-
 def function_lengths(source: str) -> list[tuple[str, int]]:
     """Count the lines of each function, including nested functions and excluding its docstring."""
     lengths = []
@@ -274,11 +256,6 @@ def test_functions_of_all_files_are_short():
     files = [path for path in FILES if path.parts[0].removesuffix(".py") not in ("_cli", "__main__")]
     functions = ((path, *length) for path in files for length in function_lengths((PACKAGE / path).read_text()))
     assert [f"{path}: {name} has {lines}" for path, name, lines in functions if lines > MAX_LINES] == []
-
-
-def test_function_lengths_of_nested_functions_leave_out_docstrings():
-    source = 'def f(\n    a,\n):\n    """One.\n\n    Two."""\n    def g():\n        return a\n    return g\n'
-    assert function_lengths(source) == [("f", 6), ("g", 2)]
 
 
 @pytest.mark.slow
@@ -341,13 +318,6 @@ def calls_that_open(source: str) -> list[str]:
 
 def is_allowed(path: Path, call: str) -> bool:
     return any(path.as_posix() == file and call.endswith(end) for file, end in ALLOWED_OPENING_CALLS)
-
-
-def test_calls_that_open_match_known_openers():
-    source = (
-        "open(p)\npath.open('rb')\nnp.load(p)\ntorch.load(p)\ngzip.open(p)\nPath(p).read_text()\njson.loads(t)\nclose()"
-    )
-    assert calls_that_open(source) == ["open", "path.open", "np.load", "torch.load", "gzip.open", "Path(p).read_text"]
 
 
 def test_caller_files_are_opened_only_by_files_module():

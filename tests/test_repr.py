@@ -122,11 +122,3 @@ def test_options_are_shown_if_they_are_no_defaults_and_without_addresses():
     for metric in metrics:
         args, kwargs = metric._arguments
         assert (len(repr(metric)) > len(f"{type(metric).__name__}()")) >= bool(args or kwargs), metric
-
-
-@pytest.mark.parametrize("domain", DOMAINS)
-def test_dir_shows_public_names(domain):
-    module = DOMAINS[domain]
-    extra = {name for name in dir(module) if not name.startswith("__")} - {*module.__all__}
-    assert extra == ({"dsl", "fields"} if domain == "structured" else set())
-    assert "__doc__" in dir(module)

@@ -208,16 +208,18 @@ class EmbeddingMetric(Metric):
         groups: Any = None,
     ) -> None:
         home = self.placed or self._device_of_rows()
-        device = home or (embeddings.device if isinstance(embeddings, Tensor) else self.device)
-        given = embeddings.device if isinstance(embeddings, Tensor) else torch.device("cpu")
-        first = given if given.type == "cpu" else device  # rows are checked on a CPU, before they move
-        unsigned = labels if isinstance(labels, Tensor) and labels.dtype == torch.uint64 else None
+        given = embeddings.device if isinstance(embeddings, Tensor) else None
+        device = home or given or self.device
+        is_on_gpu = given is not None and given.type != "cpu"
+        first = device if is_on_gpu else given or torch.device("cpu")  # rows are checked on a CPU, before they move
+        given_labels = labels
         embeddings, labels = as_labeled_rows(embeddings, labels, first, names, self.label_columns)
         if self.store_dtype is not None:
             embeddings = embeddings.to(self.store_dtype)
         if first.type == "cpu":
             check_finite(**dict(zip(names, (embeddings, labels), strict=True)))
-        elif unsigned is not None:  # labels that int64 cannot hold are below 0 now
+        elif isinstance(given_labels, Tensor) and given_labels.dtype == torch.uint64:
+            # Labels that int64 cannot hold are below 0 now.
             self._rows_hold = "NaN or infinity, or have labels above 2**63 - 1"
             is_wrapped = (labels.view(len(labels), -1) < 0).any(1)
             embeddings = embeddings.masked_fill(is_wrapped[:, None], torch.nan)
