@@ -1,4 +1,4 @@
-"""Device use of every row of the table: operators launched, host waits, and bytes read and written.
+"""Device use of every row of the table: operators launched, host waits, bytes, and elements in the largest host copy.
 
     python tests/device_budget.py [NAME ...]
 
@@ -19,7 +19,7 @@ FILE = Path(__file__).with_suffix(".json")
 TORCH = ".".join(torch.__version__.split(".")[:2])  # other versions decompose operators differently
 ITEMS, LEADING = (60, 240), ((3,), (24,))
 
-Counts = dict[str, list[list[int]]]  # name of the call -> operators, waits and bytes at each size
+Counts = dict[str, list[list[int]]]  # name of the call -> operators, waits, bytes and the largest copy at each size
 
 
 def counts(case: MetricCase | FunctionCase) -> Counts:
@@ -52,9 +52,10 @@ def function_counts(case: FunctionCase, leading: tuple[int, ...]) -> dict[str, l
 
 def count_device_use(device: Device, call) -> list[int]:
     device.waits.clear()
+    device.copied.clear()
     device.operators = device.bytes = 0
     call()
-    return [device.operators, len(device.waits), device.bytes]
+    return [device.operators, len(device.waits), device.bytes, max(device.copied, default=0)]
 
 
 if __name__ == "__main__":  # update the named rows, or all

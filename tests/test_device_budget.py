@@ -1,4 +1,4 @@
-"""No metric and no function needs more launches, host waits or bytes of a device than recorded."""
+"""No metric and no function needs more launches, host waits, bytes or copies of a device than recorded."""
 
 import json
 
@@ -7,7 +7,7 @@ from cases import FUNCTIONS, METRICS
 from device_budget import FILE, TORCH, counts
 
 RECORDED = json.loads(FILE.read_text())
-KINDS = ("operators", "waits", "bytes")
+KINDS = ("operators", "waits", "bytes", "elements in one copy")
 SLACK = 1.0 if TORCH == RECORDED["torch"] else 1.25  # another torch decomposes operators differently
 
 
@@ -18,7 +18,6 @@ def test_every_row_has_device_budget():
 @pytest.mark.full
 @pytest.mark.parametrize("name", METRICS | FUNCTIONS)
 def test_device_use_is_within_budget(name):
-    assert name in RECORDED["rows"], f"run python tests/device_budget.py {name}"
     excess = []
     for call, sizes in counts((METRICS | FUNCTIONS)[name]).items():
         for size, (counted, allowed) in enumerate(zip(sizes, RECORDED["rows"][name][call], strict=True)):
@@ -46,6 +45,6 @@ GOALS = {  # row and call -> operators and waits, at both sizes
 @pytest.mark.full
 @pytest.mark.parametrize(("name", "call"), GOALS)
 def test_device_use_meets_goal(name, call):
-    for operators, waits, _ in counts((METRICS | FUNCTIONS)[name])[call]:
-        assert operators <= SLACK * GOALS[name, call][0]
-        assert waits <= GOALS[name, call][1]
+    for operators, waits, _, copied in counts((METRICS | FUNCTIONS)[name])[call]:
+        assert operators <= SLACK * GOALS[name, call][0] and waits <= GOALS[name, call][1]
+        assert copied <= 64 or name == "uncertainty.Ratings"  # which solves on the host
