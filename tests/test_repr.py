@@ -51,11 +51,9 @@ CALLS = [
     "MulticlassHardDebias(pca_args={'n_components': 3})",
     "RepulsionAttractionNeutralization(epochs=2)",
     "FaissKMeans(niter=3)",
-    "KeOpsKNN(distance='cosine')",
     "ShardedKNN(knn=TorchKNN(distance='cosine'))",
     "TorchKMeans(niter=3, seed=7)",
     "HitRate(k=2)",
-    "HitRate(k=1, distance='l2')",
 ]
 NEEDS = {"FaissKMeans": "faiss", "FaissKNN": "faiss", "KeOpsKNN": "pykeops"}
 # Other instances of classes that are no metrics of tests/cases, and what their text holds.

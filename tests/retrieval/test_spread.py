@@ -176,7 +176,8 @@ def test_compute_on_ranks_never_holds_all_rows(ranks):
 
 
 def test_invalid_states_raise_on_all_ranks(ranks):
-    not_finite = "embeddings: 4 of 12 rows hold NaN or infinity, the first is row 8; wanted finite values"
+    not_finite = "AccuracyCalculator: embeddings: 4 of 12 rows hold NaN or infinity, the first is row 8"
+    not_finite += ", of an earlier update; call reset() and give finite values"
     kinds = "[((4, 2), torch.float32, 'cpu'), ((4, 3), torch.float32, 'cpu'), ((4, 2), torch.float32, 'cpu')]"
     kinds = f"ranks hold states of different kinds: {kinds}; feed every rank rows of one shape and dtype"
     for rank in ranks:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ... import assignment, posterior  # noqa: F401  they define the operators
+from ... import assignment, posterior, structured  # noqa: F401  they define the operators and register kernels
 from ...association import permutation_p_value
 from ...retrieval import AccuracyCalculator, TorchKMeans, TorchKNN
 
