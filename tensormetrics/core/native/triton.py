@@ -79,6 +79,8 @@ def try_compiled(trial: Callable[[torch.device], bool], device: torch.device) ->
     global _is_trusted
     try:
         _is_trusted = _is_trusted and trial(device)
+    except torch.OutOfMemoryError:  # says nothing about the interface
+        raise
     except (TypeError, ValueError, AttributeError, RuntimeError):  # the interface of compiled kernels is not public
         _is_trusted = False
 

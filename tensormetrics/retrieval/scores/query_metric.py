@@ -374,7 +374,7 @@ class QueryMetric(EmbeddingMetric):
         inputs = inputs._replace(gains=as_gains(self.gains, inputs.query.device)).ignoring(self.ignore)
         scores, relevant = self.scores(inputs)
         names = tuple(self.score) if isinstance(self.score, Mapping) else ("",)
-        classes = self._classes = Classes(inputs.query_labels, relevant, self.on_lone)
+        classes = Classes(inputs.query_labels, relevant, self.on_lone)
         if self.on_lone == "zero":
             scores = scores.masked_fill(relevant == 0, 0)
         if self.average == "micro" and self.statistic == "mean":
@@ -382,6 +382,7 @@ class QueryMetric(EmbeddingMetric):
         else:
             values = tuple(averaged(score, classes, self.average, self.statistic) for score in scores)
         read_status(inputs.status, relevant, self.on_lone)
+        self._classes = classes
         items = queries.names, inputs.query_labels, classes, self.average
         if not isinstance(self.score, Mapping):
             self._items = functools.partial(items_of, scores[0], *items, self.statistic, self.value_range())

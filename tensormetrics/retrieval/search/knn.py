@@ -291,7 +291,8 @@ class TorchKNN(ConstructorRepr):
                 dtype = _distance_dtype(query, reference) if with_distances else None
                 return direct.search(ignore, dtype)
         if self_index is None:
-            self_index = torch.arange(len(query), device=query.device) - (0 if is_leading else len(query))
+            position = torch.arange(len(query), device=query.device)
+            self_index = position if is_leading else torch.full_like(position, -1)
         distances, indices = self._missing(len(query), k, query, reference, with_distances)
         count = min(k, len(reference))
         if not count or not len(query):
