@@ -296,6 +296,7 @@ def test_update_from_threads_equals_one_update(case, generator, device, run_in_t
     assert_same(unordered_state(metric), unordered_state(expected), 1e-12)
 
 
+@pytest.mark.full
 @rows(METRICS)
 def test_two_metrics_in_threads_do_not_deadlock(case, fed, generator, device, run_in_threads):
     """Merging the metrics into each other would deadlock two threads that hold one lock each."""

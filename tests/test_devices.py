@@ -59,6 +59,7 @@ def test_rows_stay_on_device_of_metric_or_inputs(case: MetricCase, moved, genera
     assert_same(result, expected.compute())
 
 
+@pytest.mark.full
 @rows({name: case for name, case in METRICS.items() if {*case.make()._reductions.values()} == {dim_zero_cat}})
 @pytest.mark.parametrize("then", ["forward", "merge", "host"])
 @pytest.mark.parametrize("first", ["update", "forward"])
@@ -96,6 +97,7 @@ def test_loaded_state_moves_to_device_of_metric(case: MetricCase, generator):
         assert_same(to_cpu(metric.compute()), expected.compute(), 1e-14)
 
 
+@pytest.mark.full
 @rows({name: case for name, case in METRICS.items() if case.bad})
 @pytest.mark.parametrize("source", [DEVICE, torch.device("cpu")], ids=["device", "host"])
 def test_bad_values_on_device_raise_until_reset(case: MetricCase, source, generator):
@@ -279,6 +281,7 @@ def test_function_results_stay_on_device(case: FunctionCase, generator):
     assert_same(results, case.call(*inputs), case.rtol)
 
 
+@pytest.mark.full
 @rows(METRICS)
 def test_update_with_strided_input_on_device_equals_contiguous(case: MetricCase, generator):
     inputs = case.inputs(generator, N)
@@ -289,6 +292,7 @@ def test_update_with_strided_input_on_device_equals_contiguous(case: MetricCase,
         assert_same(to_cpu(strided.compute()), to_cpu(contiguous.compute()))
 
 
+@pytest.mark.full
 @rows(FUNCTIONS)
 def test_function_of_batch_on_device_equals_loop(case: FunctionCase, generator):
     inputs = case.inputs(generator, (2,))
@@ -460,6 +464,7 @@ def test_fake_device_records_no_wait_for_other_operators(work):
         assert not device.waits
 
 
+@pytest.mark.full
 @rows({name: case for name, case in (METRICS | FUNCTIONS).items() if case.not_finite not in ("raises", "no floats")})
 @pytest.mark.filterwarnings("ignore:samples")
 def test_nan_with_sign_bit_on_device_equals_nan(case: MetricCase | FunctionCase, generator):

@@ -99,7 +99,8 @@ def results_of_shard(rank: int, world: int) -> dict[str, Any]:
     return results
 
 
-@pytest.mark.parametrize("world", [2, pytest.param(3, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("world", SHARDS)
 def test_several_ranks_equal_single_process(world):
     answers = ranks.run(results_of_shard, world=world)
     for name, case in METRICS.items():

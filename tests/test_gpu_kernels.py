@@ -145,9 +145,8 @@ def rows_using_triton() -> set[str]:
     return rows
 
 
-@pytest.mark.parametrize(
-    "reason", [next(iter(FAILURES)), *(pytest.param(reason, marks=pytest.mark.full) for reason in [*FAILURES][1:])]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("reason", FAILURES)
 def test_failing_kernels_fall_back_to_torch_after_one_warning(reason, gpu, rows_using_triton, monkeypatch):
     expected = {
         name: compute_row(ROWS[name], torch.device("cpu"), torch.Generator().manual_seed(0))

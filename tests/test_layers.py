@@ -6,6 +6,7 @@ or `_cli` but the root (compat, lazily) and `__main__`. Modules that are named i
 """
 
 import ast
+import functools
 import os
 import subprocess
 import sys
@@ -56,22 +57,18 @@ def called(node: ast.Call) -> str:
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
-def modules_in_strings(tree: ast.AST, path: Path) -> Iterator[str]:
+def modules_in_strings(nodes: list[ast.AST], path: Path) -> Iterator[str]:
     """Yield the modules of the package that strings name: arguments of IMPORTERS.
 
     Where such an argument is no string, every string of the file that is the name of a module may reach it, but for
     names of loggers.
     """
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
     arguments = [call.args[0] for call in calls if called(call) in IMPORTERS and call.args]
     texts = [literal_text(argument, path) for argument in arguments]
     if None in texts:
         loggers = {id(argument) for call in calls if called(call) == "getLogger" for argument in call.args}
-        texts += [
-            literal_text(node, path)
-            for node in ast.walk(tree)
-            if isinstance(node, ast.expr) and id(node) not in loggers
-        ]
+        texts += [literal_text(node, path) for node in nodes if isinstance(node, ast.expr) and id(node) not in loggers]
     parents = ["tensormetrics", *path.parts[:-1]]
     for text in filter(None, texts):
         level = len(text) - len(text.lstrip("."))
@@ -90,8 +87,9 @@ def imported_modules(source: str, path: Path, type_checking: bool = True) -> set
         for node in ast.walk(tree):
             if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
                 node.body = []
-    names = set(modules_in_strings(tree, path))
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(tree))
+    names = set(modules_in_strings(nodes, path))
+    for node in nodes:
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -101,6 +99,7 @@ def imported_modules(source: str, path: Path, type_checking: bool = True) -> set
     return {name for name in names if name.partition(".")[0] == "tensormetrics"}
 
 
+@functools.cache
 def imports_of(path: Path, type_checking: bool = True) -> set[str]:
     """Return what a file of the package imports, its stub included, whose names are imported when they are used."""
     stub = PACKAGE / path.with_suffix(".pyi")
@@ -220,9 +219,16 @@ def test_names_in_messages_loggers_and_keys_are_no_imports():
     assert imported_modules(source, Path("core/native/native.py")) == set()
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            yield from statements(child)
+
+
 def docstring_lines(tree: ast.AST) -> set[int]:
     kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-    documented = (node.body[0] for node in ast.walk(tree) if isinstance(node, kinds) and ast.get_docstring(node))
+    documented = (node.body[0] for node in statements(tree) if isinstance(node, kinds) and ast.get_docstring(node))
     return {line for string in documented for line in range(string.lineno, string.end_lineno + 1)}
 
 
@@ -243,7 +249,7 @@ def test_lines_are_within_the_budget(folder):
 def function_lengths(source: str) -> list[tuple[str, int]]:
     """Count the lines of each function, including nested functions and excluding its docstring."""
     lengths = []
-    for node in ast.walk(ast.parse(source)):
+    for node in statements(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = node.end_lineno - node.lineno + 1
             if ast.get_docstring(node) is not None:

@@ -18,7 +18,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:AnnAssign:DeprecationWarning")  
 
 TYPES = {
     **dict.fromkeys(("masks", "digits", "out"), "*i8"),
-    **dict.fromkeys(("start", "threshold", "rest", "num_below", "undecided", "num_undecided"), "*i32"),
+    **dict.fromkeys(("start", "threshold", "rest", "num_below", "undecided", "bounds_of_upper"), "*i32"),
+    **dict.fromkeys(("units", "first_bound", "last_bound"), "*i64"),
 }
 DRAWS = {"n": "*i64", "size": "*i64", "offset": "i64", "start": "i64"}
 SHARED = 99 * 1024  # bytes, of the smallest of these GPUs
@@ -44,6 +45,8 @@ def test_sums_run_on_tensor_cores(width):
 def test_draw_kernels_compile_to_entry_points():
     types = TYPES | DRAWS
     assert ".entry" in compile_kernel(kernels._partitions, {"ROWS": 128}, types).asm["ptx"]
+    constants = {"WIDTH": 64, "LARGEST": kernels._LARGEST, "BIAS": kernels._BIAS}
+    assert ".entry" in compile_kernel(kernels._write_digits, constants).asm["ptx"]
     assert ".entry" in compile_kernel(kernels._signs, {"SIZE": 1024}, types | {"size": "i32"}).asm["ptx"]
 
 

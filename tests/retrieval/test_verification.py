@@ -23,9 +23,9 @@ FAR = (0.0, 1e-3, 1e-2, 0.1, 1.0)
 
 def rows(kind):
     generator = torch.Generator().manual_seed(3)
-    y = torch.randint(0, 9, (150,), generator=generator)
-    x = torch.randn(150, 6, generator=generator) + torch.randn(9, 6, generator=generator)[y]
-    scale = torch.randn(150, 1, generator=generator).exp() ** 3
+    y = torch.randint(0, 9, (100,), generator=generator)
+    x = torch.randn(100, 6, generator=generator) + torch.randn(9, 6, generator=generator)[y]
+    scale = torch.randn(100, 1, generator=generator).exp() ** 3
     kinds = {
         "plain": x,
         "float64": x.double(),
@@ -33,7 +33,7 @@ def rows(kind):
         "lattice": x.round(),
         "far away": x * 1e-3 + 100,
         "uneven": x * scale,
-        "copies": x[:7].repeat(22, 1)[:150],
+        "copies": x[:7].repeat(15, 1)[:100],
         "one point": torch.ones_like(x),
     }
     return kinds[kind], y
@@ -73,7 +73,7 @@ def check_against_all_pairs(distance, inputs, **options):
 @pytest.mark.parametrize("distance", DISTANCES)
 def test_pairwise_scores_match_sklearn_on_all_pairs(kind, distance, monkeypatch):
     x, y = rows(kind)
-    one_set, two_sets = (x, y), (x[:60], y[:60], x[60:], y[60:])
+    one_set, two_sets = (x, y), (x[:40], y[:40], x[40:], y[40:])
     for inputs in (one_set, two_sets):
         check_against_all_pairs(distance, inputs)
     monkeypatch.setattr(pairs, "BINS", 2**5)
@@ -96,7 +96,7 @@ def test_pairwise_scores_match_sklearn_on_all_pairs(kind, distance, monkeypatch)
 @pytest.mark.parametrize("distance", DISTANCES)
 def test_pairwise_auroc_matches_sklearn(kind, distance):
     x, y = rows(kind)
-    for inputs in ((x, y), (x[:60], y[:60], x[60:], y[60:])):
+    for inputs in ((x, y), (x[:40], y[:40], x[40:], y[40:])):
         distances, same = all_pairs(distance, *inputs)
         # Integer ranks are exact, while sklearn adds floats.
         _, rank_index, counts = np.unique(distances.numpy(), return_inverse=True, return_counts=True)
@@ -116,12 +116,12 @@ def test_pairwise_auroc_matches_sklearn(kind, distance):
 
 def test_equal_error_rate_excludes_pairs_of_one_camera():
     x, y = rows("plain")
-    cameras = torch.arange(150) % 2
+    cameras = torch.arange(100) % 2
     metric = EqualErrorRate()
     metric.update(x[:70], y[:70], cameras=cameras[:70])
     metric.update(x[70:], y[70:], cameras=cameras[70:])
     distances, same = all_pairs("l2", x, y)
-    i, j = torch.triu_indices(150, 150, 1)
+    i, j = torch.triu_indices(100, 100, 1)
     is_valid = ~(same & (cameras[i] == cameras[j]))
     fpr, tpr, _ = roc_curve(same[is_valid].numpy(), -distances[is_valid].numpy(), drop_intermediate=False)
     k = np.flatnonzero(fpr + tpr >= 1)[0]

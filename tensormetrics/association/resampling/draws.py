@@ -35,9 +35,8 @@ def extreme_draws(
 
     A draw selects n of the first `size` positions as in `random_partitions`, or is one of `random_signs`.
     """
-    units = units.double()
     if units.device.type == "cpu" and not gpu_kernels.can_use("drawn sums", units.device):
-        tensors = (None if tensor is None else tensor.contiguous() for tensor in (units, n, size, *tails))
+        tensors = (None if tensor is None else tensor.contiguous() for tensor in (units.double(), n, size, *tails))
         return _native_draws(*tensors, stream_offset, iterations)
     return _extreme_draws(units, n, size, *tails, stream_offset, iterations)
 
@@ -64,11 +63,11 @@ def _extreme_draws(
     if groups == 1 and num_positions <= KERNEL_POSITIONS and gpu_kernels.can_use("drawn sums", device):
         from . import kernels
 
-        ranges, integer_units = chunks(iterations, max(num_positions, batch // 256), GPU_BUDGET), units.long()
-        counts = (kernels.count_extreme(draw(*row_range)[0], integer_units, Tails(low, high)) for row_range in ranges)
-        return sum(counts, torch.zeros(batch, dtype=torch.int64, device=device))
+        ranges = chunks(iterations, max(num_positions, batch // 256), GPU_BUDGET)
+        counts = (kernels.count_extreme(draw(*row_range)[0], units.long(), Tails(low, high)) for row_range in ranges)
+        return functools.reduce(torch.add, counts)
     group_size = batch // max(groups, 1)
-    units = units.view(groups, group_size, num_positions)
+    units = units.double().view(groups, group_size, num_positions)
     bounds = [None if bound is None else bound.view(groups, 1, group_size) for bound in (low, high)]
     extreme = torch.zeros(groups, group_size, dtype=torch.int64, device=device)
     budget = BUDGET if device.type == "cpu" else GPU_BUDGET

@@ -4,8 +4,6 @@ Imported only for CUDA tensors, or if TRITON_INTERPRET=1 lets them run on a CPU.
 addition does not matter.
 """
 
-import functools
-
 import torch
 import triton
 import triton.language as tl
@@ -89,8 +87,43 @@ def _sums(high, mid, low, mask, start):
 
 
 @triton.jit
+def _write_digits(
+    units, first_bound, last_bound, digits, bounds_of_upper, num_below, undecided,
+    batch, num_positions, num_padding, tests, tests_of_bound, first_sign,
+    WIDTH: tl.constexpr, LARGEST: tl.constexpr, BIAS: tl.constexpr,
+):  # fmt: skip
+    # A program per test: sums of the units of a row >= the first bound, or <= it where `first_sign` is -1, or <= the
+    # last bound. Signs turn every test into sum >= low. Tests beyond the rows repeat the last.
+    test = tl.program_id(0)
+    row, is_first = tl.minimum(test % tests_of_bound, batch - 1), test < tests_of_bound
+    p = tl.arange(0, WIDTH)
+    sign = tl.where(is_first, first_sign, -1).to(tl.int64)
+    low = sign * tl.where(is_first, tl.load(first_bound + row), tl.load(last_bound + row))
+    unit = sign * tl.load(units + row.to(tl.int64) * num_positions + p, mask=p < num_positions, other=0)
+    bits = tl.sum((tl.max(tl.abs(unit), axis=0) >> tl.arange(0, 64) > 0).to(tl.int32), axis=0)
+    shift = (LARGEST - bits).to(tl.int64)
+    tl.store(num_below + test, tl.where(low <= 0, num_padding, 0))  # empty draws with the sum 0 are not counted
+    unit, low = unit << shift, low << shift
+    packed = (unit + BIAS) ^ BIAS
+    for byte in tl.static_range(6):
+        tl.store(digits + (byte * tests + test).to(tl.int64) * WIDTH + p, (packed >> (8 * byte)).to(tl.int8))
+    lower = unit - ((unit + (BIAS & 0xFFFFFF)) >> 24 << 24)
+    bottom, top = tl.sum(tl.minimum(lower, 0), axis=0), tl.sum(tl.maximum(lower, 0), axis=0)
+    # A sum of upper bytes that begins at `start` decides if it ends at 0 or above, or so far below 0 that beginning at
+    # `end` would not have raised it to 0. No sum exceeds 2^30.
+    start = tl.minimum(tl.maximum((bottom - low) >> 24, -1073741824), 1073741824)
+    end = tl.minimum(tl.maximum((top - low) >> 24, -1073741824), 1073741824)
+    tl.store(bounds_of_upper + test, start.to(tl.int32))
+    tl.store(bounds_of_upper + tests + test, (start - end - 1).to(tl.int32))
+    # The remainder minus the smallest sum of lower bytes.
+    tl.store(bounds_of_upper + 2 * tests + test, (((bottom - low) & 0xFFFFFF) - bottom).to(tl.int32))
+    if test == 0:
+        tl.store(undecided, 0)
+
+
+@triton.jit
 def _count(
-    masks, digits, start, threshold, num_below, undecided, num_undecided, tests, tiles, span,
+    masks, digits, start, threshold, num_below, undecided, tests, tiles, span,
     WIDTH: tl.constexpr, TESTS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     block, first = tl.program_id(0), tl.program_id(1) * span
@@ -106,7 +139,7 @@ def _count(
         # As unsigned integers, negative sums are the largest, and greatest where they are closest to 0.
         nearest = tl.max(over.to(tl.uint32, bitcast=True), axis=1)
         if tl.max((nearest > limit).to(tl.int32), axis=0) > 0:
-            tl.store(undecided + tl.atomic_add(num_undecided, 1, sem="relaxed"), tile * tl.num_programs(0) + block)
+            tl.store(undecided + 1 + tl.atomic_add(undecided, 1, sem="relaxed"), tile * tl.num_programs(0) + block)
         else:
             count += below
     tl.atomic_add(num_below + t, count, sem="relaxed")
@@ -114,11 +147,11 @@ def _count(
 
 @triton.jit
 def _recount_undecided(
-    masks, digits, start, rest, num_below, undecided, num_undecided, tests, blocks,
+    masks, digits, start, rest, num_below, undecided, tests, blocks,
     WIDTH: tl.constexpr, TESTS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    for n in range(tl.program_id(0), tl.load(num_undecided), tl.num_programs(0)):
-        tile = tl.load(undecided + n)
+    for n in range(tl.program_id(0), tl.load(undecided), tl.num_programs(0)):
+        tile = tl.load(undecided + 1 + n)
         block, mask = tile % blocks, _load_masks(masks, tile // blocks, WIDTH, ROWS)
         t = block * TESTS + tl.arange(0, TESTS)
         fifth = _load_digits(digits, block, 5, tests, WIDTH, TESTS)
@@ -165,72 +198,40 @@ def random_signs(out: Tensor, stream_offset: int, start: int) -> Tensor:
 def count_extreme(selected: Tensor, units: Tensor, tails: Tails) -> Tensor:
     # selected: (rows, N) bool, N <= 128  units: (B, N) int64, at most 2^41 in modulus
     # ->  (B,) int64, the number of extreme sums
-    (batch, num_positions), rows = units.shape, len(selected)
-    if not batch:
-        return torch.zeros(0, dtype=torch.int64, device=units.device)
-    width, padding = max(triton.next_power_of_2(num_positions), 32), -batch % _TESTS
-    masks = pad(selected, (0, width - num_positions, 0, -rows % _ROWS)).view(torch.int8)
-    units = pad(units, (0, width - num_positions, 0, padding))
-    low, high = (None if bound is None else pad(bound, (0, padding)) for bound in tails)
-    tails = ([] if low is None else [(units, low)]) + ([] if high is None else [(-units, -high)])
-    num_padding = len(masks) - rows  # empty draws with the sum 0
-    counts = (_count_reaching(masks, *tail) - num_padding * (tail[1] <= 0) for tail in tails)
-    count = functools.reduce(torch.add, counts)
-    return count[:batch].clamp(max=rows)  # overlapping tails count the sums in both of them twice
-
-
-def _count_reaching(masks: Tensor, units: Tensor, low: Tensor) -> Tensor:
-    # masks: (R, P) int8  units: (T, P) int64  low: (T,) int64  ->  (T,) int32, the number of sums >= low
-    """Count the sums that reach a lower bound.
+    """Count the sums that reach a bound.
 
     Units times a power of two are written in six bytes from -128 to 127. The sum of the upper three bytes of all
     selected units decides most comparisons: the lower three add at least the sum of their negative parts and at most
     the sum of their positive parts. Tiles with an undecided sum are counted again with all six bytes.
     """
-    tests, width = units.shape
-    shift = _LARGEST - units.abs().amax(-1).double().frexp().exponent
-    units, low = units << shift.unsqueeze(-1), low << shift
-    digits = ((units + _BIAS) ^ _BIAS).view(torch.int8).unflatten(-1, (width, 8)).permute(2, 0, 1)[:6].contiguous()
-    lower = units - ((units + (_BIAS & 0xFFFFFF)) >> 24 << 24)
-    bottom, top = lower.clamp(max=0).sum(-1), lower.clamp(min=0).sum(-1)
-    # A sum of upper bytes that begins at `start` decides if it ends at 0 or above, or so far below 0 that beginning at
-    # `end` would not have raised it to 0. No sum exceeds 2^30.
-    start, end = (((extreme - low) >> 24).clamp(-(2**30), 2**30).int() for extreme in (bottom, top))
-    rest = (((bottom - low) & 0xFFFFFF) - bottom).int()  # the remainder minus the smallest sum of lower bytes
-    tiles, blocks = len(masks) // _ROWS, tests // _TESTS
-    num_below, num_undecided = (torch.zeros(size, dtype=torch.int32, device=low.device) for size in (tests, 1))
-    undecided_tiles = torch.empty(tiles * blocks, dtype=torch.int32, device=low.device)
+    (batch, num_positions), rows, device = units.shape, len(selected), units.device
+    bounds = [bound for bound in tails if bound is not None]
+    if not batch:
+        return torch.zeros(0, dtype=torch.int64, device=device)
+    width, blocks = max(triton.next_power_of_2(num_positions), 32), triton.cdiv(batch, _TESTS) * len(bounds)
+    masks = pad(selected, (0, width - num_positions, 0, -rows % _ROWS)).view(torch.int8)
+    tests, tiles = blocks * _TESTS, len(masks) // _ROWS
+    digits = torch.empty(6, tests, width, dtype=torch.int8, device=device)
+    bounds_of_upper = torch.empty(3, tests, dtype=torch.int32, device=device)
+    num_below = torch.empty(tests, dtype=torch.int32, device=device)
+    undecided = torch.empty(tiles * blocks + 1, dtype=torch.int32, device=device)  # their number comes first
+    first_sign = -1 if tails.low is None else 1
+    launch(
+        _write_digits, (tests,),
+        units.contiguous(), bounds[0].contiguous(), bounds[-1].contiguous(), digits, bounds_of_upper, num_below,
+        undecided, batch, num_positions, len(masks) - rows, tests, tests // len(bounds), first_sign,
+        WIDTH=width, LARGEST=_LARGEST, BIAS=_BIAS, enable_fp_fusion=False,
+    )  # fmt: skip
+    start, threshold, rest = bounds_of_upper
     span = triton.cdiv(tiles, min(triton.cdiv(_PROGRAMS, blocks), tiles))
     options = {"WIDTH": width, "TESTS": _TESTS, "ROWS": _ROWS, "num_warps": 8, "enable_fp_fusion": False}
     launch(
-        _count,
-        (blocks, triton.cdiv(tiles, span)),
-        masks,
-        digits,
-        start,
-        start - end - 1,
-        num_below,
-        undecided_tiles,
-        num_undecided,
-        tests,
-        tiles,
-        span,
-        num_stages=3,
-        **options,
-    )
+        _count, (blocks, triton.cdiv(tiles, span)),
+        masks, digits, start, threshold, num_below, undecided, tests, tiles, span, num_stages=3, **options,
+    )  # fmt: skip
     launch(
-        _recount_undecided,
-        (min(tiles * blocks, _PROGRAMS),),
-        masks,
-        digits,
-        start,
-        rest,
-        num_below,
-        undecided_tiles,
-        num_undecided,
-        tests,
-        blocks,
-        num_stages=1,
-        **options,
-    )
-    return len(masks) - num_below
+        _recount_undecided, (min(tiles * blocks, _PROGRAMS),),
+        masks, digits, start, rest, num_below, undecided, tests, blocks, num_stages=1, **options,
+    )  # fmt: skip
+    below = num_below.view(len(bounds), -1)[:, :batch].sum(0)
+    return (len(bounds) * len(masks) - below).clamp(max=rows)  # overlapping tails count the sums in both of them twice
