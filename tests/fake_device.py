@@ -8,7 +8,7 @@ that depend on values, copies between host and device. `operators` counts the op
 device, whether the host waits for it or not.
 
 In `Device(kernels=True)` every family of Triton kernels runs: a launch counts as one operator, and is answered by
-Triton's interpreter if TRITON_INTERPRET=1, else by `kernel_references`.
+Triton's interpreter if TRITON_INTERPRET=1, else by `kernel_references`; with `trials=True` after its trial.
 
 Values are those of CUDA where they differ from the CPU's: a quotient by a number is a product with its reciprocal, as
 is `mean`; NaN with sign bit sorts first; floats are added by `scatter_add`, `index_add`, `cumsum` and the like in an
@@ -176,9 +176,10 @@ class LateCopy:
 
 
 class Device(TorchDispatchMode):
-    def __init__(self, kernels: bool = False) -> None:
+    def __init__(self, kernels: bool = False, trials: bool = False) -> None:
         super().__init__()
-        self.kernels = kernels
+        self.kernels, self.trials = kernels, trials
+        self.launched: list[str] = []
         self.waits: list[str] = []
         self.copied: list[int] = []
         self.operators = self.bytes = 0
@@ -197,7 +198,8 @@ class Device(TorchDispatchMode):
         if self.kernels:
             if not INTERPRETED:
                 kernel_references.import_kernels()
-            for name, replacement in (("gpu_kernels.can_use", _can_use), ("triton.bind", self._launch)):
+            replacements = {"triton.bind": self._launch} | ({} if self.trials else {"gpu_kernels.can_use": _can_use})
+            for name, replacement in replacements.items():
                 self._patches.enter_context(mock.patch(f"tensormetrics.core.native.{name}", replacement))
         return super().__enter__()
 
@@ -243,6 +245,7 @@ class Device(TorchDispatchMode):
         if not all(isinstance(x, Elsewhere) for x in tensors):
             raise RuntimeError(f"{kernel.__name__}: got a tensor of the CPU")
         self.operators += 1
+        self.launched.append(kernel.__name__)
         self.bytes += sum(map(_bytes, tensors))
         arguments = tree_map_only(Elsewhere, lambda x: x.value, arguments)
         with _disable_current_modes():

@@ -10,6 +10,7 @@ from unittest import mock
 import torch
 from torch import Tensor
 
+from tensormetrics.association.resampling import draws, permutation
 from tensormetrics.core.numbers.exact_sums import parts, total, unit_of
 from tensormetrics.retrieval.search.distance import DISTANCES
 
@@ -35,6 +36,52 @@ def import_kernels() -> None:
     with mock.patch.dict(sys.modules, {"triton": triton, "triton.language": triton.language}):
         for name in ("canonical", "nearest", "prepare", "counting", "direct", "scores"):
             importlib.import_module(f"tensormetrics.retrieval.search.kernels.{name}")
+        importlib.import_module("tensormetrics.association.resampling.kernels")
+
+
+def canonical(query, _, __, reference, ___, ____, row, column, delta, pairs, width, *_____, **options: Any) -> None:
+    row = row if options["HAS_ROW"] else torch.arange(pairs) // width
+    delta.copy_(CANONICAL[options["KIND"]].canonical(query[row], reference[column]).masked_fill_(column < 0, torch.inf))
+
+
+def units(scores, units, grid, is_finite, *_, **__) -> None:
+    for out, expected in zip((units, grid, is_finite), permutation._units(scores), strict=True):
+        out.copy_(expected)
+
+
+def partitions(n, size, out, offset, start, rows, num_positions, **_) -> None:
+    out.copy_(draws.random_partitions(offset, n, size, num_positions, start, rows))
+
+
+def signs(out, offset, start, size, pairs, **_) -> None:
+    out.copy_(draws.random_signs(offset, pairs, start, size // pairs, torch.device("cpu")))
+
+
+def write_digits(
+    units, first, last, digits, bounds_of_upper, below, undecided, batch, num_positions, padding, tests, size, sign, **_
+) -> None:  # fmt: skip
+    # The upper four bytes of `start` and `rest` hold minus the bound; digits as they are, so `count` decides all.
+    row, is_first = torch.arange(tests) % size, torch.arange(tests) < size
+    row, sign = row.clamp(max=batch - 1), torch.where(is_first, sign, -1)
+    low = sign * torch.where(is_first, first[row], last[row])
+    digits.zero_()[:, :, :num_positions] = (
+        ((sign[:, None] * units[row]) + 0x808080808080 ^ 0x808080808080)
+        .view(torch.int8)
+        .unflatten(-1, (num_positions, 8))
+        .permute(2, 0, 1)[:6]
+    )
+    bounds_of_upper[0], bounds_of_upper[2] = -low >> 24, -low & 0xFFFFFF
+    below.copy_(padding * (low <= 0))
+
+
+def count(masks, digits, start, threshold, num_below, undecided, tests, *_, **__) -> None:
+    values = sum(digit.double() * 256**n for n, digit in enumerate(digits))
+    rest = torch.as_strided(start, start.shape, start.stride(), start.storage_offset() + 2 * tests)
+    num_below += (values @ masks.double().mT + (start.double() * 2**24 + rest)[:, None] < 0).sum(1)
+
+
+def recount_undecided(*_, **__) -> None:
+    """`count` has decided all."""
 
 
 def transposed(x, row, step, table, status, count, dim, pitch, flag, **options: Any) -> None:

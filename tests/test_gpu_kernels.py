@@ -23,10 +23,8 @@ from torch.utils._pytree import tree_map
 from tensormetrics.__main__ import main
 from tensormetrics._cli.machine import gpu_checks, gpu_report
 from tensormetrics.association import permutation_p_value
-from tensormetrics.association.resampling import draws
 from tensormetrics.core.native import gpu_kernels, native
 from tensormetrics.core.native.gpu_kernels import FAMILIES, Answer, can_use
-from tensormetrics.retrieval.search.distance import DISTANCES
 
 SEARCH = "tensormetrics.retrieval.search.kernels"
 MODULES = [f"{SEARCH}.{name}" for name in ("nearest", "prepare", "canonical", "counting", "direct", "scores")]
@@ -166,41 +164,23 @@ def test_failing_kernels_fall_back_to_torch_after_one_warning(reason, gpu, rows_
     assert not any(warning.runs for warning in gpu_kernels._ANSWERS.values())
 
 
-def correct_launch(calls: list[str]) -> Callable:
-    def launch(name: str, *arguments):
-        calls.append(name)
-        if name == "canonical_pairs":
-            query, reference, row, column, code = arguments
-            distance = next(metric for metric in DISTANCES.values() if metric.code == code)
-            return distance.canonical(query[row], reference[column])
-        if name == "random_partitions":
-            out, n, size, stream_offset, start = arguments
-            partitions = draws.random_partitions(stream_offset, n.cpu(), size.cpu(), out.shape[2], start, out.shape[1])
-            return partitions.to(out.device)
-        if name == "random_signs":
-            out, offset, start = arguments
-            signs = draws.random_signs(offset, out.shape[2], start, out.shape[1], torch.device("cpu"))
-            return signs.to(out.device)
-        assert name == "count_extreme"
-        subsets, units, (low, high) = arguments
-        sums = subsets.double() @ units.double().mT
-        is_high = sums >= low if low is not None else torch.zeros_like(sums, dtype=torch.bool)
-        return (is_high | (sums <= high) if high is not None else is_high).sum(0)
-
-    return launch
-
-
-def test_kernels_with_correct_trial_are_used(gpu, monkeypatch):
-    u, v = torch.randn(2, 3, 20, generator=torch.Generator().manual_seed(1))
-    expected = permutation_p_value(u, v, method="approximate", replicates=500)
-    calls: list[str] = []
-    install(monkeypatch, correct_launch(calls))
-    with warnings.catch_warnings(), Device():
-        warnings.simplefilter("error")
-        assert can_use("drawn sums", DEVICE) and can_use("canonical distances", DEVICE)
-        calls.clear()
-        p_values = permutation_p_value(u.to(DEVICE), v.to(DEVICE), method="approximate", replicates=500)
-        assert torch.equal(p_values.cpu(), expected) and {"random_partitions", "count_extreme"} <= {*calls}
+@pytest.mark.parametrize(("alternative", "launches"), [("greater", 30), ("less", 30), ("two-sided", 45)])
+def test_kernels_with_correct_trial_are_used(alternative, launches, gpu):
+    options = {"alternative": alternative, "method": "approximate", "replicates": 500}
+    for size in (3, 150):
+        u, v = torch.randn(2, size, 20, generator=torch.Generator().manual_seed(1))
+        u[1, 0] = torch.inf
+        expected = permutation_p_value(u, v, **options)
+        with warnings.catch_warnings(), Device(kernels=True, trials=True) as device:
+            warnings.simplefilter("error")
+            assert can_use("drawn sums", DEVICE) and can_use("canonical distances", DEVICE)
+            u, v = u.to(DEVICE), v.to(DEVICE)
+            device.launched.clear(), device.waits.clear()
+            device.operators = 0
+            p_values = permutation_p_value(u, v, **options)
+            assert device.operators <= launches and not device.waits
+        torch.testing.assert_close(p_values.value, expected, rtol=0, atol=0, equal_nan=True)
+        assert device.launched == ["_units", "_partitions", "_write_digits", "_count", "_recount_undecided"]
 
 
 def test_environment_variable_disables_kernels_silently(gpu, monkeypatch):

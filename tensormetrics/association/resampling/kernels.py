@@ -65,6 +65,30 @@ def _partitions(n, size, out, offset, start, rows, num_positions, ROWS: tl.const
 
 
 @triton.jit
+def _units(scores, units, grid, is_finite, num_scores, bits, SIZE: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    scores, units = scores + row * num_scores, units + row * num_scores
+    largest, finite = tl.full((SIZE,), 1.0, tl.float64), tl.full((SIZE,), 1, tl.int32)
+    for first in range(0, num_scores, SIZE):
+        p = first + tl.arange(0, SIZE)
+        modulus = tl.abs(tl.load(scores + p, mask=p < num_scores, other=0.0))
+        largest = tl.maximum(largest, modulus)
+        finite = tl.minimum(finite, (modulus < float("inf")).to(tl.int32))  # not of NaN
+    all_finite = tl.min(finite, axis=0)
+    # The power of two that is at most the largest, by its exponent alone, and times 2^-bits.
+    exponent = (tl.max(largest, axis=0).to(tl.int64, bitcast=True) >> 52) - bits
+    unit = tl.where(all_finite > 0, exponent << 52, 0x7FF8000000000000).to(tl.float64, bitcast=True)
+    tl.store(grid + row, unit)
+    tl.store(is_finite + row, all_finite.to(tl.int8))
+    for first in range(0, num_scores, SIZE):
+        p = first + tl.arange(0, SIZE)
+        score = tl.load(scores + p, mask=p < num_scores, other=0.0)
+        # Adding 1.5 * 2^52 rounds to integers, halves to even ones.
+        rounded = tl.where(all_finite > 0, score / unit, 0.0) + 6755399441055744.0 - 6755399441055744.0
+        tl.store(units + p, rounded.to(tl.int64), mask=p < num_scores)
+
+
+@triton.jit
 def _load_digits(digits, block, byte, tests, WIDTH: tl.constexpr, TESTS: tl.constexpr):
     # digits: (6, tests, WIDTH)  ->  (TESTS, WIDTH), digits of one block of tests
     t, p = block * TESTS + tl.arange(0, TESTS), tl.arange(0, WIDTH)
@@ -193,6 +217,22 @@ def random_signs(out: Tensor, stream_offset: int, start: int) -> Tensor:
             enable_fp_fusion=False,
         )
     return out
+
+
+def units(scores: Tensor, bits: int) -> tuple[Tensor, Tensor, Tensor]:
+    # scores: (B, N) float64  ->  (B, N) int64, (B, 1) float64, (B,) bool, as `permutation._units`
+    (batch, num_scores), device = scores.shape, scores.device
+    written = torch.empty(batch, num_scores, dtype=torch.int64, device=device)
+    grid = torch.empty(batch, 1, dtype=torch.float64, device=device)
+    is_finite = torch.empty(batch, dtype=torch.bool, device=device)
+    if batch:
+        size = min(triton.next_power_of_2(max(num_scores, 1)), 1024)
+        launch(
+            _units, (batch,),
+            scores.contiguous(), written, grid, is_finite.view(torch.int8), num_scores, bits,
+            SIZE=size, enable_fp_fusion=False,
+        )  # fmt: skip
+    return written, grid, is_finite
 
 
 def count_extreme(selected: Tensor, units: Tensor, tails: Tails) -> Tensor:

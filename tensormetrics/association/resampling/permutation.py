@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
+from ...core.native import gpu_kernels
 from ..sets import word_sets
 from ..sets.word_ids import check_words, dense_word_indices, word_ids_by_index, word_means
 from ..sets.word_sets import Vectors, WordSet
@@ -81,18 +82,18 @@ def sign_flip_p_value(
 def partition_null(u: Vectors, v: Vectors, seed: int | None = 0) -> NullDistribution:
     """Return differences of means under random partitions; arguments as in `permutation_p_value`."""
     (u, v), scores, valid_mask, batch_shape = _read(u=u, v=v)
-    grid, stream_offset, n = _grid(scores), stream(seed), u.values.shape[-1]
-    units, is_ragged = _units(scores, grid), u.mask is not None or v.mask is not None
+    (units, grid, is_finite), stream_offset, n = _units(scores), stream(seed), u.values.shape[-1]
+    is_ragged = u.mask is not None or v.mask is not None
     words = None
     if u.words is not None or v.words is not None:
         operands = (units[:, :n], valid_mask[:, :n], u.words), (units[:, n:], valid_mask[:, n:], v.words)
         first, second = (_merge_rows(*operand, batch_shape) for operand in operands)
         units, valid_mask, words = (torch.cat(pair, -1) for pair in zip(first, second, strict=True))
         n, is_ragged = first[0].shape[-1], True
-    pool = _Pool(units, valid_mask, n, words)
-    count = functools.partial(_count_draws, pool, is_ragged, stream_offset)
+    pool = _Pool(units, valid_mask, n, is_ragged, words)
+    count = functools.partial(_count_draws, pool, stream_offset)
     n, size = pool.sizes
-    is_valid = scores.isfinite().all(-1) & (n > 0) & (n < size)
+    is_valid = is_finite & (n > 0) & (n < size)
     draw_units, draw_units_by_word = _draw_of(pool, stream_offset), _draw_by_word_of(pool, stream_offset)
 
     def score() -> Tensor:
@@ -117,8 +118,7 @@ def partition_null(u: Vectors, v: Vectors, seed: int | None = 0) -> NullDistribu
 def sign_null(r: Vectors, seed: int | None = 0) -> NullDistribution:
     """Return means of values with random signs; arguments as in `sign_flip_p_value`."""
     (r,), values, valid_mask, batch_shape = _read(r=r)
-    grid, stream_offset = _grid(values), stream(seed)
-    units, words = _units(values, grid), None
+    (units, grid, is_finite), stream_offset, words = _units(values), stream(seed), None
     if r.words is not None:
         units, valid_mask, words = _merge_rows(units, valid_mask, r.words, batch_shape)
     num_pairs = valid_mask.sum(-1)
@@ -153,7 +153,7 @@ def sign_null(r: Vectors, seed: int | None = 0) -> NullDistribution:
         extreme = extreme_subsets(units, valid_mask, None, None, _sign_tails(total, num_pairs, alternative))
         return extreme.clamp(max=2**pairs).double() / 2**pairs
 
-    is_valid = values.isfinite().all(-1) & valid_mask.any(-1)
+    is_valid = is_finite & valid_mask.any(-1)
     exact = Exact(pairs, "pairs", MAX_PAIRS, MAX_PAIRS, fraction)
     by_word = None if words is None else draw_by_word
     return NullDistribution(
@@ -168,11 +168,15 @@ class _Pool:
     units: Tensor  # (B, N) int64
     valid_mask: Tensor  # (B, N) bool
     split: int
+    is_ragged: bool  # whether words of some rows are not valid
     words: Tensor | None = None  # (B, N) int64, the id of each word of each set
 
     @functools.cached_property
     def sizes(self) -> tuple[Tensor, Tensor]:
         # ->  (B,) int64 each, words of the first set and of both
+        if not self.is_ragged:
+            first, both = (self.units.new_full((len(self.units),), n) for n in (self.split, self.units.shape[-1]))
+            return first, both
         return self.valid_mask[:, : self.split].sum(-1), self.valid_mask.sum(-1)
 
     def observed(self) -> Tensor:
@@ -241,26 +245,28 @@ def _draw_by_word_of(pool: _Pool, stream_offset: int) -> Callable[[int, int], Te
     return draw
 
 
-def _count_draws(pool: _Pool, is_ragged: bool, stream_offset: int, alternative: Alternative, replicates: int) -> Tensor:
+def _count_draws(pool: _Pool, stream_offset: int, alternative: Alternative, replicates: int) -> Tensor:
     # ->  (B,) int64
-    sums, tails = pool.units, _partition_tails(pool, alternative)
-    if is_ragged:
-        n, size = pool.sizes
+    sums, (n, size), tails = pool.units, pool.sizes, _partition_tails(pool, alternative)
+    if pool.is_ragged:
         sums = sums.gather(-1, _valid_first(pool.valid_mask))
     else:  # all queries share their draws
-        n, size = (sums.new_full((1,), count) for count in (pool.split, sums.shape[-1]))
+        n, size = n[:1], size[:1]
     return extreme_draws(sums, n, size, tails, stream_offset, replicates)
 
 
 def concatenate(sets: tuple[word_sets.Words, ...]) -> tuple[Tensor, Tensor]:
     # ->  (..., N, D), (..., N) bool, True for valid words
-    pairs = [(s.vectors, s.weights) for s in sets]
-    batch_shapes = {torch.Size(), *(shape for v, w in pairs for shape in (v.shape[:-2], w.shape[:-1]))}
+    vectors = [s.vectors for s in sets]
+    weights = [] if all(s.counts is None for s in sets) else [s.weights for s in sets]
+    batch_shapes = {torch.Size(), *(v.shape[:-2] for v in vectors), *(w.shape[:-1] for w in weights)}
     batch_shape = (
         max(batch_shapes, key=len) if len(batch_shapes) <= 2 else torch.broadcast_shapes(*batch_shapes)
     )  # which takes 10 us
-    vectors = torch.cat([vectors.expand(*batch_shape, *vectors.shape[-2:]) for vectors, _ in pairs], -2)
-    return vectors, torch.cat([weights.expand(*batch_shape, weights.shape[-1]) for _, weights in pairs], -1) > 0
+    joined = torch.cat([v.expand(*batch_shape, *v.shape[-2:]) for v in vectors], -2)
+    if not weights:
+        return joined, torch.ones(joined.shape[:-1], dtype=torch.bool, device=joined.device)
+    return joined, torch.cat([w.expand(*batch_shape, w.shape[-1]) for w in weights], -1) > 0
 
 
 def _read(**vectors: Vectors) -> tuple[list[WordSet], Tensor, Tensor, torch.Size]:
@@ -299,18 +305,20 @@ def _valid_first(valid_mask: Tensor) -> Tensor:
     return (~valid_mask).byte().sort(dim=-1, stable=True).indices
 
 
-def _units(scores: Tensor, grid: Tensor) -> Tensor:
-    # scores: (B, N)  grid: (B, 1)  ->  (B, N) int64
-    # At most 2^41 in modulus, so that sums of 50 and their multiples by 50 stay exact.
-    return (scores / grid).nan_to_num(0).round().long()
+def _units(scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    # scores: (B, N)  ->  (B, N) int64, (B, 1) float64, (B,) bool
+    """Return the scores in units, the power of two that is one unit, and whether all scores of a row are finite.
 
-
-def _grid(scores: Tensor) -> Tensor:
-    # scores: (B, N)  ->  (B, 1), the power of two that is one unit
-    largest = torch.nn.functional.pad(scores.abs(), (1, 0), value=1).amax(-1, keepdim=True)
-    scale = largest / largest.frexp().mantissa / 2  # a power of two, 1 for scores below 2
+    Units are at most 2^41 in modulus, so that sums of 50 and their multiples by 50 stay exact.
+    """
     bits = min(40, 61 - 2 * scores.shape[-1].bit_length())  # coarser from 1,024 scores on, or N^2 would overflow
-    return scale / 2.0**bits
+    if gpu_kernels.can_use("drawn sums", scores.device):
+        from . import kernels
+
+        return kernels.units(scores, bits)
+    largest = torch.nn.functional.pad(scores.abs(), (1, 0), value=1).amax(-1, keepdim=True)
+    grid = largest / largest.frexp().mantissa / 2.0 ** (bits + 1)  # 2^-bits for scores below 2
+    return (scores / grid).nan_to_num(0).round().long(), grid, scores.isfinite().all(-1)
 
 
 def _partition_tails(pool: _Pool, alternative: Alternative) -> Tails:
