@@ -305,7 +305,7 @@ ALLOWED_OPENING_CALLS = {  # (file, call) -> why the call is allowed outside of 
     ("association/embeddings/datasets.py", "joinpath('weat_word_sets.json').read_text"): "a file of the package",
     ("_cli/machine/info.py", "path.read_text"): "a file of the package",
     ("core/arguments/lazy.py", "read_text"): "a file of the package",
-    ("uncertainty/item_scores/score_files.py", "read_parquet"): "of bytes that were read",
+    ("uncertainty/item_scores/records.py", "read_parquet"): "of bytes that were read",
     ("retrieval/search/backends/faiss_knn.py", "read_index"): "of a stream that was opened",
 }
 

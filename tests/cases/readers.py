@@ -355,7 +355,7 @@ LOAD_W2V = MODEL.from_word2vec
 NEEDS = {".safetensors": "safetensors", ".parquet": "pyarrow", ".arrow": "pyarrow"}
 REFERENCES = {".npy": parse_npy, ".safetensors": parse_safetensors}
 BAD_INPUT = (BadInput,)
-SCORE_FILES = ("uncertainty.item_scores.score_files",)
+SCORE_FILES = ("uncertainty.item_scores.records",)
 
 
 def stored(

@@ -104,16 +104,20 @@ def test_read_scores_of_inspect_ai_logs(file):
         ("q1", 1, match[0], {}),
         ("q1", 2, match[1], {}),
         ("q2", 1, match[2], {}),
-        ("q2", 2, match[3], {"error": {"message": "timeout"}}),
+        ("q2", 2, {}, {"error": {"message": "timeout"}}),
+        ("q3", 1, match[3], {"error": {"message": "stopped after its answer"}}),
     )
     path = file(log)
     scores = read_scores(path, "match", groups="subject")
-    assert scores.ids == ["q1", "q1", "q2", "q2"] and scores.repeats.tolist() == [1, 2, 1, 2]
-    assert scores.scores[:3].tolist() == [1, 0, 0.5] and scores.missing == 1 and scores.groups == ["law"] * 4
-    with pytest.warns(UserWarning, match="^2 items"):
+    assert scores.ids == ["q1", "q1", "q2", "q2", "q3"] and scores.repeats.tolist() == [1, 2, 1, 2, 1]
+    assert scores.scores[[0, 1, 2, 4]].tolist() == [1, 0, 0.5, 0] and scores.groups == ["law"] * 5
+    assert scores.bounds == (0, 1) and repr(scores) == "Scores(match=0.3333, items=3, missing=1)"
+    with pytest.warns(UserWarning, match="^3 items"):
         estimate = interval(path, metric="match")
-    assert float(estimate) == 0.5 and estimate.items == 2 and estimate.details["missing"] == 1
-    assert read_scores(path, "f1/best").scores[:3].tolist() == [1, 1, 1]
+    assert float(estimate) == pytest.approx(1 / 3) and estimate.items == 3 and estimate.details["missing"] == 1
+    assert estimate.low >= 0 and read_scores(path, "f1/best").scores[:3].tolist() == [1, 1, 1]
+    nested = file(inspect_log(("q", 1, {"s": {"value": [[0, 0.25], 1]}}, {})), "nested.json")
+    assert read_scores(nested, "s/0/1").scores == 0.25
     for metric, message in (
         (None, "^metric: got several and none chosen, wanted one of 'match', 'f1'"),
         ("f1", "^metric: got several and none chosen, wanted one of 'f1/mean', 'f1/best'"),
@@ -123,6 +127,56 @@ def test_read_scores_of_inspect_ai_logs(file):
             read_scores(path, metric)
     with pytest.raises(ValueError, match="sample 1: got 'maybe' for a score"):
         read_scores(file(inspect_log(("q1", 1, {"match": {"value": "maybe"}}, {}))))
+
+
+def mmlu(subject, count, score):
+    rows = [harness_row(i, score, digest=f"{subject}{i}", doc={"question": f"{subject} {i}?"}) for i in range(count)]
+    return [{k: v for k, v in row.items() if k != "doc_hash" or subject != "art"} for row in rows]
+
+
+def test_read_scores_of_several_logs_joins_nothing_by_chance(file, tmp_path):
+    anatomy, law = mmlu("anatomy", 5, 1.0), mmlu("law", 15, 0.0)
+    names = [f"samples_mmlu_{name}_2026-01-02T03-04-05.678.jsonl" for name in ("anatomy", "law")]
+    files = [file(rows, name) for rows, name in zip((anatomy, law), names, strict=True)]
+    for several in (files, [*map(str, files)], tmp_path, f"{tmp_path}/samples_mmlu_*.jsonl"):
+        scores = read_scores(several, groups="task")
+        assert scores.ids[4:6] == ["mmlu_anatomy/4", "mmlu_law/0"] and {*scores.groups} == {"mmlu_anatomy", "mmlu_law"}
+        assert float(interval(several)) == 0.25 and interval(several).items == 20
+    joined = read_scores(file(anatomy + law, "mmlu.jsonl"))
+    assert float(interval(joined)) == 0.25 and joined.ids[5] == "0/law0"
+    assert float(compare(tmp_path / "mmlu.jsonl", file(law + anatomy, "b.jsonl"))) == 0
+    dump = {"results": {}, "samples": {"anatomy": anatomy, "law": law}}
+    assert read_scores(file(dump)).ids[5] == "law/0"
+    again = file([{**row, "exact_match": 0.0} for row in anatomy], "samples_mmlu_anatomy_2026-02-02T03-04-05.678.jsonl")
+    assert float(interval(read_scores([files[0], again]))) == 0.5 and interval([files[0], again]).items == 5
+    grades = ("C", "1 + 1?"), ("I", "1 + 1?"), ("P", "2 + 2?")
+    logs = [
+        file(inspect_log((1, 1, {"s": {"value": grade}}, {"input": text})), f"{grade}.json") for grade, text in grades
+    ]
+    assert read_scores(logs[:2]).scores.tolist() == [1, 0] and len(read_scores(logs[:2])._items().values) == 1
+    with pytest.raises(ValueError, match=r"P.json: got the item arithmetic/1 with another document"):
+        read_scores(logs)
+
+
+TWO_MODELS = "id,model,acc\n" + "".join(
+    f"q{i},{name},{int(i < n)}\n" for name, n in (("a", 9), ("b", 2)) for i in range(10)
+)
+
+
+def test_table_of_models_is_compared_by_path_as_by_frame(file):
+    pandas = pytest.importorskip("pandas")
+    models = {name: {f"q{i}": int(i < n) for i in range(10)} for name, n in (("a", 9), ("b", 2))}
+    rows = [f"{item},{name},{score}" for name, scores in models.items() for item, score in scores.items()]
+    path, expected = file("\n".join(["id,model,acc", *rows])), compare(models)
+    frame = pandas.read_csv(path)
+    for table in (path, str(path), frame):
+        comparison = compare(table, metric="acc", model="model")
+        assert [*comparison.rows] == [*expected.rows] and str(comparison) == str(expected).replace("score", "acc")
+        with pytest.raises(ValueError, match="^id: .* has 10 rows whose id occurs before, and 2 values of 'model'"):
+            interval(table, metric="acc")
+        assert float(interval(table, metric="acc", ids="id")) == 0.55
+    shuffled = frame[frame.model == "a"].sample(frac=1, random_state=0)
+    assert float(compare(frame[frame.model == "a"], shuffled, metric="acc")) == 0
 
 
 def test_read_scores_of_inspect_ai_frames(file, tmp_path):
@@ -148,6 +202,10 @@ def test_read_scores_of_tables_in_any_format(file, tmp_path):
         scores = read_scores(path, groups="topic")
         assert scores.ids == ["q1", "q2", "q3"] and scores.groups == ["a", "a", "b"] and scores.missing == 1
     assert read_scores(file("right\ntrue\nfalse\n"), "right").ids is None
+    for text, ids in (("q1,0.5\nq2,1\n", ["q1", "q2"]), ("0.5\n1\n", None), ("id;score\nq1;0,5\nq2;1\n", ["q1", "q2"])):
+        assert read_scores(file(text)).ids == ids and read_scores(file(text)).scores.tolist() == [0.5, 1]
+    nested = file([{"id": 1, "scores": {"f1": [0.25, 0.5]}}, {"id": 2, "scores": {"f1": [0, 1]}}])
+    assert read_scores(nested, "scores/f1/1").scores.tolist() == [0.5, 1]
 
 
 @pytest.mark.parametrize(
@@ -166,6 +224,12 @@ def test_read_scores_of_tables_in_any_format(file, tmp_path):
         ([harness_row(0, 1.0)], {"metric": "acc"}, "metric: got 'acc', wanted one of 'exact_match'"),
         ([harness_row(0, 1.0)], {"filter": "none"}, "filter: got 'none', wanted one of 'strict-match'"),
         ([harness_row(0, [0.5, 3])], {}, "scores.txt, line 1: exact_match is a metric of the whole corpus"),
+        (2 * [harness_row(0, 1.0)], {}, "scores.txt, line 2: got the item 0 again, after "),
+        (inspect_log(), {}, "got a log of inspect_ai without samples, as --header-only writes"),
+        ({"eval": {}, "samples": None}, {}, "got a log of inspect_ai without samples"),
+        (inspect_log(("q1", 1, None, {})), {}, "got a log whose samples have no scores; score it"),
+        ({"results": {"mmlu": {"acc": 1}}, "configs": {}}, {}, "wanted samples_*.jsonl, which --log_samples writes"),
+        ('{\n "a": 1\n}', {}, "got one JSON object of 'a'; wanted a list of objects, or one object in each line"),
     ],
 )  # fmt: skip
 def test_read_scores_invalid_file_raises(content, options, message, file):

@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ...uncertainty.item_scores.score_files import MISSING, Record, read_records
+from ...uncertainty.item_scores.records import Record, read_records
+from ...uncertainty.item_scores.score_files import MISSING
 from ..option_types import BadInput
 from .naming import naming
 from .text import existing

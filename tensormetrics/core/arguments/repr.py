@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from torch import Tensor
+from typing_extensions import Self  # torch brings it
 
 ADDRESS = re.compile(r"<(?:function |built-in method )?(\S+)[^<>]* at 0x[0-9a-f]+>")
 
@@ -16,7 +17,7 @@ class RecordedArguments:
 
     _arguments: tuple[tuple[Any, ...], dict[str, Any]]
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         made = super().__new__(cls)
         object.__setattr__(made, "_arguments", (args, kwargs))
         return made

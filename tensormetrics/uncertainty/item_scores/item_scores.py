@@ -104,7 +104,8 @@ class Scores:
     def __repr__(self) -> str:
         values = self._items().values
         mean = f"={float(values.nanmean()):.4g}" if self.scores.ndim == 1 else f" {(*self.scores.shape[:-1],)}"
-        return f"Scores({self.name}{mean}, items={len(values)})"
+        missing = f", missing={self.missing}" if self.missing else ""
+        return f"Scores({self.name}{mean}, items={len(values)}{missing})"
 
     def replaced(self, *, bounds: tuple[float, float] | None = None, higher_is_better: bool | None = None) -> "Scores":
         """Return the same scores with other bounds, or another direction."""

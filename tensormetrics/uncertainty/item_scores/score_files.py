@@ -3,20 +3,22 @@
 The format of a file is detected from its content, never from its name.
 """
 
-import csv
-import io
-import itertools
+import glob
+import hashlib
 import json
 import math
 import os
-from collections.abc import Hashable, Mapping, Sequence
+import re
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...core.results.text_tables import import_pandas
-from ...core.text.files import delimiter_of, parsing, read_bytes, text_of
-from .item_scores import Scores
+import torch
 
-MAX_BYTES = 2**30
+from ...core.text.files import parsing
+from .item_scores import Scores
+from .records import Log, Record, Records, contents_of, numbered, read_records
+
 HARNESS = {  # fields of a sample in logs of lm-evaluation-harness that are no metrics
     *("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"),
     *("doc_hash", "prompt_hash", "target_hash"),
@@ -25,21 +27,22 @@ GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}  # of inspect_ai: correct, par
 TRUTHS = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 MISSING = "", "nan", "na", "null", "none"
 SCORE = "score_"  # before the name of a scorer in inspect_ai's data frames
+TELLING = "model", "split", "task", "subset"  # columns that tell rows of equal ids apart
+OF_LOG = re.compile(r"^samples_|_\d{4}-\d\d-\d\dT[-\d.:]+$")  # around the task in names of lm-evaluation-harness
 
-Record = Mapping[str, Any]
 
+class Part(NamedTuple):
+    """Contents of a file, or of one task in it."""
 
-class Records(NamedTuple):
-    """Objects of a file, with the line of each, or its number within one JSON text."""
-
-    rows: list[Record]
-    locations: list[str]  # such as "scores.csv, line 3"
+    path: Log
+    task: str
+    contents: Records | dict[str, Any]
 
 
 class Request(NamedTuple):
     """Arguments of `read_scores`."""
 
-    path: str | os.PathLike
+    path: Log
     metric: str | None
     filter: str | None
     ids: str | None
@@ -47,7 +50,7 @@ class Request(NamedTuple):
 
 
 def read_scores(
-    path: str | os.PathLike,
+    path: Log | Sequence[Log],
     metric: str | None = None,
     *,
     filter: str | None = None,
@@ -58,25 +61,31 @@ def read_scores(
 
     The format is detected from the content; files compressed by gzip are opened.
 
-    - `samples_*.jsonl` of lm-evaluation-harness: items are `doc_id`; a `filter` must be chosen where there are several.
-    - JSON logs of inspect_ai: items are sample `id`, repeats are epochs. C counts 1, P 0.5, I and N 0. Samples that
-      failed with an error are missing.
+    - `samples_*.jsonl` of lm-evaluation-harness, and results of its `simple_evaluate` as JSON: items are `doc_id`, with
+      `doc_hash` where one id has several documents; a `filter` must be chosen where there are several.
+    - JSON logs of inspect_ai: items are sample `id`, repeats are epochs. C counts 1, P 0.5, I and N 0. Samples without
+      a score, such as those that failed with an error, are missing.
     - Data frames of samples of inspect_ai (`samples_df`) as CSV or Parquet.
-    - CSV and TSV with a heading, JSONL and JSON lists of objects: items are the column "id", or rows in their order.
+    - CSV and TSV, JSONL and JSON lists of objects: items are the column "id", or rows in their order. Without a heading
+      the columns are "id" and "score", or "score" alone.
+
+    Several files are the logs of one model: an item is its id in its task, which inspect_ai's logs name, and names of
+    files else. Logs of one task are repeats.
 
     Args:
-        path: Path of the file, at most 1 GiB of text.
-        metric: Name of the metric, scorer ("scorer/key" of one with several values) or column. By default the only
-            metric or scorer, or the column "score".
+        path: Path of the file, at most 1 GiB of text; or several, their folder or a pattern such as "samples_*.jsonl".
+        metric: Name of the metric, scorer or column; "scorer/key" of one with several values, "scorer/0" of a list. By
+            default the only metric or scorer, or the column "score".
         filter: Name of the answers' filter in a log of lm-evaluation-harness.
         ids: Column of the items' names, if it is another.
-        groups: Column of what the items belong to, also one of `doc` or `metadata` in a log.
+        groups: Column of what the items belong to, also one of `doc` or `metadata` in a log; "task" of several logs.
 
     Returns:
         The scores by id, in the order of the file.
 
     Raises:
-        ValueError: If the format is unknown, a metric, filter or column does not exist, or a score is no number.
+        ValueError: If the format is unknown, a metric, filter or column does not exist, a score is no number, or rows
+            of one id are different items.
         OSError: If the file cannot be read.
 
     Example:
@@ -87,99 +96,91 @@ def read_scores(
         ...     read_scores(file.name, "correct", groups="topic")
         Scores(correct=0.6667, items=3)
     """
-    request = Request(path, metric, filter, ids, groups)
-    contents = _contents(path)
+    parts = [part for file in _files(path) for part in _parts(file)]
+    if len(parts) == 1:
+        return _of_part(parts[0], Request(parts[0].path, metric, filter, ids, groups))
+    return _joined(parts, Request(parts[0].path, metric, filter, ids, groups))
+
+
+def read_models(path: Log, model: str, metric: str | None, ids: str | None, groups: str | None) -> dict[str, Scores]:
+    """Read the scores of each model of a table that names them in a column."""
+    records, models = read_records(path), dict[str, list[int]]()
+    for i, (row, location) in enumerate(zip(*records, strict=True)):
+        models.setdefault(str(_field(row, model, "", location)), []).append(i)
+    request = Request(path, metric, None, ids, groups)
+    return {name: _of_records(records.selected(rows), request) for name, rows in models.items()}
+
+
+def _files(path: Log | Sequence[Log]) -> list[Log]:
+    """Return the files of a list, a folder or a pattern."""
+    if not isinstance(path, str | os.PathLike):
+        if not path:
+            raise ValueError("path: got an empty list, wanted the path of a file")
+        return [*path]
+    if os.path.isdir(path):
+        files = sorted(Path(path).glob("samples_*.jsonl")) or sorted(Path(path).glob("*.json"))
+        wanted = "samples_*.jsonl of lm-evaluation-harness or *.json of inspect_ai"
+    elif isinstance(path, str) and glob.has_magic(path) and not os.path.exists(path):
+        files, wanted = [Path(file) for file in sorted(glob.glob(path))], "a pattern that matches files"
+    else:
+        return [path]
+    if not files:
+        raise ValueError(f"{path}: got no such files, wanted {wanted}")
+    return [*files]
+
+
+def _parts(path: Log) -> list[Part]:
+    task, contents = OF_LOG.sub("", OF_LOG.sub("", Path(path).stem)), contents_of(path)
+    if isinstance(contents, Records):
+        return [Part(path, task, contents)]
+    samples = contents["samples"]
+    if isinstance(samples, dict):  # of simple_evaluate, by task
+        return [Part(path, name, numbered(rows, f"{path}, {name}, sample")) for name, rows in samples.items()]
+    header = contents.get("eval")
+    return [Part(path, str(header.get("task", task)) if isinstance(header, dict) else task, contents)]
+
+
+def _of_part(part: Part, request: Request) -> Scores:
+    contents = part.contents
     return _of_records(contents, request) if isinstance(contents, Records) else _of_inspect(contents, request)
 
 
-def read_records(path: str | os.PathLike) -> Records:
-    """Read the rows of a table: CSV and TSV with a heading, JSONL, a JSON list of objects, or Parquet."""
-    contents = _contents(path)
-    if not isinstance(contents, Records):
-        raise ValueError(f"{path}: got a log of inspect_ai, wanted a table, JSONL or a JSON list of objects")
-    return contents
+def _joined(parts: list[Part], request: Request) -> Scores:
+    """Return the scores of one model from several logs."""
+    by_task = request.groups == "task"
+    columns = request._replace(groups=None) if by_task else request
+    read = [_of_part(part, columns._replace(path=part.path)) for part in parts]
+    for part, other, scores in zip(parts, parts[1:], read[1:], strict=False):
+        if scores.name != read[0].name:
+            raise ValueError(
+                f"metric: got {read[0].name!r} of {parts[0].path} and {scores.name!r} of {other.path}; write metric="
+            )
+        if any(part.task == other.task for part in parts[: parts.index(other)]) and not scores.hashes:
+            raise ValueError(f"{other.path}: got another file {part.task!r}, wanted files of different names")
+    ids: list[Hashable] = []
+    groups: list[Hashable] = []
+    hashes: dict[Hashable, str] = {}
+    for part, scores in zip(parts, read, strict=True):
+        names = [f"{part.task}/{name}" for name in (range(len(scores)) if scores.ids is None else _listed(scores.ids))]
+        own = names if scores.groups is None else [f"{part.task}/{group}" for group in _listed(scores.groups)]
+        ids, groups = ids + names, groups + ([part.task] * len(names) if by_task else own)
+        documents = [f"{part.task}/{name}" for name in scores.hashes]
+        _add_documents(hashes, documents, scores.hashes.values(), [str(part.path)] * len(documents))
+    bounds = {scores.bounds for scores in read}
+    has_groups = by_task or request.groups is not None
+    joined = Scores(
+        torch.cat([scores.scores for scores in read]),
+        ids,
+        groups if has_groups else None,
+        bounds=bounds.pop() if len(bounds) == 1 else None,
+        name=read[0].name,
+    )
+    joined.hashes = hashes
+    return joined
 
 
-def _contents(path: str | os.PathLike) -> Records | dict[str, Any]:
-    """Return the objects of a file, or the full log of inspect_ai."""
-    data = read_bytes(path, MAX_BYTES)
-    if data.startswith(b"PAR1"):
-        with parsing(path, "a Parquet file"):
-            frame = import_pandas().read_parquet(io.BytesIO(data))
-        rows = frame.to_dict("records")
-        return Records(rows, [f"{path}, row {i}" for i in range(1, len(rows) + 1)])
-    text = _text(data, path)
-    start = text.lstrip()[:1]
-    if start == "[":
-        rows = _json(text, str(path))
-        return _objects(rows, [f"{path}, object {i}" for i in range(1, len(rows) + 1)])
-    if start == "{":
-        log = _whole_json(text)
-        if log is not None and isinstance(log.get("samples"), list):
-            return log
-        return _json_lines(text, path)
-    return _delimited(text, path)
-
-
-def _text(data: bytearray, path: str | os.PathLike) -> str:
-    if data.startswith(b"PK"):
-        raise ValueError(
-            f"{path}: got an archive, such as an .eval log of inspect_ai; write it as JSON: inspect log convert"
-        )
-    if len(data) > MAX_BYTES:
-        raise ValueError(f"{path}: got more than 1 GiB of text, wanted at most that; split the file")
-    text = text_of(data, path)
-    if not text.strip():
-        raise ValueError(f"{path}: got an empty file, wanted scores")
-    return text
-
-
-def _json(text: str, location: str) -> Any:
-    with parsing(location, "JSON"):
-        return json.loads(text)
-
-
-def _whole_json(text: str) -> dict[str, Any] | None:
-    """Return the JSON object of the full text; None for one object per line."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _objects(rows: Sequence[Any], locations: list[str]) -> Records:
-    for row, location in zip(rows, locations, strict=True):
-        if not isinstance(row, dict):
-            raise ValueError(f"{location}: got a {type(row).__name__}, wanted an object")
-    return Records([*rows], locations)
-
-
-def _json_lines(text: str, path: str | os.PathLike) -> Records:
-    lines = [(f"{path}, line {n}", line) for n, line in enumerate(io.StringIO(text), 1) if line.strip()]
-    return _objects([_json(line, location) for location, line in lines], [location for location, _ in lines])
-
-
-def _delimited(text: str, path: str | os.PathLike) -> Records:
-    reader = csv.reader(io.StringIO(text, newline=None), delimiter=delimiter_of(io.StringIO(text)), strict=True)
-    rows: list[Record] = []
-    locations: list[str] = []
-    heading = None
-    try:
-        for cells in reader:
-            if not cells:
-                continue
-            cells = [cell.strip() for cell in cells]
-            if heading is None:
-                heading = cells
-                continue
-            location = f"{path}, line {reader.line_num}"
-            if len(cells) != len(heading):
-                raise ValueError(f"{location}: got {len(cells)} cells, wanted {len(heading)} as the heading has")
-            rows.append(dict(zip(heading, cells, strict=True)))
-            locations.append(location)
-    except csv.Error as error:
-        raise ValueError(f"{path}, line {reader.line_num}: {error}") from None
-    return Records(rows, locations)
+def _listed(names: Any) -> list[Any]:
+    return names.tolist() if isinstance(names, torch.Tensor) else [*names]
 
 
 def _of_records(records: Records, request: Request) -> Scores:
@@ -197,22 +198,51 @@ def _of_harness(records: Records, request: Request) -> Scores:
     names = first.get("metrics")
     if not isinstance(names, list):
         names = [key for key, value in first.items() if key not in HARNESS and isinstance(value, int | float)]
-    metric = _selected("metric", request.metric, names, request.path)
+    root = request.metric if request.metric in names else (request.metric or "").partition("/")[0]
+    metric = _selected("metric", root or None, names, request.path)
     values = []
     for row, location in zip(*records, strict=True):
         value = row.get(metric)
-        if isinstance(value, list | dict):
+        if isinstance(value, list | dict) and request.metric in (None, metric):
             raise ValueError(
                 f"{location}: {metric} is a metric of the whole corpus, wanted one with a number for each item"
             )
-        values.append(_number(value, location))
-    key = request.ids or "doc_id"
-    items = [_field(row, key, "doc", location) for row, location in zip(*records, strict=True)]
+        values.append(_number(_entry(value, metric, request), location))
+    items = [_field(row, request.ids or "doc_id", "doc", location) for row, location in zip(*records, strict=True)]
+    digests = [row.get("doc_hash") or _digest([row.get("doc"), row.get("arguments")]) for row in records.rows]
+    if request.ids is None:
+        items = _distinct_documents(items, digests, records.locations)
     scores = _scores(values, items, records, request, metric, "doc")
-    scores.hashes.update(
-        {name: row["doc_hash"] for name, row in zip(items, records.rows, strict=True) if row.get("doc_hash")}
-    )
+    _add_documents(scores.hashes, items, [row.get("doc_hash") for row in records.rows], records.locations)
     return scores
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _distinct_documents(items: list[Hashable], digests: list[str], locations: list[str]) -> list[Hashable]:
+    """Return names of the items of a log: their ids, with the digest of the document if one id has several."""
+    documents: dict[tuple[Hashable, str], str] = {}
+    for name, digest, location in zip(items, digests, locations, strict=True):
+        if (name, digest) in documents:
+            raise ValueError(
+                f"{location}: got the item {name} again, after {documents[name, digest]}; wanted each item once; write "
+                "ids= to average items of equal ids"
+            )
+        documents[name, digest] = location
+    if len({*items}) == len(items):
+        return items
+    return [f"{name}/{digest}" for name, digest in zip(items, digests, strict=True)]
+
+
+def _add_documents(
+    hashes: dict[Hashable, str], items: Iterable[Hashable], digests: Iterable[str | None], locations: Sequence[str]
+) -> None:
+    """Add digests of documents by the name of their item; ValueError where one name has two documents."""
+    for name, digest, location in zip(items, digests, locations, strict=True):
+        if digest and hashes.setdefault(name, digest) != digest:
+            raise ValueError(f"{location}: got the item {name} with another document; wanted different ids; write ids=")
 
 
 def _filtered(records: Records, request: Request) -> Records:
@@ -223,29 +253,42 @@ def _filtered(records: Records, request: Request) -> Records:
         return records
     if request.filter not in filters:
         raise ValueError(f"filter: got {request.filter!r}, wanted one of {', '.join(map(repr, filters))}")
-    is_filtered = [row.get("filter") == request.filter for row in records.rows]
-    rows = itertools.compress(records.rows, is_filtered)
-    return Records([*rows], [*itertools.compress(records.locations, is_filtered)])
+    return records.selected([i for i, row in enumerate(records.rows) if row.get("filter") == request.filter])
 
 
 def _of_inspect(log: dict[str, Any], request: Request) -> Scores:
     rows = log["samples"]
-    records = _objects(rows, [f"{request.path}, sample {i}" for i in range(1, len(rows) + 1)])
+    records = numbered(rows, f"{request.path}, sample")
     scorers = [*dict.fromkeys(name for row in rows for name in row.get("scores") or ())]
-    scorer, _, key = (request.metric or "").partition("/")
-    scorer = _selected("metric", scorer or None, scorers, request.path)
-    values = []
-    for row, location in zip(*records, strict=True):
-        score = (row.get("scores") or {}).get(scorer)
-        value = None if row.get("error") or score is None else score.get("value")
-        if isinstance(value, dict):
-            names = [f"{scorer}/{name}" for name in value]
-            name = _selected("metric", f"{scorer}/{key}" if key else None, names, request.path)
-            value = value[name.removeprefix(f"{scorer}/")]
-        values.append(_grade(value, location))
+    if not scorers:
+        raise ValueError(f"{request.path}: got a log whose samples have no scores; score it: inspect score")
+    scorer = _selected("metric", (request.metric or "").partition("/")[0] or None, scorers, request.path)
+    values = [_entry(((row.get("scores") or {}).get(scorer) or {}).get("value"), scorer, request) for row in rows]
+    grades = [_grade(value, location) for value, location in zip(values, records.locations, strict=True)]
     items = [_field(row, request.ids or "id", "metadata", location) for row, location in zip(*records, strict=True)]
-    scores = _scores(values, items, records, request, request.metric or scorer, "metadata")
-    return _with_repeats(scores, [row.get("epoch") for row in rows], request.path)
+    scores = _scores(grades, items, records, request, request.metric or scorer, "metadata")
+    scores = _with_repeats(_bounded(scores, values), [row.get("epoch") for row in rows], request.path)
+    if request.ids is None:
+        digests = [_digest(row["input"]) if "input" in row else None for row in rows]
+        _add_documents(scores.hashes, items, digests, records.locations)
+    return scores
+
+
+def _bounded(scores: Scores, values: Sequence[Any]) -> Scores:
+    """Return scores from 0 to 1 where some are grades."""
+    is_graded = any(isinstance(value, str) and value in GRADES for value in values)
+    return scores.replaced(bounds=(0, 1)) if is_graded else scores
+
+
+def _entry(value: Any, name: str, request: Request) -> Any:
+    """Return the number that the path of a metric names in a dictionary or a list of scores."""
+    keys = (request.metric or "").removeprefix(name).split("/")[1:]
+    while isinstance(value, dict | list):
+        entries = value if isinstance(value, dict) else {str(i): entry for i, entry in enumerate(value)}
+        wanted = f"{name}/{keys.pop(0)}" if keys else None
+        chosen = _selected("metric", wanted, [f"{name}/{entry}" for entry in entries], request.path)
+        value, name = entries[chosen.removeprefix(f"{name}/")], chosen
+    return value
 
 
 def _of_table(records: Records, request: Request) -> Scores:
@@ -256,15 +299,37 @@ def _of_table(records: Records, request: Request) -> Scores:
         metric = _selected("metric", request.metric, [*scorers], request.path)
         column, read = scorers[metric], _grade
     else:
-        metric = column = _selected("metric", request.metric or "score", columns, request.path)
-        read = _number
-    values = [read(row.get(column), location) for row, location in zip(*records, strict=True)]
-    key = request.ids or next((name for name in ("id", "sample_id") if name in columns), None)
+        metric = request.metric or "score"
+        root = metric if metric in columns else metric.partition("/")[0]
+        column, read = _selected("metric", root, columns, request.path), _number
+    cells = [_entry(row.get(column), column, request) for row in records.rows]
+    values = [read(cell, location) for cell, location in zip(cells, records.locations, strict=True)]
+    key = request.ids or id_column(columns)
     items = None if key is None else [_field(row, key, "", location) for row, location in zip(*records, strict=True)]
+    if items is not None and request.ids is None:
+        check_ids(items, {name: [row.get(name) for row in records.rows] for name in TELLING}, request.path)
     scores = _scores(values, items, records, request, metric, "")
     if not scorers:
         return scores
-    return _with_repeats(scores, [row.get("epoch") for row in records.rows], request.path)
+    return _with_repeats(_bounded(scores, cells), [row.get("epoch") for row in records.rows], request.path)
+
+
+def id_column(columns: Sequence[str]) -> str | None:
+    """Return the column of a table that names the items."""
+    return next((name for name in ("id", "sample_id") if name in columns), None)
+
+
+def check_ids(items: Sequence[Hashable], columns: Mapping[str, Sequence[Any]], table: Any) -> None:
+    """Raise a ValueError if rows have equal ids that another column of the table tells apart."""
+    num_repeats = len(items) - len({*items})
+    for name, values in columns.items() if num_repeats else ():
+        different = len({*map(str, values)})
+        if different > 1 and len({*zip(items, map(str, values), strict=True)}) == len(items):
+            advice = "compare(..., model='model')" if name == "model" else f"groups={name!r} and ids= of distinct names"
+            raise ValueError(
+                f"id: {table} has {num_repeats} rows whose id occurs before, and {different} values of {name!r} that "
+                f"tell them apart; write {advice}, or ids='id' if they are repeats of one item"
+            )
 
 
 def _scores(
@@ -282,14 +347,14 @@ def _scores(
         return Scores(values, items, groups, name=metric)
 
 
-def _with_repeats(scores: Scores, repeats: list[Any], path: str | os.PathLike) -> Scores:
+def _with_repeats(scores: Scores, repeats: list[Any], path: Log) -> Scores:
     if any(repeat is not None for repeat in repeats):
         with parsing(path, "scores of items"):
-            return Scores(scores.scores, scores.ids, scores.groups, repeats, name=scores.name)
+            return Scores(scores.scores, scores.ids, scores.groups, repeats, bounds=scores.bounds, name=scores.name)
     return scores
 
 
-def _selected(name: str, request: str | None, names: Sequence[str], path: str | os.PathLike) -> str:
+def _selected(name: str, request: str | None, names: Sequence[str], path: Log) -> str:
     """Return the requested entry, or the only one if none is requested."""
     if request is None and len(names) == 1:
         return names[0]

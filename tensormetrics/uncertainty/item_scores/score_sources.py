@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from .item_scores import Scores, is_array
-from .score_files import read_scores
+from .score_files import TELLING, check_ids, id_column, read_models, read_scores
 
 
 class Source(NamedTuple):
@@ -27,7 +27,7 @@ class Source(NamedTuple):
         if isinstance(data, Scores):
             self.check_unused(("ids", "groups", "score", "metric", "filter"), f"{name}, which has its own")
             scores = data
-        elif isinstance(data, str | os.PathLike):
+        elif is_path(data):
             self._check_names()
             column = self.metric if self.score is None else self.score
             scores = read_scores(data, column, filter=self.filter, ids=self.ids, groups=self.groups)
@@ -36,6 +36,9 @@ class Source(NamedTuple):
         else:
             self.check_unused(("score", "metric", "filter"), f"{name}, a {type(data).__name__}")
             scores = Scores(data, self.ids, self.groups)
+        return self._directed(scores)
+
+    def _directed(self, scores: Scores) -> Scores:
         if self.bounds is None and self.higher_is_better is None:
             return scores
         return scores.replaced(bounds=self.bounds, higher_is_better=self.higher_is_better)
@@ -52,7 +55,10 @@ class Source(NamedTuple):
         score = self.metric if self.score is None else self.score
         if score is None:
             raise ValueError(f"score: got none, wanted the name of a column: {_listed(frame)}")
-        ids, groups = (None if name is None else _column(frame, name) for name in (self.ids, self.groups))
+        key = id_column([*frame.columns]) if self.ids is None else self.ids
+        ids, groups = (None if name is None else _column(frame, name) for name in (key, self.groups))
+        if ids is not None and self.ids is None:
+            check_ids([*ids], {name: [*frame[name]] for name in TELLING if name in frame.columns}, "the table")
         return Scores(_column(frame, score), ids, groups, name=str(score))
 
     def _check_names(self) -> None:
@@ -64,15 +70,27 @@ class Source(NamedTuple):
                 raise TypeError(f"{option}: got a {got} for a table or a file, wanted the name of a column")
 
     def models(self, frame: Any, model: str) -> dict[str, Scores]:
-        """Return the scores of each model of a table that names them in a column."""
-        if not is_frame(frame):
-            raise TypeError(f"model: got {model!r} for a {type(frame).__name__}, wanted a DataFrame")
-        names = np.asarray([str(name) for name in _column(frame, model)])
-        scores = self.read(frame)
-        return {str(name): scores.selected(np.flatnonzero(names == name)) for name in dict.fromkeys(names.tolist())}
+        """Return the scores of each model of a table, or of the path of one, that names them in a column."""
+        if isinstance(frame, str | os.PathLike):
+            self._check_names()
+            models = read_models(frame, model, self.metric if self.score is None else self.score, self.ids, self.groups)
+        elif is_frame(frame):
+            names = np.asarray([str(name) for name in _column(frame, model)])
+            key = id_column([*frame.columns]) if self.ids is None else self.ids
+            scores = self._replace(ids=key).read(frame)
+            models = {name: scores.selected(np.flatnonzero(names == name)) for name in dict.fromkeys(names.tolist())}
+        else:
+            raise TypeError(f"model: got {model!r} for a {type(frame).__name__}, wanted a DataFrame or a path")
+        return {name: self._directed(scores) for name, scores in models.items()}
 
 
 NO_SOURCE = Source()
+
+
+def is_path(data: Any) -> bool:
+    """Return whether an object is the path of a file, or a list of the paths of several."""
+    several = isinstance(data, list | tuple) and len(data) > 0 and all(isinstance(x, str | os.PathLike) for x in data)
+    return isinstance(data, str | os.PathLike) or several
 
 
 def is_frame(data: Any) -> bool:
