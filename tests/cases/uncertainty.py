@@ -97,15 +97,24 @@ BAD = (
     (torch.rand(5), torch.rand(5)),
     (torch.rand(5), torch.zeros(4, dtype=torch.int64)),
     (torch.zeros(5, dtype=torch.int64), torch.zeros(5, dtype=torch.int64)),
+    (torch.rand(5), 1 - 2 * (torch.arange(5) % 2)),
 )
+LOGITS = (*BAD, (torch.tensor([0.5, 3.0]), torch.tensor([0, 1])))
 METRICS = {
     "BinaryAUROC": MetricCase(uncertainty.BinaryAUROC, two_classes, auroc_by_pairs, bad=BAD, not_finite="nan"),
     "BinaryAveragePrecision": MetricCase(
         uncertainty.BinaryAveragePrecision, two_classes, precision_of_positives, bad=BAD, not_finite="nan"
     ),
-    "BrierScore": MetricCase(uncertainty.BrierScore, three_classes, brier_score, rtol=1e-7, bad=BAD, not_finite="nan"),
+    "BrierScore": MetricCase(
+        uncertainty.BrierScore, three_classes, brier_score, rtol=1e-7, bad=LOGITS, not_finite="nan"
+    ),
     "CalibrationError": MetricCase(
-        lambda: uncertainty.CalibrationError(7), two_classes, calibration_error, rtol=1e-6, bad=BAD, not_finite="nan"
+        lambda: uncertainty.CalibrationError(7),
+        two_classes,
+        calibration_error,
+        rtol=1e-6,
+        bad=LOGITS,
+        not_finite="nan",
     ),
     "PassAtK": MetricCase(
         lambda: uncertainty.PassAtK((1, 3)),

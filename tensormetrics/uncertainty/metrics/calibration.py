@@ -11,6 +11,7 @@ from ...core.metric.sum_metric import SumMetric
 from ...core.resampling.draws import Bounds, mean_bounds
 from ...core.resampling.resampling import Resampled
 from ...core.resampling.weights import ResamplingUnits
+from ._labels import check_labels, wrong_labels
 
 GRID = 2.0**30  # values of items are its multiples: sums of 2^22 of them are exact, whatever their order
 
@@ -21,13 +22,14 @@ def brier_score(preds: Tensor, target: Tensor) -> Tensor:
 
     Shapes: preds: (..., N) probabilities of 1, or (..., N, C); target: (..., N) integer -> (...) float64.
 
-    In [0, 1], or [0, 2] for C classes; lower is better. NaN without items, and where a probability is outside [0, 1] or
-    a label is no class. ValueError for shapes and dtypes. Brier 1950.
+    In [0, 1], or [0, 2] for C classes; lower is better. NaN without items, and for NaN and infinity. ValueError for
+    shapes and dtypes, and for labels that are no class and numbers outside [0, 1]; on a GPU and compiled these make it
+    NaN. Brier 1950.
 
     >>> brier_score(torch.tensor([0.9, 0.2]), torch.tensor([1, 0]))
     tensor(0.0250, dtype=torch.float64)
     """
-    return _squares(preds, target).mean(-1)
+    return _squares(preds, target)[0].mean(-1)
 
 
 @takes_arrays
@@ -47,12 +49,12 @@ def calibration_error(preds: Tensor, target: Tensor, bins: int = 15, norm: str =
     """
     bins = checks.check_int("bins", bins, 1)
     checks.check_choice("norm", norm, NORMS)
-    rows = _bin_rows(preds, target, bins, norm == "rms")
+    rows, _ = _bin_rows(preds, target, bins, norm == "rms")
     return READERS[norm](rows.sum(-2), rows.shape[-2], bins)
 
 
-def _read(preds: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    # ->  preds in float64, NaN for invalid items; target
+def _read(preds: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    # ->  preds in float64, NaN for invalid items; target; the invalid items with finite numbers
     checks.floating("preds", preds)
     checks.integral("target", target)
     checks.shape("target", target, "...", "N")
@@ -63,32 +65,35 @@ def _read(preds: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     several = preds.ndim > target.ndim
     preds = preds.double()
     wrong, classes = ~((preds >= 0) & (preds <= 1)), preds.shape[-1] if several else 2
-    wrong = (wrong.any(-1) if several else wrong) | (target < 0) | (target >= classes)
+    wrong, is_finite = (wrong.any(-1), (preds - preds == 0).all(-1)) if several else (wrong, preds - preds == 0)
+    wrong = wrong | wrong_labels(target, classes)
+    check_labels(target, classes, preds, refused := wrong & is_finite)
     preds = preds.masked_fill(wrong.unsqueeze(-1) if several else wrong, torch.nan)
-    return preds, target.long().clamp(0, classes - 1)
+    return preds, target.long().clamp(0, classes - 1), refused
 
 
-def _squares(preds: Tensor, target: Tensor) -> Tensor:
-    # ->  (..., N)
-    preds, target = _read(preds, target)
+def _squares(preds: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    # ->  (..., N) each: the squares, and the items that `_read` refuses
+    preds, target, refused = _read(preds, target)
     if preds.ndim == target.ndim:
-        return (preds - target).square()
+        return (preds - target).square(), refused
     truth = torch.nn.functional.one_hot(target, preds.shape[-1])
-    return (preds - truth).square().sum(-1)
+    return (preds - truth).square().sum(-1), refused
 
 
-def _bin_rows(preds: Tensor, target: Tensor, bins: int, with_squares: bool) -> Tensor:
+def _bin_rows(preds: Tensor, target: Tensor, bins: int, with_squares: bool) -> tuple[Tensor, Tensor]:
     # ->  (..., N, bins), right or not minus the probability, in the bin of the item; with its square and 1: 3 bins
-    preds, target = _read(preds, target)
+    #     (..., N), the items that `_read` refuses
+    preds, target, refused = _read(preds, target)
     if preds.ndim > target.ndim:
         preds, best = preds.max(-1)
         target = (best == target).long()
     bin_index = (preds * bins).nan_to_num(0).long().clamp(max=bins - 1).unsqueeze(-1)
     gap = (target - preds).unsqueeze(-1)
     gaps = preds.new_zeros(*preds.shape, bins).scatter_(-1, bin_index, gap)
-    if not with_squares:
-        return gaps
-    return torch.cat([gaps, gaps.square(), torch.zeros_like(gaps).scatter_(-1, bin_index, 1.0)], -1)
+    if with_squares:
+        gaps = torch.cat([gaps, gaps.square(), torch.zeros_like(gaps).scatter_(-1, bin_index, 1.0)], -1)
+    return gaps, refused
 
 
 def _mean_gap(sums: Tensor, items: Tensor | int, bins: int) -> Tensor:
@@ -130,9 +135,11 @@ class _Calibration(SumMetric):
     def __init__(self, width: int, *, replicates: int = 0, seed: int = 0, **kwargs: Unpack[Options]) -> None:
         super().__init__(replicates=replicates, seed=seed, **kwargs)
         self.add_sums(width + 1)
+        self.add_invalid("labels that are no class, or probabilities outside [0, 1]")
 
-    def add_values(self, values: Tensor, target: Tensor, **items: Unpack[ResamplingUnits]) -> None:
-        # values: (N, width)  target: (N,)
+    def add_values(self, values: Tensor, refused: Tensor, target: Tensor, **items: Unpack[ResamplingUnits]) -> None:
+        # values: (N, width)  refused: (N,) bool  target: (N,)
+        self.num_invalid = self.num_invalid + refused.sum()
         values = (values.detach() * GRID).round() / GRID
         rows = torch.cat([values, torch.ones_like(values[:, :1])], 1)
         self.add_items(rows, **items, target=target.long())
@@ -164,7 +171,8 @@ class BrierScore(_Calibration):
         Shapes: preds: (N,) probabilities of 1, or (N, C); target: (N,) integer; ids, groups: (N,) integers or names.
         """
         checks.shape("target", target, "N")
-        self.add_values(_squares(preds, target)[:, None], target, **items)
+        squares, refused = _squares(preds, target)
+        self.add_values(squares[:, None], refused, target, **items)
         if self.replicates and preds.ndim > target.ndim:
             self.multiclass = self.multiclass + len(target)
 
@@ -211,7 +219,7 @@ class CalibrationError(_Calibration):
         Shapes: preds: (N,) probabilities of 1, or (N, C); target: (N,) integer; ids, groups: (N,) integers or names.
         """
         checks.shape("target", target, "N")
-        self.add_values(_bin_rows(preds, target, self.bins, self.with_squares), target, **items)
+        self.add_values(*_bin_rows(preds, target, self.bins, self.with_squares), target, **items)
 
     def read_sums(self, sums: Tensor) -> Tensor:
         # sums: (..., bins + 1 or 3 bins + 1)  ->  (...)

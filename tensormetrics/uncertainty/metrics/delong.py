@@ -10,6 +10,7 @@ from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
 from ...core.numbers.exact_sums import scatter_add
 from ...core.resampling.weights import units
+from ._labels import check_labels
 from .ranked import last_of_equals, previous_steps
 
 MIN_RELATIVE_VARIANCE = 1e-12  # of a difference, relative to both areas' variances; below, it is rounding
@@ -43,11 +44,11 @@ def delong(preds: Tensor, target: Tensor, groups: Tensor | Sequence[Hashable] | 
     Returns:
         The areas, their covariance and the p-value of each pair of models: 1 where both areas are equal, NaN where they
         differ without any variance. The covariance is NaN if a class has fewer than two items, or occurs in fewer than
-        two groups. A model whose scores are not all finite has NaN throughout; a target other than 0 or 1 makes all
-        results NaN.
+        two groups. A model whose scores are not all finite has NaN throughout; on a GPU and compiled a target other
+        than 0 or 1 makes all results NaN.
 
     Raises:
-        ValueError: If a shape or dtype is not as listed under Shape.
+        ValueError: If a shape or dtype is not as listed under Shape, or a target is not 0 or 1.
 
     Example:
         >>> target = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 1, 1])
@@ -69,6 +70,7 @@ def delong(preds: Tensor, target: Tensor, groups: Tensor | Sequence[Hashable] | 
     checks.integral("target", target)
     checks.shape("target", target, *preds.shape[:-2], preds.shape[-1])
     checks.same_device(preds=preds, target=target)
+    check_labels(target)
     is_positive = (target == 1)[..., None, :]
     counts = [cls.double().sum(-1) for cls in (is_positive, ~is_positive)]  # (..., 1) each
     num_above = _count_other_class_above(preds, is_positive)

@@ -17,6 +17,7 @@ from ...core.resampling.draws import pseudo_masses
 from ...core.resampling.resampling import Resampled
 from ...core.resampling.units import group_size, unit_counts, units_of_values
 from ...core.resampling.weights import ResamplingUnits, check_draws, fingerprint, replicate_weights
+from ._labels import check_labels, wrong_labels
 
 
 @takes_arrays
@@ -26,8 +27,8 @@ def binary_auroc(preds: Tensor, target: Tensor, weights: Tensor | None = None) -
     Shapes: preds: (..., N) floating; target: (..., N) integer or bool, 0 or 1; weights: (..., N) >= 0 -> (...) float64.
 
     In [0, 1], higher is better. An item of weight w counts as w items. NaN without a positive or a negative, and where
-    a score is not finite or a weight negative or not finite. ValueError for shapes and dtypes. Hanley & McNeil 1982,
-    doi:10.1148/radiology.143.1.7063747.
+    a score is not finite or a weight negative or not finite. ValueError for shapes and dtypes, and for other labels; on
+    a GPU and compiled these make it NaN. Hanley & McNeil 1982, doi:10.1148/radiology.143.1.7063747.
 
     >>> binary_auroc(torch.tensor([0.1, 0.4, 0.8, 0.3]), torch.tensor([0, 1, 1, 1]))
     tensor(1., dtype=torch.float64)
@@ -103,6 +104,7 @@ def _check(preds: Tensor, target: Tensor, shape: torch.Size) -> None:
     checks.integral("target", target)
     checks.shape("target", target, *shape)
     checks.same_device(preds=preds, target=target)
+    check_labels(target)
 
 
 class RankedMetric(RowMetric):
@@ -136,6 +138,11 @@ class RankedMetric(RowMetric):
 
     def update_options(self) -> dict[str, Any]:
         return {"update": type(self).update}
+
+    def check_invalid(self, warns: bool = False) -> None:
+        super().check_invalid(warns)
+        if len(self.target) and (num_invalid := int(wrong_labels(self.target).sum())):
+            raise self.invalid_error(f"got {num_invalid} labels other than 0 and 1")
 
     def compute(self) -> Tensor:
         # ->  () float64
