@@ -77,7 +77,7 @@ def test_family_requested_labels_have_scores():
     family.update(PREDS, REFS)
     scores = floats(family.compute())
     assert [key for key in scores if key.startswith("f1[")] == ["f1[PER]", "f1[MISC]"]
-    assert scores["f1[PER]"] == 0.5 == scores["types-f1"] and scores["f1[MISC]"] == 0.0
+    assert scores["f1[PER]"] == 0.5 == scores["types-f1"] and scores["f1[MISC]"] == 1.0  # of no items
     assert floats(family(PREDS[:1], REFS[:1]))["f1[PER]"] == pytest.approx(2 / 3)
     family.reset()
     assert math.isnan(family.compute()["types-f1"]) and family.documents == 0
@@ -169,8 +169,8 @@ def test_a_suite_reads_each_value_once():
 def test_policies_of_families():
     empty = [Doc([])]
     for options, value in (
-        ({}, 0.0),
-        ({"policy": "agree"}, 1.0),
+        ({}, 1.0),
+        ({"policy": "conventional"}, 0.0),
         ({"zero_division": 1.0}, 1.0),
         ({"empty": "one"}, 1.0),
     ):
@@ -274,25 +274,6 @@ def test_invalid_predictions_bisection_limits_reads():
         family.update([*[None] * invalid, *preds[invalid:]], preds)
         assert 1024 <= len(num_read) <= limit
     assert floats(family.compute())["invalid"] == 1
-
-
-def test_references_that_can_score_nothing_warn_once():
-    refs = [doc("L01"), doc(""), doc("")]
-    family = Family(Doc.metric, BOTH)
-    family.update(refs[:1], refs[:1])
-    with pytest.warns(UserWarning, match=r'^2 of 3 references can score nothing; write policy="agree"$') as caught:
-        family.update(refs, refs)
-    assert len(caught) == 1 and caught[0].filename == __file__
-    family.update(refs, refs)
-    family = Family(Doc.metric, BOTH)
-    with pytest.warns(UserWarning, match="^2 of 3 references can score nothing") as caught:
-        warnings.simplefilter("always")
-        for _ in range(3):
-            family(refs, refs)  # whose batches are separate metrics
-    assert len(caught) == 1
-    for options in ({"policy": "conventional"}, {"policy": "agree"}, {"empty": "one"}, {"zero_division": 0.0}):
-        Family(Doc.metric, BOTH, **options).update(refs, refs)
-    Family(Doc.metric, micro_average(["f1"])).update(refs, refs)
 
 
 @pytest.mark.parametrize("make", [lambda family: family, lambda family: Suite({"x": family})], ids=["family", "suite"])

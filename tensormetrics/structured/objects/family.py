@@ -1,6 +1,5 @@
 """Scores of a corpus of objects: families of averages of one metric."""
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -13,7 +12,6 @@ from torch import Tensor
 from typing_extensions import Self, Unpack
 
 from ...core.arguments import checks
-from ...core.arguments.callers import level_of_caller
 from ...core.metric.base import Metric, Options
 from ...core.metric.sum_metric import SumMetric
 from ...core.resampling.resampling import Joined, combine
@@ -126,8 +124,6 @@ class Family(Corpus, SumMetric):
     """Averages of one metric over a corpus: `update(preds, refs)` with lists of B objects each, then `compute()`.
 
     A key is the prefix and the name of the normalizer, such as "micro-f1"; before the first document its value is NaN.
-    Without any of policy, empty and zero_division, a UserWarning is issued once (on a GPU by `compute`) if a reference
-    can score nothing: a perfect prediction of an empty reference then scores 0 in a macro average.
 
     Args:
         metric: The metric of a class, such as ``Document.metric``.
@@ -210,29 +206,18 @@ class Family(Corpus, SumMetric):
         ]
         all_scores = {name: score for scores in self.scores for name, score in scores.items()}
         self.reads = required_self_overlaps(all_scores.values(), resolved.zero_division)
-        is_default = (policy, empty, zero_division, metric.explicit_policy) == (None,) * 4
-        needs_warning = is_default and self._scores_empty_as_zero()
-        self._warnings_left = ["worthless references"] if needs_warning else []  # shared with the batches of `forward`
         self.by_label = None if by is None else ByLabel(self.metric, by, all_scores, labels)
         self.on_invalid = on_invalid
         self.hooks = dict(hooks or {})
         self._first_document = 0  # index of the first document of a batch of `forward`
         self.add_sums(sum(average.width for average in self.averages))
         self.add_state("num_documents", torch.zeros((), dtype=torch.int64, device="cpu"), "sum")
-        if needs_warning:
-            self.add_unwarned(1)
         if on_invalid != "raise":
             self.add_state("invalid", torch.zeros((), dtype=torch.float64), "sum")
             self.add_state("invalid_fields", torch.zeros((), dtype=torch.float64), "sum")
         if by is not None:
             self.add_rows("label_names")
             self.add_rows("label_sums")
-
-    def _scores_empty_as_zero(self) -> bool:
-        """Return whether a perfect prediction of an empty reference scores 0 in a macro average."""
-        nothing = torch.zeros(3, dtype=torch.float64, device="cpu")
-        macros = [average for average in self.averages if average.kind == "macro"]
-        return "ref" in self.reads and any(0 in average.read(nothing).values() for average in macros)
 
     def rows_of_items(self) -> list[tuple[str, ...]]:
         return []  # the rows of labels are names and sums of different lengths
@@ -244,7 +229,6 @@ class Family(Corpus, SumMetric):
 
     def _prepared(self, preds: Sequence[Any], refs: Sequence[Any]) -> Prepared:
         preds, overlap, num_invalid = self._read(preds, refs)
-        self._warn_about_zero_references(overlap.ref)
         labels = self.by_label.sums_of(preds, refs) if self.by_label else {}
         return Prepared(preds, refs, torch.stack(overlap, -1).double(), labels, num_invalid)
 
@@ -252,8 +236,6 @@ class Family(Corpus, SumMetric):
         first = self._first_document + self.documents if self.hooks else 0
         self.add_items(torch.cat([self._rows(average, batch) for average in self.averages], -1), **items)
         self.num_documents = self.num_documents + len(batch.preds)
-        if "unwarned" in self._defaults and not batch.overlap.is_cpu:
-            self.unwarned = self.unwarned + (batch.overlap[:, 2:] == 0).sum(0).to(self.unwarned.device)
         if self.on_invalid != "raise":
             self.invalid = self.invalid + sum(pred is INVALID_DOCUMENT for pred in batch.preds)
             self.invalid_fields = self.invalid_fields + batch.num_invalid
@@ -272,21 +254,6 @@ class Family(Corpus, SumMetric):
         wrong = invalid_mask(batch.preds, rows.device)[:, None]  # score 0 even if the policy defines 0 / 0 otherwise
         scores, counted = rows.tensor_split(2, -1)
         return torch.cat([scores.masked_fill(wrong, 0), counted.masked_fill(wrong, 1)], -1)
-
-    def _warn_about_zero_references(self, refs: Tensor) -> None:
-        # refs: (B,) self-overlaps
-        """Warn once about references for which a perfect prediction scores 0."""
-        if self._warnings_left and refs.is_cpu:  # a GPU would be waited for in every update
-            self._warn_of_zeros(int((refs == 0).sum()), len(refs))
-
-    def warn_of(self, counts: list[int]) -> None:
-        self._warn_of_zeros(counts[0], self.documents)
-
-    def _warn_of_zeros(self, num_zero: int, num_refs: int) -> None:
-        if num_zero and self._warnings_left:
-            self._warnings_left.clear()
-            text = f'{num_zero} of {num_refs} references can score nothing; write policy="agree"'
-            warnings.warn(text, stacklevel=level_of_caller())
 
     def _label_sums(self) -> dict[str, Tensor]:
         """Return the sums by encoded label."""

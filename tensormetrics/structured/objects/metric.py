@@ -60,7 +60,7 @@ class StructuredMetric(nn.Module):
     def __init__(self, plan: Callable[[Policy], Node], normalizer: Normalizer, policy: Policy | None = None) -> None:
         super().__init__()
         self.plan, self.normalizer, self.explicit_policy = plan, normalizer, policy
-        self.policy = policy or Policy()
+        self.policy = policy or Policy.parse("agree")
         self._reads = required_self_overlaps([normalizer], self.policy.zero_division)
         self.register_buffer("_device_buffer", torch.empty(0), persistent=False)  # moves with the module
         self._nodes: dict[Policy, Node] = {}
