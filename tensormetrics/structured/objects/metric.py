@@ -17,7 +17,6 @@ from .nodes.function import FunctionError
 from .nodes.node import NeedsTensors, Node, Normalized, Preprocess, upper_bound_mode
 from .values.answers import Answers, reuse_answers
 from .values.columns import read_once
-from .values.tolerance import set_documents
 
 
 class SolvedOverlap(NamedTuple):
@@ -196,7 +195,6 @@ class StructuredMetric(nn.Module):
             return f"preds[{row}]" if row < split else f"refs[{row - split}]"
 
         values = read_once(lambda: [*preds, *refs], "objects", preds, refs)
-        set_documents(values)
         rows = self.node().encode(values, split, where, device)
         index = torch.arange(len(values), device=device)
         return rows, index[:split], index[split:]
