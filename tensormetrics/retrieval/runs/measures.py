@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ...core.arguments import checks
-from ...core.numbers.exact_sums import doubling_sums
+from ...core.numbers.exact_sums import doubling_sums, ratio
 from ..deterministic import halving_sum
 from ..ranking.positive_ranks import PositiveRanks
 from ..scores.average_precision import average_precision
@@ -159,9 +159,10 @@ GEOMETRIC = "gm_map"  # whose values are logarithms
 def mean_of(name: str, values: Tensor) -> Tensor:
     # values: (Q,)  ->  ()
     """Average a measure over queries, or sum a count."""
+    total = values.sum()
     if name in SUMMED:
-        return values.sum()
-    return values.mean().exp() if name == GEOMETRIC else values.mean()
+        return total
+    return ratio(total, len(values)).exp() if name == GEOMETRIC else ratio(total, len(values))
 
 
 def measures(names: str | Sequence[str]) -> dict[str, Measure]:
