@@ -338,6 +338,7 @@ class PairMetric(EmbeddingMetric):
         return self.result(dict(zip(self.fields, values, strict=True)))
 
     def result(self, values: dict[str, Tensor]) -> Any:
+        # values: name of a field: (..., F) or (...)
         """Return the one field of the curve that is the score."""
         return values[self.fields[0]]
 
