@@ -183,20 +183,31 @@ def pairwise_auroc(
 
 def _curve(pairs: Pairs | ListedPairs, far: Sequence[float], distance: DistanceName, fields: Sequence[str]) -> Tensor:
     # ->  (..., K) float64: the fields of `OperatingPoints` side by side, F columns for each of RATES, else one
-    if not (is_known := pairs.total.all(-1)).any():
-        width = sum(len(far) if name in RATES else 1 for name in fields)
-        return pairs.total.new_full((*is_known.shape, width), torch.nan, dtype=torch.float64)
-    points, columns = pairs.first(conditions) if (conditions := _conditions(pairs, far, fields)) else [], {}
-    if "equal_error_rate" in fields:
-        columns["equal_error_rate"] = _equal_error(pairs, points.pop())[..., None]
+    columns = {"auroc": pairs.concordance()[..., None]} if "auroc" in fields else {}
+    if len(columns) < len(fields):
+        is_known = pairs.total.all(-1)[..., None]
+        if is_known.any():
+            values = _read_points(pairs, pairs.first(_conditions(pairs, far, fields)), distance, fields)
+            columns |= {name: value.where(is_known, torch.nan) for name, value in values.items() if name in fields}
+        else:
+            nan = torch.full_like(is_known, torch.nan, dtype=torch.float64)
+            widths = {name: len(far) if name in RATES else 1 for name in fields}
+            columns = {name: nan.expand(*nan.shape[:-1], width) for name, width in widths.items()}
+    return torch.cat([columns[name] for name in fields], -1) if len(fields) > 1 else columns[fields[0]]
+
+
+def _read_points(
+    pairs: Pairs | ListedPairs, points: list[Threshold], distance: DistanceName, fields: Sequence[str]
+) -> dict[str, Tensor]:
+    # ->  name: (..., F) or (..., 1)
+    """Read scores off the points of `_conditions`."""
+    columns = {"equal_error_rate": _equal_error(pairs, points.pop())[..., None]} if "equal_error_rate" in fields else {}
     if points:
         below = torch.stack([point.below for point in points], -2).double() / pairs.total[..., None, :]
-        columns["tar"], columns["far"] = below.unbind(-1)
+        columns["far"], columns["tar"] = below[..., 1], below[..., 0]
         reached = torch.stack([point.distance for point in points], -1)
         columns["threshold"] = DISTANCES[distance].from_canonical(reached)
-    if "auroc" in fields:
-        columns["auroc"] = pairs.concordance()[..., None]
-    return torch.cat([columns[name] for name in fields], -1).where(is_known[..., None], torch.nan)
+    return columns
 
 
 def _conditions(pairs: Pairs | ListedPairs, far: Sequence[float], fields: Sequence[str]) -> list[Condition]:
