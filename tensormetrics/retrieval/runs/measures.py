@@ -18,7 +18,7 @@ from ...core.numbers.exact_sums import doubling_sums, ratio
 from ..deterministic import halving_sum
 from ..ranking.positive_ranks import PositiveRanks
 from ..scores.average_precision import average_precision
-from ..scores.ndcg import ndcg
+from ..scores.ndcg import Gain, ndcg
 from ..scores.precision import precision, r_precision
 from ..scores.recall import hit_rate, recall
 from ..scores.reciprocal_rank import reciprocal_rank
@@ -39,8 +39,8 @@ def _of_positives(judged: JudgedRanks, score: Callable[..., Tensor], **options: 
     return score(judged.positives, **options).nan_to_num(0)
 
 
-def _of_gains(judged: JudgedRanks, **options: int | str) -> Tensor:
-    return ndcg(judged.graded, **options).nan_to_num(0)
+def _of_gains(judged: JudgedRanks, k: int | None = None, gain: Gain = "linear") -> Tensor:
+    return ndcg(judged.graded, k, gain).nan_to_num(0)
 
 
 def _divide(values: Tensor, counts: Tensor) -> Tensor:

@@ -34,8 +34,10 @@ def ranked_rows(run: Run, qrels: Qrels, complete: bool, judged_only: bool) -> tu
     order = queries.argsort(kind="stable")
     counts = np.bincount(queries, minlength=len(judged))
     position = np.arange(len(queries)) - (np.cumsum(counts) - counts)[queries[order]]
-    columns = map(torch.from_numpy, (queries[order], ranks[order], gains[order], position))
-    return judged, RankedRows(*columns, len(judged), torch.from_numpy(retrieved), int(counts.max(initial=0)))
+    query, rank, gain, position, retrieved = map(
+        torch.from_numpy, (queries[order], ranks[order], gains[order], position, retrieved)
+    )
+    return judged, RankedRows(query, rank, gain, position, len(judged), retrieved, int(counts.max(initial=0)))
 
 
 def _gains(run: Run, qrels: Qrels, run_query: np.ndarray, qrels_query: np.ndarray) -> tuple[np.ndarray, ...]:

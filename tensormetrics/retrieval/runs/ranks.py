@@ -85,11 +85,11 @@ class RankedRows(NamedTuple):
         for length in digits.unique().tolist():
             is_chosen = digits == length
             (chosen,), mask = is_chosen.nonzero(as_tuple=True), is_chosen[self.query]
-            rows = [column[mask] for column in (self.query, self.rank, self.gain, self.position)]
+            query, rank, gain, position = (x[mask] for x in (self.query, self.rank, self.gain, self.position))
             new_number = is_chosen.cumsum(0) - 1
             width = int(counts[chosen].max())
             retrieved = None if self.retrieved is None else self.retrieved[chosen]
-            yield chosen, RankedRows(new_number[rows[0]], *rows[1:], len(chosen), retrieved, width)
+            yield chosen, RankedRows(new_number[query], rank, gain, position, len(chosen), retrieved, width)
 
 
 def order_of_rows(query: Tensor, score: Tensor, tie: Tensor | None = None) -> Tensor:
