@@ -105,10 +105,6 @@ def set_f(judged: JudgedRanks) -> Tensor:
     return _divide(2 * values[0] * values[1], values[0] + values[1])
 
 
-def _at(measure: Callable[..., Tensor], **options: object) -> Callable[[int], Measure]:
-    return lambda k: functools.partial(measure, k=k, **options)
-
-
 FLAT: dict[str, Measure] = {
     "map": functools.partial(_of_positives, score=average_precision),
     "ndcg": _of_gains,
@@ -127,16 +123,16 @@ FLAT: dict[str, Measure] = {
     "err": expected_reciprocal_rank,
     "rbp": functools.partial(rank_biased_precision, persistence=0.8),
 }
-CUT: dict[str, Callable[[int], Measure]] = {  # by depth
-    "map_cut": _at(_of_positives, score=average_precision),
-    "ndcg_cut": _at(_of_gains),
-    "P": _at(_of_positives, score=precision),
-    "recall": _at(_of_positives, score=recall),
-    "recip_rank_cut": _at(_of_positives, score=reciprocal_rank),
-    "success": _at(_of_positives, score=hit_rate),
-    "ndcg_exp_cut": _at(_of_gains, gain="exp2"),
-    "err_cut": _at(expected_reciprocal_rank),
-    "judged": _at(judged_fraction),
+CUT: dict[str, Callable[..., Tensor]] = {  # of ranks and a depth k
+    "map_cut": FLAT["map"],
+    "ndcg_cut": FLAT["ndcg"],
+    "P": functools.partial(_of_positives, score=precision),
+    "recall": functools.partial(_of_positives, score=recall),
+    "recip_rank_cut": FLAT["recip_rank"],
+    "success": functools.partial(_of_positives, score=hit_rate),
+    "ndcg_exp_cut": FLAT["ndcg_exp"],
+    "err_cut": FLAT["err"],
+    "judged": judged_fraction,
 }
 RECALL, PERSISTENCE = "iprec_at_recall", "rbp"  # families of a number in [0, 1]
 # Names of ranx and ir_measures, in lower case.
@@ -146,11 +142,9 @@ OTHER_NAMES = {
     **{"rr": "recip_rank", "setf": "set_F", "setp": "set_P", "setr": "set_recall"},
     **{"ndcg_burges": "ndcg_exp", "ndcg(dcg='exp-log2')": "ndcg_exp"},
 }
-OTHER_FAMILIES = {  # before "@" and a depth
-    **{"ap": "map_cut", "map": "map_cut", "ndcg": "ndcg_cut", "p": "P", "precision": "P", "r": "recall"},
-    **{"mrr": "recip_rank_cut", "rr": "recip_rank_cut", "recip_rank": "recip_rank_cut"},
-    **{"hit_rate": "success", "recall": "recall", "success": "success", "err": "err_cut", "judged": "judged"},
-    **{"ndcg_burges": "ndcg_exp_cut", "ndcg(dcg='exp-log2')": "ndcg_exp_cut", "ndcg_exp": "ndcg_exp_cut"},
+OTHER_FAMILIES = {  # before "@" and a depth, if it is not one of OTHER_NAMES with "_cut"
+    **{"p": "P", "precision": "P", "r": "recall", "recall": "recall"},
+    **{"hit_rate": "success", "success": "success", "judged": "judged"},
 }
 SUMMED = "num_ret", "num_rel", "num_rel_ret"  # summed over queries; other measures are averaged
 GEOMETRIC = "gm_map"  # whose values are logarithms
@@ -181,11 +175,11 @@ def measures(names: str | Sequence[str]) -> dict[str, Measure]:
         family, separator, depths = name.partition(".") if "." in name else (name, "", "")
         if name in CUT:
             cuts = CUTS_OF_SUCCESS if name == "success" else CUTS
-            selected |= {f"{name}_{k}": CUT[name](k) for k in cuts}
+            selected |= {f"{name}_{k}": functools.partial(CUT[name], k=k) for k in cuts}
         elif name == RECALL:
             selected |= {f"{name}_{level:.2f}": _at_recall(level) for level in LEVELS}
         elif separator and family in CUT and all(map(_is_depth, depths.split(","))):
-            selected |= {f"{family}_{k}": CUT[family](int(k)) for k in depths.split(",")}
+            selected |= {f"{family}_{k}": functools.partial(CUT[family], k=int(k)) for k in depths.split(",")}
         elif measure := _measure_of(name) or _measure_of_others(name.lower()):
             selected[name] = measure
         else:
@@ -203,7 +197,7 @@ def _measure_of(name: str) -> Measure | None:
     """Return the measure by its name in trec_eval, such as "map" or "P_10"."""
     family, _, depth = name.rpartition("_")
     if family in CUT and _is_depth(depth):
-        return CUT[family](int(depth))
+        return functools.partial(CUT[family], k=int(depth))
     if family == RECALL and re.fullmatch(r"0?\.\d+|[01](\.0*)?", depth):
         return _at_recall(float(depth))
     return FLAT.get(name)
@@ -217,9 +211,8 @@ def _measure_of_others(name: str) -> Measure | None:
     measure, separator, depth = name.partition("@")
     if measure == "iprec" and separator:
         return _measure_of(f"{RECALL}_{depth}")
-    family = OTHER_FAMILIES.get(measure)
     if separator:
-        return CUT[family](int(depth)) if family and _is_depth(depth) else None
+        return _measure_of(f"{OTHER_FAMILIES.get(measure, f'{OTHER_NAMES.get(measure)}_cut')}_{depth}")
     return FLAT.get(OTHER_NAMES.get(measure, ""))
 
 
