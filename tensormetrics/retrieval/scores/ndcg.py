@@ -60,7 +60,7 @@ def _ndcg(ranks: PositiveRanks, k: int | None, gain: Gain) -> Tensor:
         rank = ranks.rank if ranks.depth is not None and ranks.depth <= k else ranks.rank * is_hit
         return sum_by_position(terms[rank], is_hit.cumsum(-1)) / ideal[ranks.relevant.clamp(max=k)]
     is_hit = ranks.rank > 0 if k is None else ranks.within(k)
-    gains = is_hit.double() if ranks.gain is None else torch.where(is_hit, _scaled(ranks.gain, gain), 0.0)
+    gains = is_hit.double() if ranks.gain is None else _scaled(ranks.gain, gain)
     order = is_hit.cumsum(-1)
     terms = torch.where(is_hit, ranked.discounted(gains, ranks.rank), 0.0)
     reached = sum_by_position(terms, order)
@@ -70,8 +70,7 @@ def _ndcg(ranks: PositiveRanks, k: int | None, gain: Gain) -> Tensor:
     else:
         ideal = _scaled(ranks.ideal, gain)[..., : len(position)]
         position = position[: ideal.shape[-1]]
-    score = reached / halving_sum(ranked.discounted(ideal, position))
-    return score.masked_fill(ranks.relevant == 0, torch.nan)
+    return reached / halving_sum(ranked.discounted(ideal, position))  # 0 / 0 for a lone query
 
 
 def _scaled(gains: Tensor, gain: Gain) -> Tensor:
