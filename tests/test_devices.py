@@ -7,7 +7,6 @@ from contextlib import suppress
 import pytest
 import torch
 from cases import FUNCTIONS, METRICS, FunctionCase, MetricCase
-from cases.structured import Document, Item
 from fake_device import DEVICE, PLACE, Device, DeviceAssert
 from test_conformance import N, assert_same, on, rows, with_nonfinite_argument
 from torch.utils._pytree import tree_leaves, tree_map
@@ -22,7 +21,7 @@ from tensormetrics.core.numbers.quantiles import equal_tailed_interval
 from tensormetrics.posterior.sampling import arrays
 from tensormetrics.retrieval import HitRate
 from tensormetrics.retrieval.scores.embedding_metric import EmbeddingMetric
-from tensormetrics.structured import Family, RelationScores, Smatch, SpanScores, Suite, macro_average
+from tensormetrics.structured import RelationScores, Smatch, SpanScores
 
 
 def to_cpu(results):
@@ -230,23 +229,6 @@ def test_tags_beyond_vocabulary_raise(labels):
         metric.update_tags(tags.to(DEVICE), tags.to(DEVICE).clamp(max=3), vocabulary=TAGS)
         with pytest.raises(ValueError, match="^SpanScores: got 2 .*numbers of tags that are .* earlier update; call"):
             metric.compute()
-
-
-@pytest.mark.parametrize("suite", [False, True])
-def test_references_that_score_nothing_on_device_warn_once_in_compute(suite):
-    refs = [Document([Item("a", 1)]), Document([]), Document([])]
-    with Device(), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        family = Family(Document.metric, {"macro": macro_average(["f1"])})
-        metric = (Suite({"x": family}) if suite else family).to(DEVICE)
-        for _ in range(2):
-            metric.update(refs, refs)
-        assert not caught
-        metric(refs, refs)
-        for _ in range(2):
-            metric.compute()
-    assert [str(w.message) for w in caught] == ['6 of 9 references can score nothing; write policy="agree"']
-    assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize("class_cost", ["softmax", "focal"])

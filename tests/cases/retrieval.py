@@ -118,16 +118,17 @@ def equal_error_rate(*inputs: np.ndarray) -> list[float]:
     return [far + fraction * (next_far - far)]
 
 
+def pairwise_auroc(*inputs: np.ndarray) -> list[float]:
+    tar, far = pairs_by_distance(*inputs).T
+    return [float(np.trapezoid(tar, far))]
+
+
 def roc_points(*inputs: np.ndarray) -> list[float]:
     curve = pairs_by_distance(*inputs)
     distances = sorted(((a - b) ** 2).sum() for i, a in enumerate(inputs[0]) for b in inputs[0][:i])
     last = np.flatnonzero(curve[:, 1] <= 0.4)[-1]
-    return [curve[last, 1], curve[last, 0], np.unique(distances)[last] ** 0.5]
-
-
-def pairwise_auroc(*inputs: np.ndarray) -> list[float]:
-    tar, far = pairs_by_distance(*inputs).T
-    return [float(np.trapezoid(tar, far))]
+    threshold = np.unique(distances)[last] ** 0.5
+    return [curve[last, 1], curve[last, 0], threshold, *pairwise_auroc(*inputs), *equal_error_rate(*inputs)]
 
 
 def matched_fraction(labels: np.ndarray, clusters: np.ndarray) -> float:

@@ -134,7 +134,7 @@ def test_structured_field_named_metric_is_scored(folder):
     assert result.exit_code == 0 and "micro-f1         1.0000" in result.stdout
 
 
-def test_structured_invalid_answers_are_wrong_or_empty(folder):
+def test_structured_invalid_answers_are_refused(folder):
     Path("bag.py").write_text("from dataclasses import dataclass\n\n@dataclass\nclass Bag:\n    words: list[str]\n")
     good = '{"words": ["a"]}\n'
     Path("reference.jsonl").write_text(good * 5)
@@ -143,16 +143,8 @@ def test_structured_invalid_answers_are_wrong_or_empty(folder):
     result = run(*files)
     refused = "tensormetrics: answers.jsonl, line 2: got null, wanted an object\n"
     assert (result.exit_code, result.stderr) == (2, refused)
-    result = run(*files, "--on-invalid", "empty", "--plot", "o.png", "--json", "o.json")
-    assert result.exit_code == 0, result.output
-    scores = {name: score["value"] for name, score in json.loads(Path("o.json").read_text())["scores"].items()}
-    assert (scores["micro-precision"], scores["micro-recall"]) == (2 / 3, 0.4)
-    assert (scores["invalid"], scores["invalid_fields"]) == (2, 1)
-    result = run(*files, "--on-invalid", "wrong", "--json", "o.json")
-    scores = {name: score["value"] for name, score in json.loads(Path("o.json").read_text())["scores"].items()}
-    assert (scores["micro-precision"], scores["micro-recall"]) == (2 / 5, 0.4)
     Path("fenced.jsonl").write_text(json.dumps(f"Sure:\n```json\n{good}```") + f"\n{good * 4}\n\n")
     result = run("structured", "fenced.jsonl", *files[2:])
     assert result.exit_code == 0 and "micro-f1         1.0000" in result.stdout
-    result = run("structured", "reference.jsonl", "answers.jsonl", *files[3:], "--on-invalid", "empty")
+    result = run("structured", "reference.jsonl", "answers.jsonl", *files[3:])
     assert (result.exit_code, result.stderr) == (2, refused)

@@ -5,13 +5,16 @@ import math
 import numpy as np
 import pytest
 import torch
+from fake_device import DEVICE, Device
 from torchmetrics import retrieval as peers
 
 from tensormetrics import compare
+from tensormetrics.core.numbers import ranked
 from tensormetrics.core.text.files import read_bytes
 from tensormetrics.core.text.text_columns import split_fields
-from tensormetrics.retrieval import Qrels, Run, RunMetric, evaluate_run
-from tensormetrics.retrieval.runs import pairs
+from tensormetrics.retrieval import PositiveRanks, Qrels, Run, RunMetric, average_precision, evaluate_run, ndcg
+from tensormetrics.retrieval.runs import pairs, ranks
+from tensormetrics.structured import RankingScores
 
 OTHER = {"a": {"x": 1.0}}
 RUN = {"q1": {"a": 3.0, "b": 2.0, "c": 1.0, "d": 0.5}, "q2": {"x": 1.0, "y": 2.0}}
@@ -31,6 +34,15 @@ BY_HAND = {  # for q1: ranking a, b, c, d with gains 0, 2, not judged, 1; three 
     "set_P": 2 / 4,
     "set_recall": 2 / 3,
     "set_F": 2 * (1 / 2) * (2 / 3) / (1 / 2 + 2 / 3),
+    "gm_map": math.log((1 / 2 + 2 / 4) / 3),
+    "11pt_avg": 8 * (1 / 2) / 11,  # two of three relevant documents: recall up to 0.7, as trec_eval rounds
+    "iprec_at_recall_0.70": 1 / 2,
+    "iprec_at_recall_0.80": 0.0,
+    "ndcg_exp": (3 / math.log2(3) + 1 / math.log2(5)) / (3 + 1 / math.log2(3) + 1 / 2),
+    "err": 3 / 16 / 2 + 13 / 16 * (1 / 16) / 4,
+    "err_cut_2": 3 / 16 / 2,
+    "rbp": 0.2 * (0.8 + 0.8**3),
+    "judged_3": 2 / 3,
     "num_ret": 4.0,
     "num_rel": 3.0,
     "num_rel_ret": 2.0,
@@ -43,9 +55,38 @@ def test_measures_match_hand_computed_values(name):
     assert scores.queries == ["q1", "q2"]
     first, second = scores.values[name].tolist()
     assert first == pytest.approx(BY_HAND[name], abs=1e-15)
-    assert second == {"num_ret": 2, "num_rel": 1}.get(name, 0)
+    assert second == pytest.approx({"num_ret": 2, "num_rel": 1, "gm_map": math.log(1e-5)}.get(name, 0))
     total = first + second
+    if name == "gm_map":
+        assert scores.summary()[name] == pytest.approx(math.exp(total / 2))
+        return
     assert scores.summary()[name] == pytest.approx(total if name.startswith("num") else total / 2)
+
+
+def values_of_doors():
+    """Return average precision and nDCG of one ranking, with gains 0, 2, 0, 1 and two relevant documents."""
+    rank, gain = torch.tensor([[2, 4]]), torch.tensor([[2.0, 1.0]], dtype=torch.float64)
+    ranks = PositiveRanks(rank, torch.tensor([2]), None, gain, gain)
+    rows = RunMetric(("map", "ndcg"))
+    rows.update(torch.tensor([4.0, 3.0, 2.0, 1.0]), torch.tensor([0, 2, 0, 1]), torch.zeros(4, dtype=torch.int64))
+    keys = RankingScores((1,), ("ap", "ndcg"))
+    keys.update(torch.tensor([[0, 1, 2, 3]]), torch.tensor([[1, 3]]), ref_gain=gain)
+    run = evaluate_run({"q": {"a": 4.0, "b": 3.0, "c": 2.0, "d": 1.0}}, {"q": {"b": 2, "d": 1}}, ["map", "ndcg"])
+    return [
+        (float(average_precision(ranks)), float(ndcg(ranks))),
+        tuple(map(float, rows.compute().values())),
+        tuple(float(keys.compute()[name]) for name in ("ap", "ndcg")),
+        tuple(run.summary().values()),
+    ]
+
+
+def test_every_door_computes_scores_by_one_function(monkeypatch):
+    expected = 1 / 2, (2 / math.log2(3) + 1 / math.log2(5)) / (2 + 1 / math.log2(3))
+    assert values_of_doors() == [pytest.approx(expected, abs=1e-15)] * 4
+    monkeypatch.setattr(ranked, "precision_term", lambda hits, rank: torch.zeros_like(hits + rank).double())
+    assert [value[0] for value in values_of_doors()] == [0] * 4
+    monkeypatch.setattr(ranked, "discounted", lambda gain, rank: gain + 0 * rank)
+    assert [value[1] for value in values_of_doors()] == [1] * 4
 
 
 def test_evaluate_run_options_change_queries_and_gains():
@@ -158,6 +199,12 @@ ALIASES = {  # of ir_measures, ranx and trec_eval
     "set_F": ["f1"],
     "set_P": ["precision"],
     "set_recall": ["SetR"],
+    "iprec_at_recall_0.70": ["IPrec@0.7"],
+    "ndcg_exp": ["ndcg_burges", "nDCG(dcg='exp-log2')"],
+    "ndcg_exp_cut_2": ["ndcg_burges@2"],
+    "err_cut_2": ["ERR@2"],
+    "rbp": ["rbp.8", "RBP(p=0.8)", "RBP(p=0.8)@4"],
+    "judged_3": ["Judged@3"],
 }
 
 
@@ -181,7 +228,7 @@ def test_reciprocal_rank_below_the_depth_is_zero(depth):
     assert first == (1 / 2 if depth >= 2 else 0)  # the first relevant document is the second
 
 
-@pytest.mark.parametrize("name", ["hits@3", "f1@3", "mrr@0", "P.", "P.0", "P.a", "ndcg@", "AP(rel=2)@10", "rbp.95"])
+@pytest.mark.parametrize("name", ["hits@3", "f1@3", "mrr@0", "P.", "P.0", "P.a", "ndcg@", "AP(rel=2)@10", "rbp.x"])
 def test_unsupported_measure_names_are_rejected(name):
     with pytest.raises(ValueError, match=r"metrics: got '.*', wanted some of map, .*; perhaps '"):
         evaluate_run(RUN, QRELS, [name])
@@ -306,10 +353,12 @@ def test_parsed_numbers_match_python_float(write, field):
 def test_run_without_documents_scores_zero():
     scores = evaluate_run({"q": {}}, {"q": {"a": 1}}, tuple(BY_HAND))
     assert {name: value.tolist() for name, value in scores.values.items()} == {
-        name: [1.0 if name == "num_rel" else 0.0] for name in BY_HAND
+        name: [{"num_rel": 1.0, "gm_map": math.log(1e-5)}.get(name, 0.0)] for name in BY_HAND
     }
     nothing_relevant = evaluate_run({"q": {"a": 1.0}}, {"q": {"a": 0}}, tuple(BY_HAND)).summary()
-    assert nothing_relevant.pop("num_ret") == 1 and not any(nothing_relevant.values())
+    expected = {"num_ret": 1, "judged_3": 1, "gm_map": pytest.approx(1e-5)}
+    assert {name: nothing_relevant.pop(name) for name in expected} == expected
+    assert not any(nothing_relevant.values())
 
 
 NAMES = (
@@ -361,6 +410,33 @@ def test_run_metric_scores_match_evaluate_run(level, generator, device):
         assert torch.equal(by_query.values[name][positions], expected.values[name]), name
         assert float(metric.compute()[name]) == pytest.approx(expected.summary()[name]), name
     assert metric.compute()["map"].device.type == device.type
+
+
+def test_queries_of_very_different_lengths_are_scored_in_small_tables(generator, monkeypatch):
+    scores, target, indexes, documents = rows(generator)
+    kept = torch.rand(len(scores), generator=generator) < 0.1 + 0.9 * (indexes % 2)
+    data = [column[kept] for column in (scores, target, indexes, documents)]
+    metric, parts = RunMetric((*NAMES, "num_ret"), top_k=9), RunMetric((*NAMES, "num_ret"), top_k=9)
+    metric.update(*data)
+    expected = metric.compute()
+    monkeypatch.setattr(ranks, "MAX_PADDING", (0, 0))
+    parts.update(*data)
+    assert {name: float(value) for name, value in parts.compute().items()} == pytest.approx(
+        {name: float(value) for name, value in expected.items()}, abs=1e-15
+    )
+
+
+def test_run_metric_on_device_waits_once_and_copies_no_scores(generator):
+    n = 1000 * 100
+    data = torch.rand(n, generator=generator), torch.randint(0, 3, (n,), generator=generator), torch.arange(n) // 100
+    with Device() as device:
+        metric, data = RunMetric().to(DEVICE), [column.to(DEVICE) for column in data]
+        device.waits.clear()
+        device.copied.clear()
+        device.operators = 0
+        metric.update(*data)
+        metric.compute()
+        assert len(device.waits) == 1 and max(device.copied) < 10 and device.operators <= 100
 
 
 @pytest.mark.parametrize("action", ["neg", "pos", "skip"])

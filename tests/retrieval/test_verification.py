@@ -58,6 +58,10 @@ def sklearn_rates(distance, *inputs):
     return fpr[last], tpr[last], thresholds, rate
 
 
+def side_by_side(roc):
+    return torch.cat([*roc[:3], *(part[..., None] for part in roc[3:])], -1)
+
+
 def check_against_all_pairs(distance, inputs, **options):
     fpr, tpr, thresholds, rate = sklearn_rates(distance, *inputs)
     options["distance"] = distance
@@ -65,6 +69,8 @@ def check_against_all_pairs(distance, inputs, **options):
     assert roc.far.tolist() == fpr.tolist() and roc.tar.tolist() == tpr.tolist()
     threshold = DISTANCES[distance].from_canonical(torch.tensor(thresholds, dtype=torch.float64))
     assert torch.equal(roc.threshold, threshold)
+    assert roc.equal_error_rate == equal_error_rate(*inputs, **options)
+    assert roc.auroc == pairwise_auroc(*inputs, **options)
     assert float(equal_error_rate(*inputs, **options)) == pytest.approx(rate, abs=1e-15)
     assert [tar_at_far(*inputs, far=far, **options).item() for far in FAR[:2]] == tpr[:2].tolist()
 
@@ -160,7 +166,7 @@ def test_batches_of_pairs_match_their_items_exactly(distance, references, monkey
         y[0, 0], y[0, 1] = 1, torch.arange(size) + 50 * len(batch)  # one kind of pairs is missing
         batch += [x, y]
     calls = [
-        lambda *inputs, **budget: torch.stack(pairwise_roc(*inputs, far=FAR, distance=distance, **budget), -1),
+        lambda *inputs, **budget: side_by_side(pairwise_roc(*inputs, far=FAR, distance=distance, **budget)),
         lambda *inputs, **budget: tar_at_far(*inputs, far=0.1, distance=distance, **budget),
         lambda *inputs, **budget: equal_error_rate(*inputs, distance=distance, **budget),
         lambda *inputs, **budget: pairwise_auroc(*inputs, distance=distance, **budget),

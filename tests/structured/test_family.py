@@ -2,7 +2,6 @@
 
 import copy
 import math
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -77,7 +76,7 @@ def test_family_requested_labels_have_scores():
     family.update(PREDS, REFS)
     scores = floats(family.compute())
     assert [key for key in scores if key.startswith("f1[")] == ["f1[PER]", "f1[MISC]"]
-    assert scores["f1[PER]"] == 0.5 == scores["types-f1"] and scores["f1[MISC]"] == 0.0
+    assert scores["f1[PER]"] == 0.5 == scores["types-f1"] and scores["f1[MISC]"] == 1.0  # of no items
     assert floats(family(PREDS[:1], REFS[:1]))["f1[PER]"] == pytest.approx(2 / 3)
     family.reset()
     assert math.isnan(family.compute()["types-f1"]) and family.documents == 0
@@ -169,8 +168,8 @@ def test_a_suite_reads_each_value_once():
 def test_policies_of_families():
     empty = [Doc([])]
     for options, value in (
-        ({}, 0.0),
-        ({"policy": "agree"}, 1.0),
+        ({}, 1.0),
+        ({"policy": "conventional"}, 0.0),
         ({"zero_division": 1.0}, 1.0),
         ({"empty": "one"}, 1.0),
     ):
@@ -197,115 +196,6 @@ def test_family_normalizer_none_equals_the_metric():
     baseline = Family(derive(list[Entity]), macro_average(["none"]))
     baseline.update(*([document.entities for document in part] for part in (PREDS, REFS)))
     assert floats(baseline.compute()) == {"overlap": pytest.approx(2 / 3)}
-
-
-def test_invalid_predictions_count_as_empty():
-    """As if the answer had been an empty document; references are to be valid, and by default predictions too."""
-    invalid = [PREDS[0], None, PREDS[2], Doc([("LOC", (0, 1))]), Doc(None)]
-    cleared = [PREDS[0], Doc([]), PREDS[2], Doc([]), Doc([])]
-    refs = [*REFS, doc("L01 P23"), doc("")]
-    options = {"policy": "conventional", "by": "label", "hooks": {"entities[*]": lambda *_: seen.append(_[0])}}
-    families = []
-    for preds, more in ((invalid, {"on_invalid": "empty"}), (cleared, {})):
-        seen = []
-        family = Family(Doc.metric, BOTH, **options, **more)
-        assert math.isnan(floats(family.compute()).get("invalid", math.nan))
-        family.update(preds[:2], refs[:2])
-        value = family(preds[2:], refs[2:])
-        by_document = {name: scores.tolist() for name, scores in family.per_document(preds, refs).items()}
-        families.append((floats(family.compute()), floats(value), by_document, seen))
-    (result, batch, by_document, hooks), expected = families
-    assert result.pop("invalid") == 3 and batch.pop("invalid") == 2
-    assert result.pop("invalid_fields") == batch.pop("invalid_fields") == 0  # with labels
-    assert (result, batch, by_document, hooks) == expected
-    family = Family(Doc.metric, BOTH, on_invalid="empty")
-    with pytest.raises(TypeError, match=r"^refs\[1\]: got None of type NoneType, wanted Doc"):
-        family.update([None, PREDS[0]], [PREDS[0], None])
-    assert family.documents == 0
-    with pytest.raises(TypeError, match=r"^preds\[1\]: got None of type NoneType, wanted Doc"):
-        Family(Doc.metric, BOTH).update([PREDS[0], None], REFS[:2])
-    with pytest.raises(ValueError, match="on_invalid: got 'skip', wanted one of 'raise', 'wrong', 'empty'"):
-        Family(Doc.metric, BOTH, on_invalid="skip")
-    family.update([None], [REFS[0]])
-    assert floats(family.compute())["invalid"] == 1
-    family.reset()
-    family.update(PREDS, REFS)
-    assert floats(family.compute())["invalid"] == 0
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        *({"policy": policy} for policy in ("conventional", "agree", "metametric")),
-        *({"zero_division": value} for value in (1.0, math.nan)),
-        {"empty": "one"},
-    ],
-    ids=str,
-)
-def test_wrong_predictions_score_nothing_under_every_policy(options):
-    names = ["precision", "recall", "f1", "jaccard"]
-    reductions = {"micro": micro_average(names), "macro": macro_average(names)}
-    refs = [REFS[0], doc(""), REFS[2]]
-    family = Family(Doc.metric, reductions, by="label", on_invalid="wrong", **options)
-    family.update([None, "sorry", REFS[2]], refs)
-    scores = floats(family.compute())
-    assert scores["invalid"] == 2
-    macro = {name: family.per_document([None, "sorry"], refs[:2])[name].tolist() for name in names}
-    assert macro == {name: [0, 0] for name in names}
-    assert [scores[f"macro-{name}"] for name in names] == pytest.approx([1 / 3] * 4)
-    # An invalid prediction is one item; an empty reference has no item, or counts as one.
-    n_refs = 4 + (family.metric.policy.empty == "one")
-    assert scores["micro-precision"] == pytest.approx(1 / 3) and scores["micro-recall"] == pytest.approx(1 / n_refs)
-    assert scores["micro-f1"] == pytest.approx(2 / (3 + n_refs))
-
-
-def test_invalid_predictions_bisection_limits_reads():
-    """One read of all documents per bisection step, instead of one read per document."""
-    num_read = []
-
-    def read(document):
-        num_read.append(document)
-        return Doc.__dict__["metric"].score(document, document) and document
-
-    family = Family(Doc.metric.contramap(read), BOTH, on_invalid="wrong")
-    preds = [PREDS[0]] * 512
-    for invalid, limit in ((0, 2 * 1024), (1, 8 * 1024)):
-        num_read.clear()
-        family.update([*[None] * invalid, *preds[invalid:]], preds)
-        assert 1024 <= len(num_read) <= limit
-    assert floats(family.compute())["invalid"] == 1
-
-
-def test_references_that_can_score_nothing_warn_once():
-    refs = [doc("L01"), doc(""), doc("")]
-    family = Family(Doc.metric, BOTH)
-    family.update(refs[:1], refs[:1])
-    with pytest.warns(UserWarning, match=r'^2 of 3 references can score nothing; write policy="agree"$') as caught:
-        family.update(refs, refs)
-    assert len(caught) == 1 and caught[0].filename == __file__
-    family.update(refs, refs)
-    family = Family(Doc.metric, BOTH)
-    with pytest.warns(UserWarning, match="^2 of 3 references can score nothing") as caught:
-        warnings.simplefilter("always")
-        for _ in range(3):
-            family(refs, refs)  # whose batches are separate metrics
-    assert len(caught) == 1
-    for options in ({"policy": "conventional"}, {"policy": "agree"}, {"empty": "one"}, {"zero_division": 0.0}):
-        Family(Doc.metric, BOTH, **options).update(refs, refs)
-    Family(Doc.metric, micro_average(["f1"])).update(refs, refs)
-
-
-@pytest.mark.parametrize("make", [lambda family: family, lambda family: Suite({"x": family})], ids=["family", "suite"])
-def test_family_plot_excludes_numbers_of_invalid_documents(make):
-    pytest.importorskip("matplotlib")
-    scores = make(Family(Doc.metric, BOTH, on_invalid="empty"))
-    scores.update([None, *PREDS], [REFS[0], *REFS])
-    expected = len([name for name in scores.compute() if "invalid" not in name])
-    for answer in None, [scores.compute()] * 2:
-        _, axes = scores.plot(answer)
-        texts = [*axes.get_yticklabels(), *(axes.get_legend().get_texts() if axes.get_legend() else [])]
-        assert not any("invalid" in text.get_text() for text in texts)
-        assert len(axes.containers) == expected
 
 
 @pytest.mark.parametrize("make", [lambda family: family, lambda family: Suite({"x": family})], ids=["family", "suite"])

@@ -40,7 +40,7 @@ def family(**options):
 
 def nested(**options):
     labelled = family(by="label", **options)
-    selected = family(by="label", labels=["d", "z"], on_invalid="empty", **options)
+    selected = family(by="label", labels=["d", "z"], **options)
     return Suite({"labelled": labelled, "nested": Suite({"chosen": selected, "plain": family(**options)})})
 
 
@@ -48,7 +48,6 @@ MAKE = {
     "plain": family,
     "labels met": lambda **options: family(by="label", **options),
     "labels chosen": lambda **options: family(by="label", labels=["d", "a", "z"], **options),
-    "with invalid": lambda **options: family(on_invalid="empty", **options),
     "nested suite": nested,
 }
 for_all_metrics = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
@@ -215,7 +214,7 @@ def test_intervals_and_comparisons_of_any_members():
     for key, estimate in single.interval().items():
         for name in "labelled", "nested-chosen", "nested-plain":
             assert torch.equal(intervals[f"{name}-{key}"].low, estimate.low)
-    assert "labelled-f1[a]" not in intervals and "nested-chosen-invalid" not in intervals
+    assert "labelled-f1[a]" not in intervals
     assert len(intervals) == 9 and "nested-plain-micro-f1" in str(one.table())
     assert (
         compare(one, two)["nested-plain-micro-f1"].p_value

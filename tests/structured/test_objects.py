@@ -17,6 +17,7 @@ import torch
 from tensormetrics.structured import (
     Family,
     Normalizer,
+    Policy,
     StructuredMetric,
     Suite,
     derive,
@@ -102,8 +103,8 @@ def test_images_under_two_functions():
 
 def test_order_of_documents_and_items():
     swapped = [Bag(bag.items[::-1]) for bag in BAGS]
-    assert Bag.metric(swapped, BAGS).tolist() == [1.0, 1.0, 1.0, 0.0]
-    assert Bag.metric(swapped[::-1], BAGS[::-1]).tolist() == [0.0, 1.0, 1.0, 1.0]
+    assert Bag.metric(swapped, BAGS).tolist() == [1.0, 1.0, 1.0, 1.0]
+    assert Bag.metric(swapped[::-1], BAGS[::-1]).tolist() == [1.0, 1.0, 1.0, 1.0]
 
 
 def iou(x, y):
@@ -293,8 +294,8 @@ def test_functions_are_called_for_required_self_overlaps(normalizer, constraint)
 
     preds, refs = [float(n) for n in range(N)], [n + 0.25 for n in range(M)]
     expected = N * M + CALLS[normalizer]
-    metric = dsl.set_matching[float, constraint, normalizer](dsl.from_func(close))
-    overlap = dsl.set_matching[float, constraint](dsl.from_func(close))
+    metric = dsl.set_matching[float, constraint, normalizer](dsl.from_func(close)).under(Policy())
+    overlap = dsl.set_matching[float, constraint](dsl.from_func(close)).under(Policy())
 
     def count(function, *arguments):
         calls.clear()
@@ -434,9 +435,9 @@ def test_policies_of_nested_classes():
     class Loose:
         xs: list[int]
 
-    for tp, single, nested in ((Strict, 1.0, 1.0), (Loose, 0.0, 1.0)):
-        assert tp.metric.score(tp([]), tp([])) == single
-        assert derive(list[tp], policy="agree").score([tp([])], [tp([])]) == nested
+    for tp, nested in ((Strict, 1.0), (Loose, 0.0)):
+        assert tp.metric.score(tp([]), tp([])) == 1.0
+        assert derive(list[tp], policy="conventional").score([tp([])], [tp([])]) == nested
 
 
 def test_metrics_are_modules():

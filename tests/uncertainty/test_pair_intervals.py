@@ -143,7 +143,7 @@ def test_intervals_of_several_rates_equal_those_of_the_curve():
         metric.update(x, y)
     assert several.compute().tolist() == curve_metric.compute().tar.tolist() == tar_at_far(x, y, far=FAR).tolist()
     ends, of_curve = several.interval(), curve_metric.interval()
-    assert set(of_curve) == {"tar", "threshold"}
+    assert set(of_curve) == {"tar", "threshold", "auroc", "equal_error_rate"}
     assert torch.equal(ends.low, of_curve["tar"].low) and torch.equal(ends.high, of_curve["tar"].high)
     assert (of_curve["threshold"].low <= of_curve["threshold"].value).all()
     single_rate = TARAtFAR(FAR[0])

@@ -25,7 +25,6 @@ from ...structured.fields.engine.slots import compile_schema, root_kinds
 from ...structured.fields.instances import instance_of
 from ...structured.fields.reading import Reader
 from ...structured.objects.metric import StructuredMetric
-from ...structured.objects.values.tolerance import MissingValue
 from ...structured.suites.entities.tags import tag_code
 from ...structured.types.class_tree import schema_of
 from ...structured.types.records import is_record, is_tuple
@@ -45,7 +44,6 @@ def structured(
     *,
     schema: str,
     constraint: Annotated[str, Option(type=click.Choice(CONSTRAINTS))] = "<->",
-    on_invalid: Literal["raise", "wrong", "empty"] = "raise",
     **options: Any,
 ) -> int:
     """Compare PREDICTED and REFERENCE by a metric derived from a class.
@@ -55,23 +53,20 @@ def structured(
 
     \b
     tensormetrics structured predicted.jsonl reference.jsonl --schema my_schema.py:Document
-    tensormetrics structured answers.jsonl reference.jsonl --schema my_schema.py:Document --on-invalid wrong
 
     Args:
         schema (MODULE:CLASS): Class of the documents: a dataclass, a NamedTuple, a TypedDict or a class of attrs,
             msgspec or pydantic. The module may be a path to a .py file; it is run.
         constraint: Matching of list items, for a class without @metametric: one to one (<->), or items of the reference
             (->), of the prediction (<-) or of both (~) may be matched repeatedly.
-        on_invalid: Treatment of lines of PREDICTED without JSON or with values of wrong types: an error; wrong, which
-            costs only the invalid fields; or empty, documents without items. Both are counted.
     """
     cls, metric = _metric_of(schema, constraint)
     averages = {"micro": micro_average(NORMALIZERS), "macro": macro_average(NORMALIZERS)}
-    objects = _Objects(cls, on_invalid)
+    objects = _Objects(cls)
     references = objects.read(reference)
     return _report(
         lambda file: references if file == reference else objects.read(file, len(references)),
-        lambda file, preds, refs, **resampled: Family(metric, averages, on_invalid=on_invalid, **resampled),
+        lambda file, preds, refs, **resampled: Family(metric, averages, **resampled),
         predicted=predicted,
         reference=reference,
         **options,
@@ -245,8 +240,7 @@ def _report(
         comparisons = Comparisons.of(pairs, (predicted, compare), confidence=confidence, rope=rope)
         tables.append(comparisons.table("score"))
         answer["comparison"] = comparisons.answer()
-    fractions = {key: value for key, value in values.items() if not key.startswith("invalid")}  # a count of documents
-    return publish(tables, answer, scores._replace(values=fractions).draw, fractions.values(), **outputs)
+    return publish(tables, answer, scores.draw, values.values(), **outputs)
 
 
 def imported_class(schema: str) -> Any:
@@ -286,21 +280,20 @@ def _imported(module: str) -> Any:
 class _Objects:
     """Reader of files of objects of a class: text is parsed as JSON and converted to the class."""
 
-    def __init__(self, cls: type, on_invalid: str) -> None:
+    def __init__(self, cls: type) -> None:
         with naming():
             self.plan = compile_schema(schema_of(cls))
         self.reader = Reader(root_kinds(self.plan))
-        self.on_invalid = on_invalid
 
     def read(self, file: str, num_references: int | None = None) -> list[Any]:
-        """Return the object of each line, None for an answer that is no object.
+        """Return the object of each line.
 
         Args:
             file: Path.
             num_references: Number of references; None if `file` holds the references.
 
         Raises:
-            BadInput: If a line is no value of the class and `on_invalid` does not tolerate it.
+            BadInput: If a line is no value of the class.
         """
         is_reference = num_references is None
         lines = read_lines(file, not is_reference)
@@ -308,21 +301,18 @@ class _Objects:
             lines = without_blank_end(lines, num_references)
         answers = answers_of(file, lines, answer=None, id=None, dropped=())
         return [
-            self._object(f"{file}, line {line}", value, is_reference)
+            self._object(f"{file}, line {line}", value)
             for line, value in zip(answers.lines, answers.values, strict=True)
         ]
 
-    def _object(self, location: str, text: Any, is_reference: bool) -> Any:
+    def _object(self, location: str, text: Any) -> Any:
         reading = self.reader.read(text)
-        is_strict = is_reference or self.on_invalid == "raise"
         if reading.how == "unreadable":
-            if is_strict:
-                reason = "the bytes are not UTF-8" if text is None else reading.reason
-                raise BadInput(f"{location}: {reason if reason.startswith('got ') else f'this is no JSON: {reason}'}")
-            return None
-        if is_strict and (fault := first_fault(self.plan, reading.value)):
+            reason = "the bytes are not UTF-8" if text is None else reading.reason
+            raise BadInput(f"{location}: {reason if reason.startswith('got ') else f'this is no JSON: {reason}'}")
+        if fault := first_fault(self.plan, reading.value):
             raise BadInput(f"{location}: {fault.removeprefix('.').removeprefix(': ')}")
-        return instance_of(self.plan.root, reading.value, MissingValue())
+        return instance_of(self.plan.root, reading.value)
 
 
 def _blocks(file: str, skip: str) -> list[list[tuple[int, str]]]:

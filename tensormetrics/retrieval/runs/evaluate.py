@@ -18,9 +18,9 @@ from ...core.resampling.weights import ItemNames, check_draws
 from ...core.results.estimates import Estimate, check_confidence
 from ...core.results.plots import plot_values
 from ...core.results.table import Table, table_of
-from .measures import SUMMED, measures
+from .measures import GEOMETRIC, MIN_GEOMETRIC, SUMMED, mean_of, measures
 from .pairs import Pairs, Qrels, Run
-from .ranking import hits_of
+from .ranking import ranked_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +51,7 @@ class RunScores(NamedTuple):
 
     def summary(self) -> dict[str, float]:
         """Return the mean over the queries, as trec_eval prints it for `all`, and the sum of counts."""
-        return {name: float(value.sum() if name in SUMMED else value.mean()) for name, value in self.values.items()}
+        return {name: float(mean_of(name, value)) for name, value in self.values.items()}
 
     def interval(
         self, *, confidence: float = 0.95, replicates: int | None = None, seed: int | None = None, groups: Any = None
@@ -97,7 +97,7 @@ class RunScores(NamedTuple):
         return with_values(interval(resampled, confidence), self._means())
 
     def _means(self) -> dict[str, Tensor]:
-        return {name: value.mean() for name, value in self.values.items() if name not in SUMMED}
+        return {name: mean_of(name, value) for name, value in self.values.items() if name not in SUMMED}
 
     def _direction(self, name: str) -> bool | None:
         return None if name in SUMMED else True
@@ -109,13 +109,32 @@ class RunScores(NamedTuple):
     def _resampled(
         self, purpose: str, replicates: int | None = None, seed: int | None = None, groups: Any = None
     ) -> Resampled:
-        columns = [self.values[name] for name in self._means()]
-        if not columns:
-            raise ValueError(f"metrics: got {', '.join(self.values)}, wanted at least one mean for the {purpose}")
-        scores = torch.stack(columns, 1)
-        names = ItemNames.of(self.queries, groups, scores.device)
-        means = resampled_means(scores, names, *check_draws(replicates, seed), bounds=(0.0, 1.0))
-        return means.take(read=lambda values: dict(zip(self._means(), values.unbind(-1), strict=True)))
+        names = ItemNames.of(self.queries, groups, next(iter(self.values.values())).device)
+        return resampled_queries(self.values, names, f"the {purpose}", replicates, seed)
+
+
+def resampled_queries(
+    values: Mapping[str, Tensor],  # (Q,) each
+    names: ItemNames,
+    purpose: str,
+    replicates: int | None,
+    seed: int | None,
+    target: Tensor | None = None,
+) -> Resampled:
+    """Draw the means over queries of all measures but counts."""
+    lowest = math.log(MIN_GEOMETRIC)
+    columns = {name: 1 - x / lowest if name == GEOMETRIC else x for name, x in values.items() if name not in SUMMED}
+    if not columns:
+        raise ValueError(f"metrics: got {', '.join(values)}, wanted at least one mean for {purpose}")
+
+    def read(means: Tensor) -> dict[str, Tensor]:
+        named = dict(zip(columns, means.unbind(-1), strict=True))
+        return {name: (lowest * (1 - x)).exp() if name == GEOMETRIC else x for name, x in named.items()}
+
+    scores = torch.stack([*columns.values()], 1)
+    return resampled_means(scores, names, *check_draws(replicates, seed), bounds=(0.0, 1.0), target=target).take(
+        read=read
+    )
 
 
 @checks.names_arguments
@@ -137,7 +156,8 @@ def evaluate_run(
             trec_eval's tables; ``ranx.evaluate`` and ir_measures take ``qrels`` first.
         qrels: Gains of documents by query: a file, a dictionary or `Qrels`.
         metrics: Names of trec_eval (``"ndcg_cut_10"``, ``"P.5,10"``), ranx (``"ndcg@10"``, ``"mrr"``) or ir_measures
-            (``"nDCG@10"``, ``"RR"``); measures with the prefix ``num_`` are counts. The error for an unknown name lists
+            (``"nDCG@10"``, ``"RR"``); measures with the prefix ``num_`` are counts, ``"gm_map"`` is a geometric mean,
+            whose values are logarithms, and ERR counts gains up to 4, as gdeval. The error for an unknown name lists
             all.
         relevance_level: Minimum gain of a relevant document. nDCG uses the gains themselves, negative ones as 0.
         complete: Score queries with judgements but without a run as 0; by default they are left out, like queries
@@ -174,12 +194,11 @@ def evaluate_run(
             "are swapped, write evaluate_run(run=..., qrels=...)",
             stacklevel=2,
         )
-    queries, hits = hits_of(run, qrels, relevance_level, complete, judged_only)
+    queries, rows = ranked_rows(run, qrels, complete, judged_only)
     if not queries:
         examples = ", ".join(repr(query) for pairs in (run, qrels) for query in pairs.queries[:2])
         raise ValueError(f"run, qrels: no query is in both; their names begin with {examples or 'none'}")
-    values = {name: torch.from_numpy(measure(hits)) for name, measure in selected.items()}
-    return RunScores(queries, values, relevance_level)
+    return RunScores(queries, rows.values(selected, relevance_level), relevance_level)
 
 
 def _as(kind: type[PairsType], value: Any) -> PairsType:

@@ -1,52 +1,14 @@
-"""Ranks of the retrieved documents that have a judgement."""
-
-from dataclasses import dataclass
+"""Rows of a run and its judgements in order of rank."""
 
 import numpy as np
+import torch
 
 from .pairs import Pairs, Qrels, Run
+from .ranks import RankedRows
 
 
-@dataclass(frozen=True)
-class Hits:
-    """The judged documents of ranked lists, ordered by query and rank, and the counts that measures need.
-
-    Q queries, n hits, J judgements.
-    """
-
-    query: np.ndarray  # (n,) in 0..Q-1
-    rank: np.ndarray  # (n,) from 1
-    gain: np.ndarray  # (n,)
-    retrieved: np.ndarray  # (Q,) documents
-    judged_query: np.ndarray  # (J,)
-    judged_gain: np.ndarray  # (J,)
-    level: int  # minimum gain of a relevant document
-
-    @property
-    def queries(self) -> int:
-        return len(self.retrieved)
-
-    @property
-    def relevant(self) -> np.ndarray:
-        # ->  (Q,) relevant documents
-        return self.count(self.judged_query[self.judged_gain >= self.level])
-
-    def count(self, queries: np.ndarray) -> np.ndarray:
-        # queries: (m,)  ->  (Q,)
-        return np.bincount(queries, minlength=self.queries).astype(np.float64)
-
-    def total(self, values: np.ndarray) -> np.ndarray:
-        # values: (n,)  ->  (Q,) sums in the order of ranks
-        return np.bincount(self.query, values, self.queries).astype(np.float64)  # integers for empty input
-
-    def running_count(self, mask: np.ndarray) -> np.ndarray:
-        # mask: (n,) bool  ->  (n,) count of selected hits of the query, up to and including this one
-        counts = np.cumsum(mask)
-        return counts - (counts - mask)[np.searchsorted(self.query, self.query)]
-
-
-def hits_of(run: Run, qrels: Qrels, level: int, complete: bool, judged_only: bool) -> tuple[list[str], Hits]:
-    """Return the queries that are evaluated, in the order of the run, and their hits."""
+def ranked_rows(run: Run, qrels: Qrels, complete: bool, judged_only: bool) -> tuple[list[str], RankedRows]:
+    """Return the queries that are evaluated, in the order of the run, and their judged documents."""
     qrels_index = {query: i for i, query in enumerate(qrels.queries)}
     judged = [query for query in run.queries if query in qrels_index]
     if complete:
@@ -54,7 +16,7 @@ def hits_of(run: Run, qrels: Qrels, level: int, complete: bool, judged_only: boo
     code = {query: i for i, query in enumerate(judged)}
     run_query = np.array([code.get(query, -1) for query in run.queries], np.int64)
     qrels_query = np.array([code.get(query, -1) for query in qrels.queries], np.int64)
-    gain, is_judged = _gains(run, qrels, run_query, qrels_query)
+    gain, is_judged, is_missed = _gains(run, qrels, run_query, qrels_query)
     is_ranked = run_query[run.query] >= 0
     if judged_only:
         is_ranked &= is_judged & (gain >= 0)  # a negative gain is no judgement: not in the pool, or junk
@@ -63,22 +25,25 @@ def hits_of(run: Run, qrels: Qrels, level: int, complete: bool, judged_only: boo
     query = run_query[run.query[documents]]
     retrieved = np.bincount(query, minlength=len(judged))
     rank = np.arange(1, len(documents) + 1) - (np.cumsum(retrieved) - retrieved)[query]
-    hit = is_judged[documents]
-    is_evaluated = qrels_query[qrels.query] >= 0
-    return judged, Hits(
-        query[hit],
-        rank[hit],
-        gain[documents[hit]],
-        retrieved,
-        qrels_query[qrels.query[is_evaluated]],
-        qrels.value[is_evaluated],
-        level,
+    # Judged documents that are not ranked come last: those that the run lacks, and those that were removed.
+    hit, missed, removed = is_judged[documents], np.flatnonzero(is_missed), np.flatnonzero(is_judged & ~is_ranked)
+    removed = removed[run_query[run.query[removed]] >= 0]
+    queries = np.concatenate([query[hit], qrels_query[qrels.query[missed]], run_query[run.query[removed]]])
+    gains = np.concatenate([gain[documents[hit]], qrels.value[missed], gain[removed]])
+    ranks = np.concatenate([rank[hit], np.zeros(len(missed) + len(removed), np.int64)])
+    order = queries.argsort(kind="stable")
+    counts = np.bincount(queries, minlength=len(judged))
+    position = np.arange(len(queries)) - (np.cumsum(counts) - counts)[queries[order]]
+    query, rank, gain, position, retrieved = map(
+        torch.from_numpy, (queries[order], ranks[order], gains[order], position, retrieved)
     )
+    return judged, RankedRows(query, rank, gain, position, len(judged), retrieved, int(counts.max(initial=0)))
 
 
-def _gains(run: Run, qrels: Qrels, run_query: np.ndarray, qrels_query: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    # ->  (n,) gains of the documents of the run, (n,) bool: judged documents
+def _gains(run: Run, qrels: Qrels, run_query: np.ndarray, qrels_query: np.ndarray) -> tuple[np.ndarray, ...]:
+    # ->  (n,) gains of the documents of the run, (n,) bool: judged documents, (m,) bool: judgements of no document
     gain, is_judged = np.zeros(len(run), np.int64), np.zeros(len(run), bool)
+    is_missed = qrels_query[qrels.query] >= 0
     low = np.uint64(2 ** min((16 * len(qrels)).bit_length(), 24) - 1)  # bits that exclude most unjudged pairs
     judged = np.zeros(int(low) + 1, bool)
     judged[qrels.key & low] = True
@@ -95,10 +60,11 @@ def _gains(run: Run, qrels: Qrels, run_query: np.ndarray, qrels_query: np.ndarra
         )
         is_judged[other[equal]] = True
         gain[other[equal]] = qrels.value[remaining[equal]]
+        is_missed[remaining[equal]] = False
         remaining = remaining[~equal]
         position[remaining] += 1
         remaining = remaining[position[remaining] < len(keys)]
-    return gain, is_judged
+    return gain, is_judged, is_missed
 
 
 def _same_names(a: Pairs, b: Pairs, of_a: np.ndarray, of_b: np.ndarray) -> np.ndarray:

@@ -1,33 +1,34 @@
 """`RunMetric`: trec_eval's measures of pairs of query and document, batch by batch."""
 
+import functools
 import math
 from collections.abc import Mapping, Sequence, Sized
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
 from ...core.arguments import checks
 from ...core.metric.base import Metric, Options
-from ...core.resampling.means import resampled_means
 from ...core.resampling.resampling import Resampled
-from ...core.resampling.weights import ItemNames, check_draws, units
-from .evaluate import RunScores
-from .measures import SUMMED, measures
-from .ranking import Hits
+from ...core.resampling.weights import ItemNames, units
+from .evaluate import RunScores, resampled_queries
+from .measures import FLAT, SUMMED, mean_of, measures
+from .ranks import RankedRows, order_of_rows, starts_of
 
+RELEVANT = "num_rel"
 OPTIONAL = "doc_ids", "groups"  # columns that all rows have, or none
 EMPTY_TARGET_ACTIONS = "neg", "pos", "skip", "error"
 
 
 class _Evaluated(NamedTuple):
-    """Scores of queries, with their groups and numbers of relevant documents for intervals and comparisons."""
+    """Values of queries, with what intervals and comparisons need."""
 
-    scores: RunScores
-    groups: Tensor | None  # (Q,)
-    relevant: Tensor  # (Q,) relevant documents
+    queries: Tensor  # (Q,) int64
+    values: dict[str, Tensor]  # (Q,) float64
+    relevant: Tensor  # (Q,) float64, relevant documents
+    groups: Tensor | None  # (Q,) int64
 
 
 class RunMetric(Metric):
@@ -39,8 +40,6 @@ class RunMetric(Metric):
     rounded to float32; documents of negative scores count, unlike in RetrievalMAP of torchmetrics. `compute` returns
     the mean over the queries by name (for counts such as "num_rel" the sum), in [0, 1], higher is better; `interval`
     and `compare` resample queries.
-
-    The measures are computed on the host, to which `compute` copies the rows.
 
     Args:
         metrics: Names of measures, as in `evaluate_run`: "map", "ndcg_cut_10", "recip_rank", "P_10", "recall_100" ...
@@ -123,17 +122,14 @@ class RunMetric(Metric):
 
     def compute(self) -> dict[str, Tensor]:
         """Compute the value of each measure by name, () float64."""
-        evaluated = self._evaluate()
-        self._items = evaluated
-        means = {
-            name: value.sum() if name in SUMMED else value.mean() for name, value in evaluated.scores.values.items()
-        }
-        return {name: value.to(self.preds.device) for name, value in means.items()}
+        self._items = self._evaluate()
+        return {name: mean_of(name, value) for name, value in self._items.values.items()}
 
     def per_query(self) -> RunScores:
         """Return the scores of each query, in the order of their numbers."""
         self.compute()
-        return self._items.scores
+        values = {name: value.cpu() for name, value in self._items.values.items()}
+        return RunScores(self._items.queries.tolist(), values, self.relevance_level)
 
     def _add_state(self, state: dict[str, Tensor]) -> None:
         self._check_optional(state)
@@ -150,74 +146,78 @@ class RunMetric(Metric):
         return None if name in SUMMED else True
 
     def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled:
-        evaluated: _Evaluated = self._items or self._evaluate()
-        means = {name: value for name, value in evaluated.scores.values.items() if name not in SUMMED}
-        if not means:
-            raise ValueError(f"metrics: got {', '.join(self.measures)}, wanted at least one mean for an interval")
-        device = self.preds.device
-        names = ItemNames.of(torch.tensor(evaluated.scores.queries, dtype=torch.int64, device=device), None, device)
-        names = names._replace(groups=evaluated.groups)
-        scores = torch.stack([*means.values()], 1).to(device)
-        target = evaluated.relevant.to(device)
-        sums = resampled_means(scores, names, *check_draws(replicates, seed), bounds=(0.0, 1.0), target=target)
-        return sums.take(read=lambda values: dict(zip(means, values.unbind(-1), strict=True)))
+        queries, values, relevant, groups = self._items or self._evaluate()
+        names = ItemNames.of(queries, None, queries.device)._replace(groups=groups)
+        return resampled_queries(values, names, "an interval", replicates, seed, relevant.long())
 
     def _evaluate(self) -> _Evaluated:
-        rows = {name: getattr(self, name).cpu().numpy() for name in ("preds", "target", "indexes", "doc_ids", "groups")}
+        rows = {name: getattr(self, name) for name in ("preds", "target", "indexes", *OPTIONAL)}
         for name in OPTIONAL:  # ranks may differ
             if len(rows[name]) not in (0, len(rows["preds"])):
                 raise ValueError(
                     f"{name}: got {len(rows[name])} for {len(rows['preds'])} rows; give them always or never"
                 )
-        if self.ignore_index is not None:
+        rows = {name: column for name, column in rows.items() if len(column)}
+        if rows and self.ignore_index is not None:
             is_valid = rows["target"] != self.ignore_index
-            rows = {name: column[is_valid] if len(column) else column for name, column in rows.items()}
-        query_ids, first, query = np.unique(rows["indexes"], return_index=True, return_inverse=True)
-        hits = self._hits(rows, query_ids, query)
-        groups = None
-        if len(rows["groups"]):
-            groups = rows["groups"][first]
-            if wrong := (rows["groups"] != groups[query]).nonzero()[0].tolist():
-                raise ValueError(f"groups: got several for query {query_ids[query[wrong[0]]]}, wanted one")
-        is_scored = self._scored_queries(hits, query_ids)
-        values = {}
-        for name, measure in self.measures.items():
-            value = measure(hits)
-            if self.empty_target_action == "pos" and name not in SUMMED:
-                value = np.where(hits.relevant == 0, 1.0, value)
-            values[name] = torch.from_numpy(value[is_scored])
-        scores = RunScores(query_ids[is_scored].tolist(), values, self.relevance_level)
-        device = self.preds.device
-        scored_groups = None if groups is None else torch.from_numpy(groups[is_scored]).to(device)
-        return _Evaluated(scores, scored_groups, torch.from_numpy(hits.relevant[is_scored]).long())
+            rows = {name: column[is_valid] for name, column in rows.items()}
+        if not rows or not len(rows["preds"]):
+            none = torch.empty(0, dtype=torch.float64, device=self.device)
+            return _Evaluated(none.long(), dict.fromkeys(self.measures, none), none, None)
+        order = order_of_rows(rows["indexes"], rows["preds"].float(), rows.get("doc_ids"))
+        query = rows["indexes"][order]
+        number, position, start = starts_of(query)
+        faults = _faults(rows, order, start)
+        sizes = [number[-1], position.max(), *(fault.sum() for _, fault in faults.values())]
+        queries, width, *counts = torch.stack(sizes).tolist()  # waits for the device
+        for (message, (where, fault)), count in zip(faults.items(), counts, strict=True):
+            if count:
+                first = fault.nonzero()[0, 0]
+                document = int(rows["doc_ids"][where[first]]) if "doc_ids" in rows else None
+                raise ValueError(message.format(query=int(rows["indexes"][where[first]]), document=document))
+        rank = position + 1
+        if self.top_k is not None:
+            rank = rank.masked_fill(rank > self.top_k, 0)
+        ranked = RankedRows(number, rank, rows["target"][order], position, queries + 1, None, width + 1)
+        values = ranked.values({**self.measures, RELEVANT: FLAT[RELEVANT]}, self.relevance_level)
+        relevant = values[RELEVANT]
+        values = {name: values[name] for name in self.measures}
+        first_of = functools.partial(_first_of, number=number, queries=queries + 1)
+        groups = first_of(rows["groups"][order]) if "groups" in rows else None
+        return self._without_empty(_Evaluated(first_of(query), values, relevant, groups))
 
-    def _hits(self, rows: dict[str, np.ndarray], query_ids: np.ndarray, query: np.ndarray) -> Hits:
-        scores = rows["preds"].astype(np.float32)
-        if np.isnan(scores).any():
-            raise ValueError(f"preds: got NaN for query {query_ids[query[np.isnan(scores).argmax()]]}, wanted numbers")
-        ties = ~rows["doc_ids"] if len(rows["doc_ids"]) else np.arange(len(scores))
-        order = np.lexsort((ties, -scores, query))
-        if len(rows["doc_ids"]):
-            by_document = np.lexsort((rows["doc_ids"], query))
-            pairs = np.stack([query, rows["doc_ids"]], 1)[by_document]
-            is_repeated = (pairs[1:] == pairs[:-1]).all(1)
-            if is_repeated.any():
-                repeated, document = pairs[1:][is_repeated][0]
-                raise ValueError(f"doc_ids: query {query_ids[repeated]} has document {document} twice")
-        query, gain = query[order], rows["target"][order]
-        documents = np.bincount(query, minlength=len(query_ids))
-        rank = np.arange(1, len(query) + 1) - (np.cumsum(documents) - documents)[query]
-        depth = self.top_k or max(len(query), 1)
-        is_hit = rank <= depth
-        retrieved = np.minimum(documents, depth)
-        return Hits(query[is_hit], rank[is_hit], gain[is_hit], retrieved, query, gain, self.relevance_level)
-
-    def _scored_queries(self, hits: Hits, query_ids: np.ndarray) -> np.ndarray:
-        # ->  (Q,) bool
-        is_empty = hits.relevant == 0
-        if self.empty_target_action == "error" and is_empty.any():
+    def _without_empty(self, evaluated: _Evaluated) -> _Evaluated:
+        """Treat queries without relevant documents as the option says."""
+        queries, values, relevant, groups = evaluated
+        if self.empty_target_action == "pos":
+            filled = {n: x if n in SUMMED else x.masked_fill(relevant == 0, 1.0) for n, x in values.items()}
+            return evaluated._replace(values=filled)
+        if self.empty_target_action == "neg" or bool((relevant > 0).all()):
+            return evaluated
+        if self.empty_target_action == "error":
             raise ValueError(
-                f"target: query {query_ids[is_empty.argmax()]} has no relevant document; write "
+                f"target: query {int(queries[relevant == 0][0])} has no relevant document; write "
                 "empty_target_action='neg', 'pos' or 'skip'"
             )
-        return ~is_empty if self.empty_target_action == "skip" else np.ones_like(is_empty)
+        chosen = relevant > 0
+        values = {name: value[chosen] for name, value in values.items()}
+        return _Evaluated(queries[chosen], values, relevant[chosen], None if groups is None else groups[chosen])
+
+
+def _faults(rows: dict[str, Tensor], order: Tensor, start: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
+    # order, start: (n,)  ->  message: (m,) rows, (m,) bool
+    """Return what is wrong with rows, by the message of the error."""
+    faults = {"preds: got NaN for query {query}, wanted numbers": (order, rows["preds"][order].isnan())}
+    if "doc_ids" in rows:
+        by_name = order_of_rows(rows["indexes"], rows["doc_ids"])
+        after = [column[by_name[1:]] == column[by_name[:-1]] for column in (rows["indexes"], rows["doc_ids"])]
+        faults["doc_ids: query {query} has document {document} twice"] = by_name, after[0] & after[1]
+    if "groups" in rows:
+        group = rows["groups"][order]
+        faults["groups: got several for query {query}, wanted one"] = order, group != group[start]
+    return faults
+
+
+def _first_of(column: Tensor, number: Tensor, queries: int) -> Tensor:
+    # column, number: (n,)  ->  (Q,), of columns that are equal in each query
+    return column.new_empty(queries).index_put_((number,), column)

@@ -7,6 +7,7 @@ from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ...core.arguments import checks
+from ...core.numbers import ranked
 from ..deterministic import sum_by_position
 from ..ranking.positive_ranks import PositiveRanks
 from .depths import Depths, at_depths, scores_at, takes_ranks
@@ -77,7 +78,7 @@ def _check_denominator(k: Depths | None, denominator: Denominator) -> None:
 def _precisions(ranks: PositiveRanks, is_hit: Tensor) -> Tensor:
     # is_hit: (..., Q, P) bool, no gaps in rank  ->  (..., Q), the sum of j / r_j
     order = is_hit.cumsum(-1)
-    terms = torch.where(is_hit, order.double() / ranks.rank, 0.0)
+    terms = torch.where(is_hit, ranked.precision_term(order, ranks.rank), 0.0)
     return sum_by_position(terms, order)
 
 

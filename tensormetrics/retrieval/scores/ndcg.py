@@ -8,6 +8,7 @@ from typing_extensions import Unpack  # torch brings it
 
 from ...core.arguments import checks
 from ...core.native.device_cache import cached_per_device
+from ...core.numbers import ranked
 from ..deterministic import halving_sum, sum_by_position
 from ..ranking.positive_ranks import PositiveRanks
 from ..relevance import Gains
@@ -45,7 +46,7 @@ def ndcg(ranks: PositiveRanks, k: Depths | None = None, gain: Gain = "linear") -
 def _discounts(device: torch.device, k: int) -> tuple[Tensor, Tensor]:
     # ->  (k + 1,) float64, of ranks 0 to k, (k + 1,), the ideal sums of 0 to k relevant references
     position = torch.arange(1, k + 1, device="cpu")
-    terms = 1.0 / torch.log2(1 + position.double())
+    terms = ranked.discounted(torch.ones((), dtype=torch.float64, device="cpu"), position)
     ideal = halving_sum((position <= torch.arange(k + 1, device="cpu")[:, None]).double() * terms)
     ideal[0] = torch.nan
     return torch.nn.functional.pad(terms, (1, 0)).to(device), ideal.to(device)
@@ -59,9 +60,9 @@ def _ndcg(ranks: PositiveRanks, k: int | None, gain: Gain) -> Tensor:
         rank = ranks.rank if ranks.depth is not None and ranks.depth <= k else ranks.rank * is_hit
         return sum_by_position(terms[rank], is_hit.cumsum(-1)) / ideal[ranks.relevant.clamp(max=k)]
     is_hit = ranks.rank > 0 if k is None else ranks.within(k)
-    gains = is_hit.double() if ranks.gain is None else torch.where(is_hit, _scaled(ranks.gain, gain), 0.0)
+    gains = is_hit.double() if ranks.gain is None else _scaled(ranks.gain, gain)
     order = is_hit.cumsum(-1)
-    terms = torch.where(is_hit, gains / torch.log2(1 + ranks.rank.double()), 0.0)
+    terms = torch.where(is_hit, ranked.discounted(gains, ranks.rank), 0.0)
     reached = sum_by_position(terms, order)
     position = torch.arange(1, 1 + (ranks.rank.shape[-1] if k is None else k), device=ranks.rank.device)
     if ranks.ideal is None:
@@ -69,8 +70,7 @@ def _ndcg(ranks: PositiveRanks, k: int | None, gain: Gain) -> Tensor:
     else:
         ideal = _scaled(ranks.ideal, gain)[..., : len(position)]
         position = position[: ideal.shape[-1]]
-    score = reached / halving_sum(ideal / torch.log2(1 + position.double()))
-    return score.masked_fill(ranks.relevant == 0, torch.nan)
+    return reached / halving_sum(ranked.discounted(ideal, position))  # 0 / 0 for a lone query
 
 
 def _scaled(gains: Tensor, gain: Gain) -> Tensor:

@@ -2,8 +2,7 @@
 
 import itertools
 import numbers
-from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -41,16 +40,24 @@ FAR = (1e-4, 1e-3, 1e-2, 1e-1)
 
 
 class OperatingPoints(NamedTuple):
-    """Points of the ROC curve of pairs, (..., F) float64 each: pairs nearer than `threshold` are accepted.
+    """ROC curve of pairs, float64: pairs nearer than `threshold` are accepted.
 
-    far: the false accept rate, the fraction of pairs of different labels that are accepted; at most the requested one.
-    tar: the true accept rate, the fraction of pairs of the same label that are accepted.
-    threshold: a distance, or for "ip" a similarity, higher for nearer pairs; inf (-inf for "ip") accepts all pairs.
+    far (..., F): the false accept rate, the fraction of pairs of different labels that are accepted; at most the
+        requested one.
+    tar (..., F): the true accept rate, the fraction of pairs of the same label that are accepted.
+    threshold (..., F): a distance, or for "ip" a similarity, higher for nearer pairs; inf (-inf for "ip") accepts all.
+    auroc (...): the area under the curve.
+    equal_error_rate (...): the false accept rate at which as many pairs of the same label are rejected.
     """
 
     far: Tensor
     tar: Tensor
     threshold: Tensor
+    auroc: Tensor
+    equal_error_rate: Tensor
+
+
+RATES = ("far", "tar", "threshold")  # fields with a value for each requested rate
 
 
 @takes_arrays
@@ -65,10 +72,12 @@ def pairwise_roc(
     distance: DistanceName = "l2",
     memory_budget: int | None = None,
 ) -> OperatingPoints:
-    """Compute the ROC curve of pairs of items at the largest false accept rates that do not exceed `far` (F of them).
+    """Compute the ROC curve of pairs of items, its area and its equal error rate.
+
+    Its points are those of the largest false accept rates that do not exceed `far` (F of them).
 
     Shapes: query: (..., Q, D); query_labels: (..., Q); reference: (..., N, D); reference_labels: (..., N) -> (..., F)
-    each.
+    each, (...) for `auroc` and `equal_error_rate`.
 
     Pairs consist of a query and a reference, or, without references, of two queries. Every pair is counted and no list
     of pairs is kept: time O(Q N D), memory within the budget. Pairs at equal distance are accepted together. NaN
@@ -80,16 +89,12 @@ def pairwise_roc(
         >>> pairwise_roc(x, y, far=(0.0, 0.5)).tar
         tensor([1., 1.], dtype=torch.float64)
     """
-    rates = _check_rates(far)
-
-    def points(pairs: Pairs | ListedPairs) -> Tensor:
-        return torch.stack(_points(pairs, rates, distance), -2)
-
     inputs = query, query_labels, reference, reference_labels
-    return OperatingPoints(*_batch_values(points, *inputs, distance, memory_budget, (3, len(rates))).unbind(-2))
+    return OperatingPoints(*_curve_of(inputs, _check_rates(far), distance, memory_budget, OperatingPoints._fields))
 
 
 @takes_arrays
+@torch.no_grad()
 def tar_at_far(
     query: Tensor,
     query_labels: Tensor,
@@ -114,9 +119,9 @@ def tar_at_far(
         >>> tar_at_far(x, y, far=0.1)
         tensor(1., dtype=torch.float64)
     """
-    options: dict[str, Any] = {"far": _rates(far), "distance": distance, "memory_budget": memory_budget}
-    rates = pairwise_roc(query, query_labels, reference, reference_labels, **options).tar
-    return rates[..., 0] if _is_one(far) else rates
+    inputs, rates = (query, query_labels, reference, reference_labels), _check_rates(_rates(far))
+    (tar,) = _curve_of(inputs, rates, distance, memory_budget, ("tar",))
+    return tar[..., 0] if _is_one(far) else tar
 
 
 @takes_arrays
@@ -142,7 +147,8 @@ def equal_error_rate(
         >>> equal_error_rate(x, y)
         tensor(0.5000, dtype=torch.float64)
     """
-    return _batch_values(_equal_error, query, query_labels, reference, reference_labels, distance, memory_budget)
+    inputs = query, query_labels, reference, reference_labels
+    return _curve_of(inputs, (), distance, memory_budget, ("equal_error_rate",))[0]
 
 
 @takes_arrays
@@ -171,51 +177,58 @@ def pairwise_auroc(
         >>> pairwise_auroc(x, y)
         tensor(0.6250, dtype=torch.float64)
     """
-
-    def area(pairs: Pairs | ListedPairs) -> Tensor:
-        return pairs.concordance()
-
-    return _batch_values(area, query, query_labels, reference, reference_labels, distance, memory_budget)
+    inputs = query, query_labels, reference, reference_labels
+    return _curve_of(inputs, (), distance, memory_budget, ("auroc",))[0]
 
 
-def _points(pairs: Pairs | ListedPairs, far: Sequence[float], distance: DistanceName) -> tuple[Tensor, Tensor, Tensor]:
-    # ->  (..., F) each
-    is_known, nan = pairs.total.all(-1)[..., None], torch.nan
-    if not is_known.any():
-        return (pairs.total.new_full((*pairs.total.shape[:-1], len(far)), nan, dtype=torch.float64),) * 3
-    points = _accept_points(pairs, far)
-    accepted = torch.stack([point.below for point in points], -2).double() / pairs.total[..., None, :]
-    threshold = DISTANCES[distance].from_canonical(torch.stack([point.distance for point in points], -1))
-    tar, far_reached = accepted.unbind(-1)
-    return far_reached.where(is_known, nan), tar.where(is_known, nan), threshold.where(is_known, nan)
+def _curve(pairs: Pairs | ListedPairs, far: Sequence[float], distance: DistanceName, fields: Sequence[str]) -> Tensor:
+    # ->  (..., K) float64: the fields of `OperatingPoints` side by side, F columns for each of RATES, else one
+    columns = {"auroc": pairs.concordance()[..., None]} if "auroc" in fields else {}
+    if len(columns) < len(fields):
+        is_known = pairs.total.all(-1)[..., None]
+        if is_known.any():
+            values = _read_points(pairs, pairs.first(_conditions(pairs, far, fields)), distance, fields)
+            columns |= {name: value.where(is_known, torch.nan) for name, value in values.items() if name in fields}
+        else:
+            nan = torch.full_like(is_known, torch.nan, dtype=torch.float64)
+            widths = {name: len(far) if name in RATES else 1 for name in fields}
+            columns = {name: nan.expand(*nan.shape[:-1], width) for name, width in widths.items()}
+    return torch.cat([columns[name] for name in fields], -1) if len(fields) > 1 else columns[fields[0]]
 
 
-def _accept_points(pairs: Pairs | ListedPairs, far: Sequence[float]) -> list[Threshold]:
-    """Return the distances at which the fraction of accepted pairs of different labels first exceeds each rate."""
-    different = pairs.total[..., 1, None].double()
+def _read_points(
+    pairs: Pairs | ListedPairs, points: list[Threshold], distance: DistanceName, fields: Sequence[str]
+) -> dict[str, Tensor]:
+    # ->  name: (..., F) or (..., 1)
+    """Read scores off the points of `_conditions`."""
+    columns = {"equal_error_rate": _equal_error(pairs, points.pop())[..., None]} if "equal_error_rate" in fields else {}
+    if points:
+        below = torch.stack([point.below for point in points], -2).double() / pairs.total[..., None, :]
+        columns["far"], columns["tar"] = below[..., 1], below[..., 0]
+        reached = torch.stack([point.distance for point in points], -1)
+        columns["threshold"] = DISTANCES[distance].from_canonical(reached)
+    return columns
+
+
+def _conditions(pairs: Pairs | ListedPairs, far: Sequence[float], fields: Sequence[str]) -> list[Condition]:
+    """Return what first holds where each false accept rate is exceeded, then where the two error rates meet."""
+    same, different = pairs.total[..., None].double().unbind(-2)
 
     def exceeds(rate: float) -> Condition:
         return lambda _, accepted: accepted.double() / different > rate
 
-    return pairs.first([exceeds(rate) for rate in far])
+    conditions = [exceeds(rate) for rate in far]
+    if "equal_error_rate" in fields:
+        conditions.append(lambda a, b: a.double() / same + b.double() / different >= 1)
+    return conditions
 
 
-def _equal_error_point(pairs: Pairs | ListedPairs) -> Threshold:
-    same, different = pairs.total[..., None].double().unbind(-2)
-    (point,) = pairs.first([lambda a, b: a.double() / same + b.double() / different >= 1])
-    return point
-
-
-def _equal_error(pairs: Pairs | ListedPairs) -> Tensor:
+def _equal_error(pairs: Pairs | ListedPairs, point: Threshold) -> Tensor:
     # ->  (...)
-    if not (is_known := pairs.total.all(-1)).any():
-        return torch.full_like(is_known, torch.nan, dtype=torch.float64)
-    point = _equal_error_point(pairs)
     before, after = (part.double() / pairs.total for part in (point.below, point.through))
     # False reject rate minus false accept rate before the pairs at this distance, and its negative after them.
     gap, left = 1 - before.sum(-1), after.sum(-1) - 1
-    rate = before[..., 1] + gap / (gap + left) * (after[..., 1] - before[..., 1])
-    return rate.where(is_known, torch.nan)
+    return before[..., 1] + gap / (gap + left) * (after[..., 1] - before[..., 1])
 
 
 def _is_one(far: float | Sequence[float]) -> bool:
@@ -238,20 +251,18 @@ def _check_rates(far: Sequence[float]) -> tuple[float, ...]:
     return tuple(map(float, far))
 
 
-def _batch_values(
-    function: Callable[[Pairs | ListedPairs], Tensor],
-    query: Tensor,
-    query_labels: Tensor,
-    reference: Tensor | None,
-    reference_labels: Tensor | None,
+def _curve_of(
+    inputs: tuple[Tensor, Tensor, Tensor | None, Tensor | None],
+    far: tuple[float, ...],
     distance: DistanceName,
     memory_budget: int | None,
-    tail: tuple[int, ...] = (),
-) -> Tensor:
-    """Return the values of the function, of shape `tail`, for each item of the batch.
+    fields: tuple[str, ...],
+) -> list[Tensor]:
+    """Return fields of the curve of each item of the batch.
 
     The pairs of small items are listed, in chunks of items within the memory budget.
     """
+    query, query_labels, reference, reference_labels = inputs
     checks.check_choice("distance", distance, DISTANCES)
     checks.shape("query", query, "...", "Q", "D")
     both_or_neither(reference=reference, reference_labels=reference_labels)
@@ -264,23 +275,32 @@ def _batch_values(
         checks.shape(name, tensor, *batch_shape, *shape)
     checks.same_device(**args)
     kind, queries = DISTANCES[distance], query.shape[-2]
+    width = sum(len(far) if name in RATES else 1 for name in fields)
     num_pairs = number_of_pairs(queries, None if reference is None else reference.shape[-2])
     if not batch_shape or not may_be_listed(num_pairs, query.device):
-        values = query.new_empty((*batch_shape, *tail), dtype=torch.float64)
+        values = query.new_empty((*batch_shape, width), dtype=torch.float64)
         for item in itertools.product(*map(range, batch_shape)):
-            values[item] = function(Pairs(_as_inputs(*(tensor[item] for tensor in args.values())), kind, memory_budget))
-        return values
+            pairs = Pairs(_as_inputs(*(tensor[item] for tensor in args.values())), kind, memory_budget)
+            values[item] = _curve(pairs, far, distance, fields)
+        return _split(values, len(far), fields)
     if not num_pairs or not batch_shape.numel():
-        return query.new_full((*batch_shape, *tail), torch.nan, dtype=torch.float64)
-    inputs = _as_inputs(*(tensor.flatten(0, len(batch_shape)) for tensor in args.values()))
-    rows = [inputs.query, inputs.query_labels]
+        return _split(query.new_full((*batch_shape, width), torch.nan, dtype=torch.float64), len(far), fields)
+    items = _as_inputs(*(tensor.flatten(0, len(batch_shape)) for tensor in args.values()))
+    rows = [items.query, items.query_labels]
     if reference is not None:
-        rows += [inputs.reference, inputs.reference_labels]
+        rows += [items.reference, items.reference_labels]
     memory = budget(memory_budget, query.device)
     chunk_size = max(memory // (PAIR * num_pairs), 1)
     chunks = zip(*(tensor.unflatten(0, (batch_shape.numel(), -1)).split(chunk_size) for tensor in rows), strict=True)
-    results = [function(ListedPairs(*chunk, distance=kind, memory=memory // 4)) for chunk in chunks]
-    return torch.cat(results).view(*batch_shape, *tail)
+    listed = (ListedPairs(*chunk, distance=kind, memory=memory // 4) for chunk in chunks)
+    values = torch.cat([_curve(pairs, far, distance, fields) for pairs in listed]).view(*batch_shape, width)
+    return _split(values, len(far), fields)
+
+
+def _split(columns: Tensor, rates: int, fields: Sequence[str]) -> list[Tensor]:
+    # columns: (..., K)  ->  (..., F) for each of RATES, else (...)
+    parts = columns.split([rates if name in RATES else 1 for name in fields], -1)
+    return [part if name in RATES else part[..., 0] for name, part in zip(fields, parts, strict=True)]
 
 
 def _as_inputs(
@@ -311,6 +331,8 @@ class PairMetric(EmbeddingMetric):
 
     plot_lower_bound: float | None = 0.0
     plot_upper_bound: float | None = 1.0
+    fields: tuple[str, ...] = OperatingPoints._fields  # of the curve
+    rates: tuple[float, ...] = ()
 
     def __init__(
         self, distance: DistanceName = "l2", *, memory_budget: int | None = None, **kwargs: Unpack[EmbeddingOptions]
@@ -321,13 +343,30 @@ class PairMetric(EmbeddingMetric):
             checks.check_int("memory_budget", memory_budget, 1)
         self.distance, self.memory_budget = distance, memory_budget
 
-    @abstractmethod
+    @torch.no_grad()
+    def compute(self) -> Any:
+        values = _split(_curve(self.pairs(), self.rates, self.distance, self.fields), len(self.rates), self.fields)
+        return self.result(dict(zip(self.fields, values, strict=True)))
+
+    def result(self, values: dict[str, Tensor]) -> Any:
+        # values: name of a field: (..., F) or (...)
+        """Return the one field of the curve that is the score."""
+        return values[self.fields[0]]
+
     def read(self, curve: Curve) -> Any:
         """Compute the score of a curve, or of a batch of curves."""
+        tar, threshold = curve.rates_at(self.rates)
+        threshold = DISTANCES[self.distance].from_canonical(threshold)
+        rest = {"auroc": curve.area(), "equal_error_rate": curve.equal_error_rate()}
+        return self.result({"tar": tar, "threshold": threshold, **rest})
 
     def points(self, pairs: Pairs) -> tuple[Sequence[float], list[Threshold]]:
         """Return the false accept rates that the score depends on, and the points where the curve must be exact."""
-        return (), []
+        conditions = _conditions(pairs, self.rates, self.fields)
+        thresholds = pairs.first(conditions) if conditions else []
+        if "equal_error_rate" not in self.fields:
+            return self.rates, thresholds
+        return (*self.rates, float(thresholds[-1].below[1] / pairs.total[1])), thresholds
 
     def pairs(self) -> Pairs:
         return self._pairs_of(self.stored_inputs()[0])
@@ -347,17 +386,14 @@ class EqualErrorRate(PairMetric):
     """Equal error rate of the pairs of all items; options as in `equal_error_rate`, and `store_dtype`."""
 
     higher_is_better = False
+    fields = ("equal_error_rate",)
 
-    @torch.no_grad()
-    def compute(self) -> Tensor:
-        return _equal_error(self.pairs())
 
-    def points(self, pairs: Pairs) -> tuple[Sequence[float], list[Threshold]]:
-        point = _equal_error_point(pairs)
-        return (float(point.below[1] / pairs.total[1]),), [point]
+class PairwiseAUROC(PairMetric):
+    """Area under the ROC curve of the pairs of all items; options as in `pairwise_auroc`, and `store_dtype`."""
 
-    def read(self, curve: Curve) -> Tensor:
-        return curve.equal_error_rate()
+    higher_is_better = True
+    fields = ("auroc",)
 
 
 class TARAtFAR(PairMetric):
@@ -367,6 +403,7 @@ class TARAtFAR(PairMetric):
     """
 
     higher_is_better = True
+    fields = ("tar",)
 
     def __init__(
         self,
@@ -377,40 +414,19 @@ class TARAtFAR(PairMetric):
         **kwargs: Unpack[EmbeddingOptions],
     ) -> None:
         super().__init__(distance, memory_budget=memory_budget, **kwargs)
-        self._rates = _check_rates(_rates(far))
-        self.far = self._rates[0] if _is_one(far) else self._rates
+        self.rates = _check_rates(_rates(far))
+        self.far = self.rates[0] if _is_one(far) else self.rates
 
-    @torch.no_grad()
-    def compute(self) -> Tensor:
-        rates = _points(self.pairs(), self._rates, self.distance)[1]
-        return rates if isinstance(self.far, tuple) else rates[0]
-
-    def points(self, pairs: Pairs) -> tuple[Sequence[float], list[Threshold]]:
-        return self._rates, _accept_points(pairs, self._rates)
-
-    def read(self, curve: Curve) -> Tensor:
-        rates = curve.rates_at(self._rates)[0]
-        return rates if isinstance(self.far, tuple) else rates[..., 0]
-
-
-class PairwiseAUROC(PairMetric):
-    """Area under the ROC curve of the pairs of all items; options as in `pairwise_auroc`, and `store_dtype`."""
-
-    higher_is_better = True
-
-    @torch.no_grad()
-    def compute(self) -> Tensor:
-        return self.pairs().concordance()
-
-    def read(self, curve: Curve) -> Tensor:
-        return curve.area()
+    def result(self, values: dict[str, Tensor]) -> Tensor:
+        return values["tar"] if isinstance(self.far, tuple) else values["tar"][..., 0]
 
 
 class PairwiseROC(PairMetric):
     """ROC curve of the pairs of all items, `OperatingPoints` of (F,) each; options as in `pairwise_roc`.
 
-    `interval` and `compare` return "tar" and "threshold" by name; `far` holds the requested rates. `store_dtype` as in
-    other metrics of embeddings.
+    `interval` and `compare` return "tar", "threshold", "auroc" and "equal_error_rate" by name; `far` holds the
+    requested rates. `TARAtFAR`, `PairwiseAUROC` and `EqualErrorRate` are names of its fields. `store_dtype` as in other
+    metrics of embeddings.
     """
 
     higher_is_better = None
@@ -425,23 +441,15 @@ class PairwiseROC(PairMetric):
         **kwargs: Unpack[EmbeddingOptions],
     ) -> None:
         super().__init__(distance, memory_budget=memory_budget, **kwargs)
-        self.far = _check_rates(far)
+        self.far = self.rates = _check_rates(far)
 
-    @torch.no_grad()
-    def compute(self) -> OperatingPoints:
-        return OperatingPoints(*_points(self.pairs(), self.far, self.distance))
-
-    def points(self, pairs: Pairs) -> tuple[Sequence[float], list[Threshold]]:
-        return self.far, _accept_points(pairs, self.far)
-
-    def read(self, curve: Curve) -> dict[str, Tensor]:
-        tar, threshold = curve.rates_at(self.far)
-        return {"tar": tar, "threshold": DISTANCES[self.distance].from_canonical(threshold)}
+    def result(self, values: dict[str, Tensor]) -> Any:
+        return OperatingPoints(**values) if "far" in values else values
 
     def value_range(self) -> tuple[Tensor, Tensor]:
         bounded = torch.zeros(len(self.far), dtype=torch.float64, device=self.device)
-        unbounded = torch.full_like(bounded, torch.inf)
-        return torch.cat([bounded, -unbounded]), torch.cat([bounded + 1, unbounded])
+        unbounded, rest = torch.full_like(bounded, torch.inf), bounded.new_zeros(2)
+        return torch.cat([bounded, -unbounded, rest]), torch.cat([bounded + 1, unbounded, rest + 1])
 
     def plot(self, val: Any = None, ax: "Axes | None" = None) -> "tuple[Figure, Axes]":
         """Draw the true accept rate over the false accept rate, on a logarithmic axis.
@@ -465,7 +473,7 @@ class PairwiseROC(PairMetric):
         return figure, axes
 
     def _direction(self, name: str) -> bool | None:
-        return True if name == "tar" else None
+        return {"tar": True, "auroc": True, "equal_error_rate": False}.get(name)
 
 
 def _with_ends(points: OperatingPoints | Mapping[str, Estimate]) -> np.ndarray:

@@ -16,18 +16,17 @@ from .engine.slots import Edge, Slot
 MISSING = object()
 
 
-def instance_of(edge: Edge, value: Any, missing: Any = None) -> Any:
+def instance_of(edge: Edge, value: Any) -> Any:
     """Build the object that a JSON value represents.
 
     Args:
         edge: The type, see `compile_schema`.
         value: The result of `json.loads`.
-        missing: Value of a missing required key.
     """
-    return _build(edge.slot, value, missing)
+    return _build(edge.slot, value)
 
 
-def _build(slot: Slot, value: Any, missing: Any) -> Any:
+def _build(slot: Slot, value: Any) -> Any:
     node = slot.node
     if value is None:
         return None
@@ -37,19 +36,19 @@ def _build(slot: Slot, value: Any, missing: Any) -> Any:
         return value if read is INVALID else read
     if isinstance(node, Union):
         case = best_case(slot, value)
-        return value if case == NO_CASE else _build(slot.edges[case].slot, value, missing)
+        return value if case == NO_CASE else _build(slot.edges[case].slot, value)
     if isinstance(node, Items | Fixed):
-        return _array(slot, value, missing)
+        return _array(slot, value)
     values = object_of(value)
     if values is None:
         return value
     if isinstance(node, FreeKeys):
-        return {key: _build(slot.edges[0].slot, part, missing) for key, part in values.items()}
+        return {key: _build(slot.edges[0].slot, part) for key, part in values.items()}
     assert isinstance(node, Record)
-    return _record(slot, node, values, missing)
+    return _record(slot, node, values)
 
 
-def _array(slot: Slot, value: Any, missing: Any) -> Any:
+def _array(slot: Slot, value: Any) -> Any:
     items = array_of(value)
     if items is None:
         return value
@@ -57,25 +56,25 @@ def _array(slot: Slot, value: Any, missing: Any) -> Any:
         built = list(items)
         for edge in slot.edges:
             if edge.position < len(items):
-                built[edge.position] = _build(edge.slot, items[edge.position], missing)
+                built[edge.position] = _build(edge.slot, items[edge.position])
         return tuple(built)
-    built = [_build(slot.edges[0].slot, item, missing) for item in items]
+    built = [_build(slot.edges[0].slot, item) for item in items]
     try:
         return list(dict.fromkeys(built)) if isinstance(slot.node, Items) and slot.node.unique else built
     except TypeError:  # unhashable
         return built
 
 
-def _record(slot: Slot, node: Record, values: Mapping[str, Any], missing: Any) -> Any:
+def _record(slot: Slot, node: Record, values: Mapping[str, Any]) -> Any:
     cls: Any = node.instance_of
     edges = {edge.field.name: edge for edge in slot.edges if edge.field is not None}
     parts = {}
     for field in record_fields(cls) or []:
         value = values.get(field.key, MISSING)
         if value is not MISSING:
-            parts[field.name] = _build(edges[field.key].slot, value, missing) if field.key in edges else value
+            parts[field.name] = _build(edges[field.key].slot, value) if field.key in edges else value
         elif not is_typeddict(cls):
-            parts[field.name] = missing if field.default is None else field.default()
+            parts[field.name] = None if field.default is None else field.default()
     if is_typeddict(cls):
         return parts
     if issubclass(cls, tuple):

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from ..tensors.normalizers import Normalizer, Raw, normalize
 from ..tensors.policy import Policy
-from .invalid import INVALID_DOCUMENT
 from .matching import Path
 from .metric import StructuredMetric
 from .nodes.node import Leaf, Node, Normalized, Product
@@ -47,7 +46,7 @@ class ByLabel:
         groups: dict[tuple[int, Hashable], tuple[list[Any], list[Any]]] = {}
         for is_ref, objects in enumerate((preds, refs)):
             for document, value in enumerate(objects):
-                for item in () if value is INVALID_DOCUMENT else self.items(value):
+                for item in self.items(value):
                     groups.setdefault((document, self.label(item)), ([], []))[is_ref].append(item)
         labels = self.labels if self.labels is not None else dict.fromkeys(label for _, label in groups)
         label_ids = {label: n for n, label in enumerate(labels)}

@@ -28,7 +28,8 @@ def metametric(
     collection the overlap, the largest sum of similarities over the pairs of items that the constraint allows. The
     normalizer computes a score from the overlap and the two self-overlaps. The constraint and the policy apply to every
     collection below the class without a separate metric. The overlap of an empty collection is 0, and so is that of an
-    object with an empty collection among its fields, unless `empty="one"`.
+    object with an empty collection among its fields, unless `empty="one"`; the score of two such objects is 1 by the
+    policy "agree".
 
     A class with a `Variable` outside of any collection gets a `latent_metric` instead: collections of its objects are
     matched under the best one-to-one mapping of their variables. Undefined names in annotations are resolved at first
@@ -37,7 +38,7 @@ def metametric(
     Args:
         normalizer: "none", "precision", "recall", "jaccard", "dice", "f1", "f0.5", ...
         constraint: See `Constraint`.
-        policy: See `Policy`; default: that of the enclosing metric, else "conventional".
+        policy: See `Policy`; default: that of the enclosing metric, else "agree".
         empty: See `Policy`; default as for `policy`.
         zero_division: See `Policy`; default as for `policy`.
         duplicates: See `Policy`; default as for `policy`.
@@ -58,9 +59,7 @@ def metametric(
     ratio = Normalizer.parse(normalizer if isinstance(normalizer, str | Normalizer) else "none")
     constraint, class_policy = Constraint.parse(constraint), None
     if any(option is not None for option in (policy, empty, zero_division, duplicates)):
-        class_policy = Policy.parse(
-            policy or "conventional", empty=empty, zero_division=zero_division, duplicates=duplicates
-        )
+        class_policy = Policy.parse(policy or "agree", empty=empty, zero_division=zero_division, duplicates=duplicates)
     localns = dict(sys._getframe(1).f_locals)
 
     def decorate(cls: type) -> type:
@@ -105,7 +104,7 @@ def derive(
     tp: Any,
     *,
     constraint: str | Constraint = "<->",
-    policy: str | Policy = "conventional",
+    policy: str | Policy = "agree",
     localns: Mapping[str, Any] | None = None,
 ) -> StructuredMetric:
     """Derive the metric of a type, such as `list[tuple[str, int]]`, without a normalizer; see `metametric`.

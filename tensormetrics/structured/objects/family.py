@@ -1,41 +1,29 @@
 """Scores of a corpus of objects: families of averages of one metric."""
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from typing_extensions import Self, Unpack
 
 from ...core.arguments import checks
-from ...core.arguments.callers import level_of_caller
 from ...core.metric.base import Metric, Options
 from ...core.metric.sum_metric import SumMetric
 from ...core.resampling.resampling import Joined, combine
 from ...core.resampling.weights import ResamplingUnits
-from ...core.results.plots import steps_of
 from ..tensors.normalizers import required_self_overlaps
-from ..tensors.overlap import Overlap
 from ..tensors.policy import Policy
 from ..tensors.reduction import Average, bounds_of_overlaps, scores_of_overlaps
 from .by_label import ByLabel, add_tables, decode_sums, encode_label, encode_sums
 from .derive import Plan
-from .invalid import INVALID, INVALID_DOCUMENT, INVALID_FIELDS, invalid_mask, mark_invalid, overlap_of_valid
 from .matching import Hook, Path
 from .metric import StructuredMetric
 from .reductions import Reduction
 from .values.answers import Answers, reuse_answers
-from .values.columns import shared_columns
-from .values.tolerance import Tolerance, tolerate_invalid
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Extra = Callable[[dict[str, Tensor]], dict[str, Tensor]]
 
@@ -43,19 +31,10 @@ Extra = Callable[[dict[str, Tensor]], dict[str, Tensor]]
 class Prepared(NamedTuple):
     """Overlaps of a batch of documents, before they are added to the state."""
 
-    preds: Sequence[Any]  # INVALID_DOCUMENT for invalid ones
+    preds: Sequence[Any]
     refs: Sequence[Any]
     overlap: Tensor  # (B, 3)
     labels: dict[Hashable, Tensor]  # (3,) each
-    num_invalid: int  # number of invalid fields
-
-
-class Read(NamedTuple):
-    """Predictions, INVALID_DOCUMENT for invalid ones, their overlaps (B,), and the number of invalid fields."""
-
-    preds: Sequence[Any]
-    overlap: Overlap
-    num_invalid: int
 
 
 class Corpus(Metric):
@@ -97,15 +76,6 @@ class Corpus(Metric):
     def _add(self, batch: Any, **items: Unpack[ResamplingUnits]) -> None:
         """Add a prepared batch to the state."""
 
-    def plot(self, val: Any = None, ax: "Axes | None" = None) -> "tuple[Figure, Axes]":
-        """Plot the result of `compute` or `interval`, or a list of such results, as every metric does."""
-        steps = steps_of(self.compute() if val is None else val)
-        plotted = [
-            {key: step[key] for key in step if key.rpartition("-")[2] not in (INVALID, INVALID_FIELDS)}
-            for step in steps
-        ]
-        return super().plot(plotted, ax)
-
     @abstractmethod
     def scoring_options(self) -> dict[str, Any]:
         """Return the options that two metrics must share to be compared."""
@@ -126,8 +96,6 @@ class Family(Corpus, SumMetric):
     """Averages of one metric over a corpus: `update(preds, refs)` with lists of B objects each, then `compute()`.
 
     A key is the prefix and the name of the normalizer, such as "micro-f1"; before the first document its value is NaN.
-    Without any of policy, empty and zero_division, a UserWarning is issued once (on a GPU by `compute`) if a reference
-    can score nothing: a perfect prediction of an empty reference then scores 0 in a macro average.
 
     Args:
         metric: The metric of a class, such as ``Document.metric``.
@@ -139,13 +107,6 @@ class Family(Corpus, SumMetric):
         hooks: Selector -> function, called at each update with the index of the document for the matches whose
             predicted path matches the selector.
         policy, empty, zero_division, duplicates: See `Policy`; default the policy of the metric.
-        on_invalid: Treatment of predictions of a wrong type, such as None for an answer that a parser refused:
-            "raise"; "wrong": they have overlap 0, count as one item of the prediction, and score 0; "empty": they count
-            as empty, which rewards a refusal if the reference is empty too and the policy gives credit for that.
-            `compute` adds their number as "invalid". If only a field of a prediction has a wrong type, the field has
-            similarity 0 and counts as one item of the prediction; a missing key of a dictionary is None, or an empty
-            collection. `compute` adds the number of such fields as "invalid_fields". With `by`, or a similarity
-            function, a prediction with such a field is invalid. References must be valid.
         replicates, seed: For `interval`.
 
     Example:
@@ -160,11 +121,9 @@ class Family(Corpus, SumMetric):
         {'micro-f1': 0.667, 'macro-f1': 0.5}
     """
 
-    model_options = (*Metric.model_options, "hooks", "on_invalid")
+    model_options = (*Metric.model_options, "hooks")
 
     num_documents: Tensor
-    invalid: Tensor
-    invalid_fields: Tensor
     label_names: Tensor  # (n,) uint8, see `by_label.encode_label`
     label_sums: Tensor  # (L, 3)
 
@@ -180,13 +139,11 @@ class Family(Corpus, SumMetric):
         empty: str | None = None,
         zero_division: float | str | None = None,
         duplicates: str | None = None,
-        on_invalid: str = "raise",
         replicates: int = 0,
         seed: int = 0,
         **kwargs: Unpack[Options],
     ) -> None:
         super().__init__(replicates=replicates, seed=seed, **kwargs)
-        checks.check_choice("on_invalid", on_invalid, ("raise", "wrong", "empty"))
         if not isinstance(metric, StructuredMetric):
             raise TypeError(f"metric: got {metric!r:.60}, wanted the metric of a class, such as Document.metric")
         checks.check_type("by", by, str | None, "the path of a field, such as 'label'")
@@ -210,29 +167,14 @@ class Family(Corpus, SumMetric):
         ]
         all_scores = {name: score for scores in self.scores for name, score in scores.items()}
         self.reads = required_self_overlaps(all_scores.values(), resolved.zero_division)
-        is_default = (policy, empty, zero_division, metric.explicit_policy) == (None,) * 4
-        needs_warning = is_default and self._scores_empty_as_zero()
-        self._warnings_left = ["worthless references"] if needs_warning else []  # shared with the batches of `forward`
         self.by_label = None if by is None else ByLabel(self.metric, by, all_scores, labels)
-        self.on_invalid = on_invalid
         self.hooks = dict(hooks or {})
         self._first_document = 0  # index of the first document of a batch of `forward`
         self.add_sums(sum(average.width for average in self.averages))
         self.add_state("num_documents", torch.zeros((), dtype=torch.int64, device="cpu"), "sum")
-        if needs_warning:
-            self.add_unwarned(1)
-        if on_invalid != "raise":
-            self.add_state("invalid", torch.zeros((), dtype=torch.float64), "sum")
-            self.add_state("invalid_fields", torch.zeros((), dtype=torch.float64), "sum")
         if by is not None:
             self.add_rows("label_names")
             self.add_rows("label_sums")
-
-    def _scores_empty_as_zero(self) -> bool:
-        """Return whether a perfect prediction of an empty reference scores 0 in a macro average."""
-        nothing = torch.zeros(3, dtype=torch.float64, device="cpu")
-        macros = [average for average in self.averages if average.kind == "macro"]
-        return "ref" in self.reads and any(0 in average.read(nothing).values() for average in macros)
 
     def rows_of_items(self) -> list[tuple[str, ...]]:
         return []  # the rows of labels are names and sums of different lengths
@@ -243,50 +185,19 @@ class Family(Corpus, SumMetric):
         return int(self.num_documents)
 
     def _prepared(self, preds: Sequence[Any], refs: Sequence[Any]) -> Prepared:
-        preds, overlap, num_invalid = self._read(preds, refs)
-        self._warn_about_zero_references(overlap.ref)
+        overlap = self.metric.cross_and_self_overlaps(preds, refs, self.reads)
         labels = self.by_label.sums_of(preds, refs) if self.by_label else {}
-        return Prepared(preds, refs, torch.stack(overlap, -1).double(), labels, num_invalid)
+        return Prepared(preds, refs, torch.stack(overlap, -1).double(), labels)
 
     def _add(self, batch: Prepared, **items: Unpack[ResamplingUnits]) -> None:
         first = self._first_document + self.documents if self.hooks else 0
-        self.add_items(torch.cat([self._rows(average, batch) for average in self.averages], -1), **items)
+        self.add_items(torch.cat([average.rows(batch.overlap) for average in self.averages], -1), **items)
         self.num_documents = self.num_documents + len(batch.preds)
-        if "unwarned" in self._defaults and not batch.overlap.is_cpu:
-            self.unwarned = self.unwarned + (batch.overlap[:, 2:] == 0).sum(0).to(self.unwarned.device)
-        if self.on_invalid != "raise":
-            self.invalid = self.invalid + sum(pred is INVALID_DOCUMENT for pred in batch.preds)
-            self.invalid_fields = self.invalid_fields + batch.num_invalid
         if batch.labels:
             sums = {encode_label(label): row.to(self.sums.device) for label, row in batch.labels.items()}
             self._keep_labels(add_tables([self._label_sums(), sums]))
         for document, (pred, ref) in enumerate(zip(batch.preds, batch.refs, strict=True) if self.hooks else (), first):
-            if pred is not INVALID_DOCUMENT:
-                with self._tolerance():
-                    self.metric.compute(pred, ref)[1].run_with_hooks(self.hooks, document)
-
-    def _rows(self, average: Average, batch: Prepared) -> Tensor:  # ->  (B, width)
-        rows = average.rows(batch.overlap)
-        if self.on_invalid != "wrong" or average.kind == "micro":
-            return rows
-        wrong = invalid_mask(batch.preds, rows.device)[:, None]  # score 0 even if the policy defines 0 / 0 otherwise
-        scores, counted = rows.tensor_split(2, -1)
-        return torch.cat([scores.masked_fill(wrong, 0), counted.masked_fill(wrong, 1)], -1)
-
-    def _warn_about_zero_references(self, refs: Tensor) -> None:
-        # refs: (B,) self-overlaps
-        """Warn once about references for which a perfect prediction scores 0."""
-        if self._warnings_left and refs.is_cpu:  # a GPU would be waited for in every update
-            self._warn_of_zeros(int((refs == 0).sum()), len(refs))
-
-    def warn_of(self, counts: list[int]) -> None:
-        self._warn_of_zeros(counts[0], self.documents)
-
-    def _warn_of_zeros(self, num_zero: int, num_refs: int) -> None:
-        if num_zero and self._warnings_left:
-            self._warnings_left.clear()
-            text = f'{num_zero} of {num_refs} references can score nothing; write policy="agree"'
-            warnings.warn(text, stacklevel=level_of_caller())
+            self.metric.compute(pred, ref)[1].run_with_hooks(self.hooks, document)
 
     def _label_sums(self) -> dict[str, Tensor]:
         """Return the sums by encoded label."""
@@ -303,9 +214,6 @@ class Family(Corpus, SumMetric):
     def compute(self) -> dict[str, Tensor]:
         """Compute all scores: key -> () float64."""
         values = self.read_sums(self.sums)
-        if self.on_invalid != "raise":
-            values[INVALID] = self.invalid.masked_fill(self.num_documents == 0, torch.nan)
-            values[INVALID_FIELDS] = self.invalid_fields.masked_fill(self.num_documents == 0, torch.nan)
         if self.by_label:
             values |= self.by_label.scores(self._label_sums(), self.sums.device)
         return self.extended(values)
@@ -349,12 +257,8 @@ class Family(Corpus, SumMetric):
 
     def per_document(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
         """Compute the scores of each document without changing the state: normalizer -> (B,) float64."""
-        preds, overlap, _ = self._read(preds, refs)
-        scores = {k: v for average in self.averages for k, v in average.read(torch.stack(overlap, -1)).items()}
-        if self.on_invalid != "wrong":
-            return scores
-        wrong = invalid_mask(preds, self.metric.device)
-        return {name: score.masked_fill(wrong, 0) for name, score in scores.items()}
+        overlap = torch.stack(self.metric.cross_and_self_overlaps(preds, refs, self.reads), -1)
+        return {name: score for average in self.averages for name, score in average.read(overlap).items()}
 
     def _number_after(self, state: dict[str, Any]) -> None:
         super()._number_after(state)
@@ -365,25 +269,6 @@ class Family(Corpus, SumMetric):
         """Forget all documents."""
         super().reset()
         self._first_document = 0
-
-    def _read(self, preds: Sequence[Any], refs: Sequence[Any]) -> Read:
-        if self.on_invalid == "raise":
-            return Read(preds, self.metric.cross_and_self_overlaps(preds, refs, self.reads), 0)
-        checks.check_consistent_length(preds=preds, refs=refs)
-        self_overlap = float(self.on_invalid == "wrong")
-        with shared_columns(), self._tolerance() as tolerance:  # valid documents are read once
-            preds = mark_invalid(self.metric, preds, refs)
-            if tolerance.num_invalid:
-                tolerance.num_invalid = 0  # counted again in each reading
-                self.metric.read([pred for pred in preds if pred is not INVALID_DOCUMENT], [])
-            num_invalid = tolerance.num_invalid
-            overlap = overlap_of_valid(self.metric, preds, refs, self.reads, self_overlap)
-            return Read(preds, overlap, num_invalid)
-
-    def _tolerance(self) -> AbstractContextManager[Tolerance]:
-        """Tolerate invalid fields of predictions, unless labels are read from them."""
-        is_tolerant = self.on_invalid != "raise" and self.by_label is None and self.metric.node().tolerant
-        return tolerate_invalid() if is_tolerant else nullcontext(Tolerance())
 
     def _keyed(self, scores: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
         named = zip(self.prefixes, scores, strict=True)

@@ -17,7 +17,6 @@ from .nodes.function import FunctionError
 from .nodes.node import NeedsTensors, Node, Normalized, Preprocess, upper_bound_mode
 from .values.answers import Answers, reuse_answers
 from .values.columns import read_once
-from .values.tolerance import set_documents
 
 
 class SolvedOverlap(NamedTuple):
@@ -60,7 +59,7 @@ class StructuredMetric(nn.Module):
     def __init__(self, plan: Callable[[Policy], Node], normalizer: Normalizer, policy: Policy | None = None) -> None:
         super().__init__()
         self.plan, self.normalizer, self.explicit_policy = plan, normalizer, policy
-        self.policy = policy or Policy()
+        self.policy = policy or Policy.parse("agree")
         self._reads = required_self_overlaps([normalizer], self.policy.zero_division)
         self.register_buffer("_device_buffer", torch.empty(0), persistent=False)  # moves with the module
         self._nodes: dict[Policy, Node] = {}
@@ -196,7 +195,6 @@ class StructuredMetric(nn.Module):
             return f"preds[{row}]" if row < split else f"refs[{row - split}]"
 
         values = read_once(lambda: [*preds, *refs], "objects", preds, refs)
-        set_documents(values)
         rows = self.node().encode(values, split, where, device)
         index = torch.arange(len(values), device=device)
         return rows, index[:split], index[split:]

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from typing_extensions import Unpack
 
 from ...core.arguments import checks
+from ...core.numbers import ranked
 from ...core.numbers.exact_sums import prefix_sums, scatter_add
 from ...core.resampling.weights import ResamplingUnits
 from ..objects.nodes.ranking import Ranking
@@ -152,8 +153,8 @@ def _scores(
     def over(numerator: Tensor, denominator: Tensor) -> Tensor:
         return normalize(numerator, n_pred, denominator, "recall", zero_division)
 
-    def discounted(gain: Tensor) -> Tensor:
-        return (gain / torch.arange(2, gain.shape[-1] + 2, device=gain.device, dtype=gain.dtype).log2()).sum(-1)
+    def discounted_sum(gain: Tensor) -> Tensor:
+        return ranked.discounted(gain, torch.arange(1, gain.shape[-1] + 1, device=gain.device)).sum(-1)
 
     def score(name: str, k: int) -> Tensor:
         hits_at_k = from_none[..., min(k, n)]
@@ -164,9 +165,9 @@ def _scores(
         if name == "hit":
             return (hits_at_k > 0).to(hit.dtype)
         if name == "ap":
-            return over((hit * hits / rank)[..., :k].sum(-1), n_ref)
+            return over((hit * ranked.precision_term(hits, rank))[..., :k].sum(-1), n_ref)
         if name == "ndcg":
-            return over(discounted(gained[..., :k]), discounted(ideal[..., :k]))
+            return over(discounted_sum(gained[..., :k]), discounted_sum(ideal[..., :k]))
         if name == "rr":
             return ((from_none > 0).to(hit.dtype).diff(dim=-1) / rank).sum(-1)
         return over((hit * (rank <= n_ref[..., None])).sum(-1), n_ref)

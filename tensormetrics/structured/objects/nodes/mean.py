@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from ..values.columns import Keys, RowPath, read_once
-from ..values.tolerance import check_or_replace
 from .node import Leaf, Node, Normalized, Part, Product, below
 
 
@@ -35,7 +34,7 @@ class Mean(Product):
         self.dominated = all(isinstance(node, Leaf | Normalized) and node.dominated for node in self.nodes)
 
     def encode(self, values: Sequence[Any], split: int, where: RowPath, device: torch.device) -> MeanRows:  # type: ignore[override]
-        values = check_or_replace(self.check, values, split, where)
+        self.check(values, where)
         columns, has_value = [], []
         for names, (read, node) in self.fields.items():
             parts = read_once(lambda read=read: list(map(read, values)), read, values)  # type: ignore[misc]

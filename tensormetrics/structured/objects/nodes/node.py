@@ -27,7 +27,6 @@ from ...tensors.normalizers import (
 from ..values.columns import EQUAL_THEMSELVES, Keys, RowPath, check_no_nan, combine_keys, read_once
 from ..values.errors import WrongTypeError
 from ..values.leaf_types import LeafType
-from ..values.tolerance import MissingValue, check_or_replace
 from ..variable import Variable
 
 upper_bound_mode = ContextVar("bounding", default=False)  # if set, inexact nodes return an upper bound
@@ -58,7 +57,6 @@ class Node(ABC):
     inexact: the solver may return less than the optimum; see `upper_bound_mode`.
     has_variables: values hold variables outside of any collection. binds: they hold collections that bind variables.
     cost: factors of a product are evaluated in this order, on the remaining pairs.
-    tolerant: a value of another type may be an `InvalidValue`.
     supports_scalar_path: a single pair of small values can be compared without tensors, which is faster: `read`, then
     `scalar_similarity` and `scalar_self_similarity` instead of `encode`, `similarity` and `self_similarity`. If the
     scalar path raises an error, the tensor path runs and reports it.
@@ -69,7 +67,6 @@ class Node(ABC):
     inexact = False
     has_variables = False
     binds = False
-    tolerant = False
     supports_scalar_path = False
     cost = 0
 
@@ -122,11 +119,10 @@ class Leaf(Node):
 
     def __init__(self, leaf_type: LeafType | None = None) -> None:
         self.type = leaf_type
-        self.tolerant = leaf_type is not None
 
     def read(self, values: Sequence[Any]) -> Sequence[Any]:
         if self.type is not None:
-            return self.type.read_column(values, 0, str)
+            return self.type.read_column(values, str)
         if not EQUAL_THEMSELVES.issuperset(map(type, values)):
             check_no_nan(values, str)
         return values
@@ -135,7 +131,7 @@ class Leaf(Node):
         if self.type is None:
             check_no_nan(values, where)
         else:
-            values = read_once(partial(self.type.read_column, values, split, where), self.type, values)
+            values = read_once(partial(self.type.read_column, values, where), self.type, values)
         return read_once(lambda: Keys(values, where, device), (Keys, device), values)
 
     def similarity(self, rows: Keys, i: Tensor, j: Tensor) -> Tensor:
@@ -171,7 +167,6 @@ class Product(Node):
         unequal = [index for index, node in enumerate(self.nodes) if not node.equality]
         self.factors = sorted(unequal, key=lambda index: self.nodes[index].cost)  # in addition to the key
         self.supports_scalar_path = all(node.supports_scalar_path for node in self.nodes)
-        self.tolerant = all(node.tolerant for node in self.nodes)
 
     def read(self, values: Sequence[Any]) -> Sequence[Any]:
         self.check(values, str)
@@ -201,7 +196,7 @@ class Product(Node):
         )
 
     def encode(self, values: Sequence[Any], split: int, where: RowPath, device: torch.device) -> Record:
-        values = check_or_replace(self.check, values, split, where)
+        self.check(values, where)
         columns = [
             node.encode(read_once(partial(_read_all, read, values), read, values), split, below(where, names), device)
             for names, (read, node) in self.fields.items()
@@ -257,7 +252,6 @@ class Union(Node):
         self.inherit_flags(cases)
         self.cost = max(node.cost for node in cases)
         self.supports_scalar_path = all(node.supports_scalar_path for node in cases)
-        self.tolerant = all(node.tolerant for node in cases)
 
     def read(self, values: Sequence[Any]) -> Sequence[Any]:
         cases = [case for case in map(self.choose, values) if case is not None]
@@ -278,8 +272,7 @@ class Union(Node):
     def encode(self, values: Sequence[Any], split: int, where: RowPath, device: torch.device) -> Choice:
         cases = [case for case in map(self.choose, values) if case is not None]
         if len(cases) < len(values):
-            values = check_or_replace(self._check, values, split, where)
-            cases = [self._case(value) for value in values]
+            self._refuse(values, where)
         case = torch.tensor(cases, dtype=torch.int64, device="cpu")
         case_row, columns = torch.zeros_like(case), []
         for index, node in enumerate(self.cases):
@@ -296,11 +289,7 @@ class Union(Node):
         key = Keys(pairs, where, device, [part for part in parts if part is not None])
         return Choice(case.to(device), case_row.to(device), columns, key)
 
-    def _case(self, value: Any) -> int:
-        """Return the case of a value: that of None for a missing key, the first one for an invalid value."""
-        return self.choose(None if isinstance(value, MissingValue) else value) or 0
-
-    def _check(self, values: Sequence[Any], where: RowPath) -> None:
+    def _refuse(self, values: Sequence[Any], where: RowPath) -> None:
         for row, value in enumerate(values):
             if self.choose(value) is None:
                 got = f"got {value!r:.60} of type {type(value).__name__}"
@@ -350,7 +339,6 @@ class Normalized(Node):
         self.equality, self.dominated = is_standard and inner.equality, is_standard and inner.dominated
         self.inherit_flags([inner])
         self.supports_scalar_path = self.equality and inner.supports_scalar_path
-        self.tolerant = inner.tolerant
 
     def read(self, values: Sequence[Any]) -> Sequence[Any]:
         return self.inner.read(values)

@@ -28,7 +28,6 @@ from ..values.columns import (
     pairs_of,
     read_once,
 )
-from ..values.tolerance import check_or_replace
 from .node import Leaf, NeedsTensors, Node, Part, upper_bound_mode
 from .relations import equal_pairs, heaviest_relation
 
@@ -72,10 +71,9 @@ class Collection(Node):
         self.inner, self.items = inner, items
         self.inherit_flags([inner])
         self.has_variables = False
-        self.tolerant = inner.tolerant and items in (as_list, pairs_of)
 
     def encode(self, values: Sequence[Any], split: int, where: RowPath, device: torch.device) -> RaggedRows:
-        values = check_or_replace(self.check, values, split, where)
+        self.check(values, where)
         counts, items = read_once(lambda: _items_of(values, self.items), self.items, values)
         count = torch.tensor(counts, dtype=torch.int64, device="cpu")
         start = count.cumsum(0) - count

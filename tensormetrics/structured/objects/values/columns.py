@@ -17,7 +17,6 @@ from torch import Tensor
 
 from ...types.records import class_of, is_tuple
 from .errors import WrongTypeError
-from .tolerance import InvalidValue
 
 RowPath = Callable[[int], str]  # returns the path of a row, for messages
 CPU = torch.device("cpu")
@@ -180,7 +179,7 @@ def check_collection(values: Sequence[Any], where: RowPath) -> None:
 def check_mapping(values: Sequence[Any], where: RowPath, is_expected: bool = True) -> None:
     """Raise a TypeError with the path of the first value that is no mapping, or that is one if not `is_expected`."""
     for row, value in enumerate(values):
-        if isinstance(value, Mapping) is not is_expected and not isinstance(value, InvalidValue):
+        if isinstance(value, Mapping) is not is_expected:
             expected = (
                 "a mapping such as a dict" if is_expected else "a list; write list(value) if its keys are the items"
             )
@@ -197,8 +196,7 @@ def elements_of(counter: Mapping[Any, int]) -> list[Any]:
 
 
 def pairs_of(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
-    if not isinstance(mapping, InvalidValue):
-        check_mapping([mapping], str)
+    check_mapping([mapping], str)
     return list(mapping.items())
 
 

@@ -12,7 +12,6 @@ from ...types.tree import LeafKind
 from ...types.values import INVALID, leaf_reader, type_description
 from .columns import RowPath
 from .errors import WrongTypeError
-from .tolerance import MissingValue, placeholder
 
 EXACT: dict[LeafKind, frozenset[type]] = {  # classes whose values are all values of the kind, without conversion
     "boolean": frozenset({bool}),
@@ -46,27 +45,13 @@ class LeafType:
         """Return the value that is compared, or INVALID."""
         return None if value is None and self.allows_none else self._read(value)
 
-    def read_column(self, values: Sequence[Any], split: int, where: RowPath) -> Sequence[Any]:
-        """Return the values that are compared.
-
-        Args:
-            values: Values of predictions, then of references.
-            split: Number of values of predictions.
-            where: Function that returns the path of a value.
-
-        Raises:
-            WrongTypeError: If a value has a wrong type that is not tolerated; the message has its path.
-        """
+    def read_column(self, values: Sequence[Any], where: RowPath) -> Sequence[Any]:
+        """Return the values that are compared; raise a WrongTypeError with the path of the first of a wrong type."""
         if self._are_exact(values):
             return values
         result = [self.read(value) for value in values]
         for row, value in enumerate(result):
-            if value is not INVALID:
-                continue
-            result[row] = placeholder(values[row], row, split)
-            if isinstance(result[row], MissingValue):
-                result[row] = None
-            elif result[row] is None:
+            if value is INVALID:
                 hint = "; write .item(), or .tolist()" if isinstance(values[row], Tensor) else ""
                 raise WrongTypeError(f"{where(row)}: got {values[row]!r:.60}, wanted {self.name}{hint}")
         return result
