@@ -55,16 +55,15 @@ def _centered_ranks(values: Tensor, counts: Tensor | None) -> tuple[Tensor, Tens
 class ECT(BaseMetric):
     """Embedding Coherence Test; see `ect`.
 
-    As 1 is no bias, its p-value is "left-sided" by default: the probability under the null hypothesis of orders of the
-    attribute words that differ at least as much.
+    As 1 is no bias, the alternative of its p-value is "less" by default: the probability under the null hypothesis of
+    orders of the attribute words that differ at least as much.
     """
 
     is_differentiable = False
     metric_template = (2, 1)
     metric_name = "Embedding Coherence Test"
     metric_short_name = "ECT"
-    result_keys = {"ect": float}
-    p_value_test_type = "left-sided"
+    alternative = "less"
     no_score = "fewer than two attribute words, or all are equally near to a target, or a vector is not finite"
 
     def measure(self, x: Vectors, y: Vectors, a: Vectors) -> dict[str, Tensor]:
@@ -87,4 +86,4 @@ class ECT(BaseMetric):
 
     def null_distributions(self, x: Vectors, y: Vectors, a: Vectors) -> dict[str, NullDistribution]:
         # attribute words are not permuted
-        return {"p_value": target_null(self.score_function(), x, y, a, self.p_value_seed)}
+        return {"p_value": target_null(self.score_function(), x, y, a, self.seed)}

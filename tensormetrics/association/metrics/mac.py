@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any, Literal, overload
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -53,7 +52,6 @@ class MAC(BaseMetric):
     metric_name = "Mean Average Cosine Similarity"
     metric_short_name = "MAC"
     forms = ("joined", "n")
-    result_keys = {"mac": float, "targets_eval": dict}
 
     def measure(self, t: Vectors, a: Vectors) -> dict[str, Tensor]:
         score, distances = mac(t, a, per_word=True)
@@ -62,7 +60,7 @@ class MAC(BaseMetric):
     def score_function(self) -> Callable[..., Tensor]:
         return mac
 
-    def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
+    def describe(self, values: dict[str, Tensor], index: IndexedQuery) -> dict[str, Any]:
         names, targets_eval = index.query.attribute_sets_names, {}
         of_sets = by_set(index.row_words[0], values["targets_eval"])
         for target, (words, distances) in zip(index.query.target_sets_names, of_sets, strict=True):
@@ -71,4 +69,4 @@ class MAC(BaseMetric):
             targets_eval[target] = {
                 word: dict(zip(names, of_word, strict=True)) for word, of_word in zip(columns[0], of_words, strict=True)
             }
-        return {"mac": np.float64(values["mac"]), "targets_eval": targets_eval}
+        return {**values, "targets_eval": targets_eval}
