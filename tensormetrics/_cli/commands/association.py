@@ -7,7 +7,6 @@ import warnings
 from abc import ABCMeta
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,6 +18,7 @@ from ... import association as domain
 from ...association import BaseMetric, Query, WordEmbeddingModel
 from ...association.embeddings.formats.fasttext import is_fasttext
 from ...association.queries.run_queries import corrected, planned, scored
+from ...association.resampling.null_distribution import Method
 from ...core.results.plots import (
     COLORS,
     FONT,
@@ -144,10 +144,11 @@ def association(
     tables = []
     for metric in dict.fromkeys(metrics):
         resampled = {"replicates": replicates, "confidence": confidence} if replicates else {}
-        score = partial(_scores, METRICS[metric], query_list, **options)
+        kind = METRICS[metric]
         with naming(lost_vocabulary_threshold="--lost", method=f"--p-value of {metric}"), _suppressed_log():
-            rows = by_metric[metric] = score(models[0], p_value, correction, **resampled)
-            others = [score(model, None, None) for model in models[1:]]
+            rows = _scores(kind, query_list, models[0], p_value, correction, **options, **resampled)
+            others = [_scores(kind, query_list, model, None, None, **options) for model in models[1:]]
+        by_metric[metric] = rows
         for file, file_rows in zip(files, [rows, *others], strict=True):
             _warn_of_reasons(file_rows, f"{file}: " if compare else "")
         tables.append(_table(metric, rows, confidence))
@@ -294,7 +295,7 @@ def _scores(
     kind: type[BaseMetric],
     queries: list[Query],
     model: WordEmbeddingModel,
-    test: str | None,
+    test: Method | None,
     correction: str | None,
     **options: Any,
 ) -> Rows:
