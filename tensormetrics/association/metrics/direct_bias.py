@@ -9,7 +9,6 @@ from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ...core.arguments import checks
-from ...core.arguments.checks import takes_arrays
 from ..embeddings.query import Query
 from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors, WordSet
@@ -38,9 +37,7 @@ def direct_bias(
     *,
     per_word: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...
-@takes_arrays
-@marks.tuples("groups")
-@marks.grouped("groups")
+@marks.score(tuples=("groups",), grouped=("groups",))
 def direct_bias(
     t: Vectors,
     groups: Vectors,

@@ -8,7 +8,6 @@ from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ...core.arguments import checks
-from ...core.arguments.checks import takes_arrays
 from ..embeddings.query import IndexedQuery, Query
 from ..resampling.draws import random_int64_of_words
 from ..resampling.null_distribution import Alternative, NullDistribution
@@ -24,8 +23,7 @@ from .base import BaseMetric, QueryOptions, by_word, check_groups
 def gweat(x: Vectors, a: Vectors, *, per_group: Literal[False] = ...) -> Tensor: ...
 @overload
 def gweat(x: Vectors, a: Vectors, *, per_group: Literal[True]) -> tuple[Tensor, Tensor]: ...
-@takes_arrays
-@marks.grouped("x", "a")
+@marks.score(grouped=("x", "a"))
 def gweat(x: Vectors, a: Vectors, *, per_group: bool = False) -> Tensor | tuple[Tensor, Tensor]:
     """Compute the association of target groups with their attribute groups: sum_g (mean x_g - mu) . (mean a_g - nu).
 
@@ -51,7 +49,7 @@ def gweat(x: Vectors, a: Vectors, *, per_group: bool = False) -> Tensor | tuple[
     return (terms.sum(-1), terms) if per_group else terms.sum(-1)
 
 
-@takes_arrays
+@marks.score()
 def group_permutation_p_value(
     x: Vectors,
     a: Vectors,

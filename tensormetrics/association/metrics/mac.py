@@ -6,7 +6,6 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor
 
-from ...core.arguments.checks import takes_arrays
 from ..embeddings.query import IndexedQuery
 from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors
@@ -17,8 +16,7 @@ from .base import BaseMetric, by_set, by_word
 def mac(t: Vectors, a: Vectors, *, per_word: Literal[False] = ...) -> Tensor: ...
 @overload
 def mac(t: Vectors, a: Vectors, *, per_word: Literal[True]) -> tuple[Tensor, Tensor]: ...
-@takes_arrays
-@marks.grouped("a")
+@marks.score(grouped=("a",))
 def mac(t: Vectors, a: Vectors, *, per_word: bool = False) -> Tensor | tuple[Tensor, Tensor]:
     """Compute the mean cosine distance of target words and attribute sets: mean over t, j of 1 - mean_w cos(t, a_jw).
 

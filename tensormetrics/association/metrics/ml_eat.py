@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -112,9 +112,6 @@ class MLEAT(BaseMetric):
                 f"{name}_{pair}": value for pair, value in zip(PAIRS, values.flatten(-2).unbind(-1), strict=True)
             }
         return results
-
-    def score(self, *sets: Any) -> Tensor:
-        return self.score_function()(*sets)
 
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(effect_size, correction=self.correction)

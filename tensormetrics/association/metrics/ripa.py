@@ -2,14 +2,13 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
 import torch
 from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ...core.arguments import checks
-from ...core.arguments.checks import takes_arrays
 from ..resampling.null_distribution import NullDistribution
 from ..resampling.permutation import sign_null
 from ..sets import marks, word_sets
@@ -37,8 +36,7 @@ def ripa(
     *,
     per_word: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...
-@takes_arrays
-@marks.tuples("x", "y")
+@marks.score(tuples=("x", "y"))
 def ripa(
     x: Vectors,
     y: Vectors,
@@ -123,11 +121,8 @@ class RIPA(BaseMetric):
             "ripa": score,
             "mean_by_word": a.mask_absent(mean),
             "std_by_word": a.mask_absent(std),
-            "pairs": pairs.squeeze(-1),
+            "pairs": pairs.squeeze(-1).round(),
         }
-
-    def score(self, *sets: Any) -> Tensor:
-        return self.score_function()(*sets)
 
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(ripa, normalize_direction=self.normalize_direction)

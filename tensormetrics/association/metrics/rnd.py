@@ -2,14 +2,13 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, Literal, get_args, overload
+from typing import Literal, get_args, overload
 
 import torch
 from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ...core.arguments import checks
-from ...core.arguments.checks import takes_arrays
 from ..resampling.null_distribution import NullDistribution
 from ..resampling.target_permutation import target_null
 from ..sets import marks, word_sets
@@ -40,8 +39,7 @@ def rnd(
 ) -> tuple[Tensor, Tensor]: ...
 
 
-@takes_arrays
-@marks.biased("x", "y", where=lambda options: options.get("distance", "norm") == "norm")
+@marks.score(biased=(("x", "y"), lambda options: options.get("distance", "norm") == "norm"))
 def rnd(
     x: Vectors,
     y: Vectors,
@@ -112,9 +110,6 @@ class RND(BaseMetric):
         nearness = word_sets.Words(distances, attributes.counts).mean()  # (A, T)
         x, y = t.unbind(-1)
         return {"rnd": nearness[a[:, 0], x] - nearness[a[:, 0], y]}
-
-    def score(self, *sets: Any) -> Tensor:
-        return self.score_function()(*sets)
 
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(rnd, distance=self.distance)

@@ -9,7 +9,6 @@ from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ...core.arguments import checks
-from ...core.arguments.checks import takes_arrays
 from ...core.results.estimates import Estimate
 from ..embeddings.query import IndexedQuery
 from ..sets import marks, word_sets
@@ -38,7 +37,7 @@ def rnsb(
     *,
     per_word: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...
-@takes_arrays
+@marks.score()
 @torch.no_grad()
 def rnsb(
     t: Vectors,
@@ -178,6 +177,9 @@ class RNSB(BaseMetric):
         if self.print_model_evaluation:
             print(self._evaluation(*map(WordSet.of, sets[1:])))
         return super().evaluate(*sets)
+
+    def score(self, *sets: Any) -> Tensor:
+        return self.measure(*sets)["rnsb"]  # by the options of the fit
 
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(rnsb, C=self.C, penalize_intercept=self.penalize_intercept)

@@ -2,14 +2,13 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, Literal, get_args, overload
+from typing import Literal, get_args, overload
 
 import torch
 from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ...core.arguments import checks
-from ...core.arguments.checks import takes_arrays
 from ..embeddings.query import Query
 from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors, WordSet
@@ -48,8 +47,7 @@ def same(
 ) -> tuple[Tensor, Tensor]: ...
 
 
-@takes_arrays
-@marks.grouped("groups")
+@marks.score(grouped=("groups",))
 def same(
     t: Vectors,
     groups: Vectors,
@@ -131,9 +129,6 @@ class SAME(BaseMetric):
             squares = (signed - skew.unsqueeze(-1)).square()
             values |= {"skew": skew, "stereotype": words.average(squares).sqrt()}
         return {**values, "same_by_word": by_word}
-
-    def score(self, *sets: Any) -> Tensor:
-        return self.score_function()(*sets)
 
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(same, weighting=self.weighting)

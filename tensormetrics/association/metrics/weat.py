@@ -3,14 +3,12 @@
 import functools
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ...core.arguments import checks
-from ...core.arguments.checks import takes_arrays
 from ..resampling.null_distribution import NullDistribution
 from ..resampling.permutation import partition_null
 from ..sets import marks, word_sets
@@ -19,8 +17,7 @@ from ._associations import associations, batched_associations, batched_score, nu
 from .base import BaseMetric, QueryOptions
 
 
-@takes_arrays
-@marks.lean
+@marks.score(lean=True)
 def weat(
     x: Vectors,
     y: Vectors,
@@ -44,9 +41,7 @@ def weat(
     return _scores(x, y, a, b, None)[0]
 
 
-@takes_arrays
-@marks.lean
-@marks.effect_size_of_sets("x", "y")
+@marks.score(lean=True, contrast=("x", "y"))
 def weat_effect_size(
     x: Vectors,
     y: Vectors,
@@ -145,9 +140,6 @@ class WEAT(BaseMetric):
         named = {"weat": score, "effect_size": effect}
         return dict(reversed(named.items())) if self.return_effect_size else named
 
-    def score(self, *sets: Any) -> Tensor:
-        return self.score_function()(*sets)
-
     def score_function(self) -> Callable[..., Tensor]:
         if self.return_effect_size:
             return functools.partial(weat_effect_size, correction=self.correction)
@@ -159,7 +151,7 @@ class WEAT(BaseMetric):
         return {"p_value": null_of(u, v, x, y, self.seed)}
 
 
-@takes_arrays
+@marks.score()
 def sc_weat(
     w: Vectors,
     a: Vectors,
@@ -187,7 +179,7 @@ def sc_weat(
     return w.mask_absent(word_sets.effect_size(to_a, to_b, correction)[1])
 
 
-@takes_arrays
+@marks.score()
 def mean_sc_weat(
     w: Vectors,
     a: Vectors,
