@@ -12,24 +12,22 @@ import numpy as np
 from torch import Tensor
 
 from .. import association
-from ..association import (
-    DoubleHardDebias,
-    HalfSiblingRegression,
-    HardDebias,
-    MulticlassHardDebias,
-    PreprocessorArgs,
-    RepulsionAttractionNeutralization,
-    fetch_debias_multiclass,
-    fetch_debiaswe,
-    fetch_eds,
-    fetch_gn_glove,
-    load_bingliu,
-    load_weat,
-    load_weat_w2v,
-    preprocess_word,
-)
-from ..association.debias.base import Debias as BaseDebias
-from ..association.embeddings.lookup import UNCHANGED, Strategy, check_threshold, log, look_up
+from ..association import DoubleHardDebias as DoubleHardDebias
+from ..association import HalfSiblingRegression as HalfSiblingRegression
+from ..association import HardDebias as HardDebias
+from ..association import MulticlassHardDebias as MulticlassHardDebias
+from ..association import PreprocessorArgs as PreprocessorArgs
+from ..association import RepulsionAttractionNeutralization as RepulsionAttractionNeutralization
+from ..association import fetch_debias_multiclass as fetch_debias_multiclass
+from ..association import fetch_debiaswe as fetch_debiaswe
+from ..association import fetch_eds as fetch_eds
+from ..association import fetch_gn_glove as fetch_gn_glove
+from ..association import load_bingliu as load_bingliu
+from ..association import load_weat as load_weat
+from ..association import load_weat_w2v as load_weat_w2v
+from ..association import preprocess_word as preprocess_word
+from ..association.debias.base import Debias as BaseDebias  # noqa: F401
+from ..association.embeddings.lookup import UNCHANGED, Strategy, log
 from ..association.embeddings.model import check_model
 from ..association.embeddings.query import Template, check_query, check_word_sets, check_words
 from ..association.metrics.base import check_template
@@ -42,45 +40,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = [
-    "BaseDebias",
-    "BaseMetric",
-    "DoubleHardDebias",
-    "ECT",
-    "EmbeddingDict",
-    "EmbeddingSets",
-    "HalfSiblingRegression",
-    "HardDebias",
-    "MAC",
-    "MulticlassHardDebias",
-    "PreprocessorArgs",
-    "Query",
-    "RIPA",
-    "RND",
-    "RNSB",
-    "RepulsionAttractionNeutralization",
-    "WEAT",
-    "WordEmbeddingModel",
-    "calculate_ranking_correlations",
-    "create_ranking",
-    "fetch_debias_multiclass",
-    "fetch_debiaswe",
-    "fetch_eds",
-    "fetch_gn_glove",
-    "generate_subqueries_from_queries_list",
-    "get_embeddings_from_query",
-    "get_embeddings_from_set",
-    "get_embeddings_from_tuples",
-    "load_bingliu",
-    "load_weat",
-    "load_weat_w2v",
-    "plot_queries_results",
-    "plot_ranking",
-    "plot_ranking_correlations",
-    "preprocess_word",
-    "run_queries",
-]
 
 EmbeddingDict = dict[str, np.ndarray]  # word -> (D,)
 EmbeddingSets = dict[str, EmbeddingDict]  # name of a set -> its words
@@ -386,8 +345,6 @@ def get_embeddings_from_set(
     (['hers'], {'he': array([2., 1.], dtype=float32)})
     """
     check_model(model)
-    checks.check_flag("normalize", normalize)
-    checks.check_flag("verbose", verbose)
     matches = model.search(preprocessors, strategy).words(check_words("word_set", word_set))
     if verbose:
         print(f"found {len(matches.keys)} keys for {matches.total} words: {matches.keys}, lost: {matches.lost}")
@@ -416,23 +373,18 @@ def get_embeddings_from_query(
     (['Target set 0', 'Target set 1'], ['work', 'home'])
     """
     check_model(model)
-    check_query(query)
-    check_threshold(lost_vocabulary_threshold)
-    checks.check_flag("normalize", normalize)
-    checks.check_flag("warn_not_found_words", warn_not_found_words)
-    checks.check_flag("verbose", verbose)
-    search = model.search(preprocessors, strategy)
-    words, _, lost, reason = look_up(query, search, model.name, lost_vocabulary_threshold, False, warn_not_found_words)
-    names = (query.target_sets_names, query.attribute_sets_names)
+    lookup: dict[str, Any] = {"lost_vocabulary_threshold": lost_vocabulary_threshold, "preprocessors": preprocessors}
+    lookup |= {"strategy": strategy, "warn_not_found_words": warn_not_found_words}
+    index = model.index_query(query, **lookup)
+    names = query.target_sets_names, query.attribute_sets_names
     if verbose:
-        for name, keys, missing in zip(sum(names, []), sum(words, []), sum(lost, []), strict=True):
+        for name, keys, missing in zip(sum(names, []), sum(index.words, []), sum(index.lost, []), strict=True):
             print(f"{name}: found {keys}, lost {missing}")
-    if reason:
+    if index.reason:
         return None
-    arrays = model.arrays(dict.fromkeys(key for set_names in words for keys in set_names for key in keys), normalize)
     targets, attributes = (
-        {name: {key: arrays[key] for key in keys} for name, keys in zip(*set_names, strict=True)}
-        for set_names in zip(names, words, strict=True)
+        {name: model.arrays(keys, normalize) for name, keys in zip(*named_sets, strict=True)}
+        for named_sets in zip(names, index.words, strict=True)
     )
     return targets, attributes
 
@@ -459,15 +411,6 @@ def get_embeddings_from_tuples(
     [{'he': array([2., 1.], dtype=float32), 'she': array([1., 2.], dtype=float32)}]
     """
     check_model(model)
-    if not isinstance(sets_name, str | None):
-        raise TypeError(f"sets_name: got a {type(sets_name).__name__}, wanted a str or None")
-    for flag, value in (
-        ("normalize", normalize),
-        ("discard_incomplete_sets", discard_incomplete_sets),
-        ("warn_lost_sets", warn_lost_sets),
-        ("verbose", verbose),
-    ):
-        checks.check_flag(flag, value)
     search, sets = model.search(preprocessors, strategy), check_word_sets("sets", sets)
     name, selected = "sets" if sets_name is None else sets_name, []
     for words in sets:

@@ -348,26 +348,6 @@ def test_get_embeddings_arrays_of_words_are_accepted(model):
     assert list(get_embeddings_from_tuples(model, np.array([["ana", "bob"]]))[0]) == ["ana", "bob"]
 
 
-def test_get_embeddings_flags_must_be_bools(model):
-    query = Query([["ana"]], [])
-    functions = {
-        get_embeddings_from_set: (["ana"], ("normalize", "verbose")),
-        get_embeddings_from_query: (query, ("normalize", "warn_not_found_words", "verbose")),
-        get_embeddings_from_tuples: (
-            [["ana"]],
-            ("normalize", "discard_incomplete_sets", "warn_lost_sets", "verbose"),
-        ),
-    }
-    for function, (words, flags) in functions.items():
-        for flag in flags:
-            with raises(TypeError, f"{flag}: got None, wanted True or False"):
-                function(model, words, **{flag: None})
-        with raises(TypeError, "preprocessors: got a NoneType, wanted a list of dicts of options"):
-            function(model, words, preprocessors=None)
-    with raises(TypeError, "sets_name: got a int, wanted a str or None"):
-        get_embeddings_from_tuples(model, [["ana"]], 0)
-
-
 def test_get_embeddings_invalid_model_raises():
     message = "model: got a dict, wanted a WordEmbeddingModel; write WordEmbeddingModel(model)"
     for call in (get_embeddings_from_set, get_embeddings_from_query, get_embeddings_from_tuples):
