@@ -32,12 +32,11 @@ from ...core.results.plots import (
     new_axes,
     wrapped,
 )
-from ...core.results.table import Table
 from ..inputs import BadInput, existing, naming, open_text
 from ..names import ASSOCIATION, CORRECTIONS
 from ..option_types import Device, Finite, Option, Probability, Replicates, Rope, SecondModel
 from ..output import Size, find_device, publish
-from ..score_tables import Comparisons, caption_of, estimate_of
+from ..score_tables import Comparisons, table_of_rows
 from .pairs import prefer
 
 LEVEL = 0.05  # below it a p-value survives
@@ -151,7 +150,7 @@ def association(
         by_metric[metric] = rows
         for file, file_rows in zip(files, [rows, *others], strict=True):
             _warn_of_reasons(file_rows, f"{file}: " if compare else "")
-        tables.append(_table(metric, rows, confidence))
+        tables.append(table_of_rows(rows, confidence, metric))
         for other in others:
             common[metric] = _common_scores(metric, rows, other)
     answer: dict[str, Any] = {"files": {"vectors": vectors, "queries": queries}, "metrics": by_metric}
@@ -182,18 +181,6 @@ def _warn_of_reasons(rows: Rows, prefix: str) -> None:
     for name, row in rows.items():
         if row["reason"]:
             warnings.warn(f"{prefix}{name}: {row['reason']}", stacklevel=2)
-
-
-def _table(metric: str, rows: Rows, confidence: float) -> Table:
-    """Return a row for each query; a score and its interval share one cell."""
-    columns = [key for key in next(iter(rows.values())) if key not in ("reason", "low", "high")]
-    cells = [[row[column] for column in columns] for row in rows.values()]
-    has_intervals = any("low" in row for row in rows.values())
-    for line, row in zip(cells, rows.values(), strict=True):
-        if has_intervals:
-            line[0] = estimate_of(row["score"], (row["low"], row["high"]), confidence)
-    caption = caption_of(confidence) if has_intervals else None
-    return Table([*rows], columns, cells, caption=caption, index=metric)
 
 
 def _common_scores(metric: str, rows: Rows, other: Rows) -> tuple[dict[str, float], dict[str, float]]:

@@ -34,7 +34,7 @@ class QueryOptions(Options, total=False):
     warn_not_found_words: bool
     unit: Unit
     p_value: bool
-    alternative: Alternative | None
+    alternative: Alternative
     method: Method
     permutations: int
     replicates: int
@@ -60,7 +60,7 @@ class BaseMetric(ScoreMetric):
         unit: ``"word"``: a word counts once in a score, with the mean over its rows (templates, contexts). ``"row"``:
             every row counts, as in SEAT. P-values and intervals always resample words.
         p_value: Whether `run_query` also gives the ``p_value`` of a permutation test.
-        alternative: Side of this test: ``"greater"``, ``"less"`` or ``"two-sided"``; by default that of bias.
+        alternative: Side of this test: ``"greater"``, ``"less"`` or ``"two-sided"``.
         method: ``"exact"`` counts all permutations, ``"approximate"`` draws them, ``"auto"``: exact if that is fast.
         permutations: Number of drawn permutations.
         replicates: Number of draws of the bootstrap interval of `run_query`, and of `interval`; 0: no interval.
@@ -91,7 +91,6 @@ class BaseMetric(ScoreMetric):
     paired = False  # whether sets are aligned by position
     values_by_word: dict[str, int] = {}  # values (..., W) of words of the first target set (0) or attribute set (1)
     no_score = "a vector is not finite"  # reason why a query without lost words may have no score
-    alternative: Alternative = "greater"
 
     def __init__(
         self,
@@ -103,7 +102,7 @@ class BaseMetric(ScoreMetric):
         warn_not_found_words: bool = False,
         unit: Unit = "word",
         p_value: bool = False,
-        alternative: Alternative | None = None,
+        alternative: Alternative = "greater",
         method: Method = "auto",
         permutations: int = 10000,
         replicates: int = 0,
@@ -119,14 +118,12 @@ class BaseMetric(ScoreMetric):
             checks.check_flag(name, flag)
         if p_value and type(self).null_distributions is BaseMetric.null_distributions:
             raise ValueError(f"p_value: got True, but {type(self).__name__} has no null_distributions; leave it out")
-        if alternative is not None:
-            checks.check_choice("alternative", alternative, ALTERNATIVES)
-            self.alternative = alternative
+        checks.check_choice("alternative", alternative, ALTERNATIVES)
         checks.check_choice("method", method, METHODS)
         checks.check_choice("unit", unit, get_args(Unit))
         self.lost_vocabulary_threshold, self.preprocessors = lost_vocabulary_threshold, preprocessors
         self.strategy, self.normalize, self.warn_not_found_words = strategy, normalize, warn_not_found_words
-        self.unit, self.p_value, self.method = unit, p_value, method
+        self.unit, self.p_value, self.alternative, self.method = unit, p_value, alternative, method
         self.permutations = checks.check_int("permutations", permutations, 1)
         self.confidence = check_confidence(confidence)
 

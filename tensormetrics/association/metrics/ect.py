@@ -1,12 +1,13 @@
 """Embedding Coherence Test."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ...core.arguments.checks import takes_arrays
-from ..resampling.null_distribution import NullDistribution
+from ..resampling.null_distribution import Alternative, NullDistribution
 from ..resampling.target_permutation import target_null
 from ..sets import word_sets
 from ..sets.word_sets import Vectors
@@ -63,8 +64,10 @@ class ECT(BaseMetric):
     metric_template = (2, 1)
     metric_name = "Embedding Coherence Test"
     metric_short_name = "ECT"
-    alternative = "less"
     no_score = "fewer than two attribute words, or all are equally near to a target, or a vector is not finite"
+
+    def __init__(self, *, alternative: Alternative = "less", **kwargs: Any) -> None:
+        super().__init__(alternative=alternative, **kwargs)
 
     def measure(self, x: Vectors, y: Vectors, a: Vectors) -> dict[str, Tensor]:
         return {"ect": ect(x, y, a)}
