@@ -197,7 +197,7 @@ def interval_cases() -> list[MetricCase]:
 def small_p_values(case: MetricCase, cell: Cell, tables: int | None = None) -> Rate:
     """Compute how often a two-sided p-value is at most .05."""
     count = tables or TABLES
-    metric = case.make(p_value_test_type="two-sided", p_value_iterations=DRAWS)
+    metric = case.make(alternative="two-sided", permutations=DRAWS)
     p_values = []
     for sets in case.draw(cell, case.name, count):
         if case.key == "p_value_random_effects":
@@ -216,8 +216,7 @@ def coverage(case: MetricCase, cell: Cell, tables: int | None = None) -> Rate:
         warnings.simplefilter("ignore")  # about biased scores
         for sets in case.draw(cell, case.name, count):
             answer = metric.evaluate(*sets)
-            value = answer.get("rnd_corrected", next(iter(answer.values())))
-            results.append(torch.stack([value, answer["low"], answer["high"]]))
+            results.append(torch.stack([answer.details.get("corrected", answer.value), answer.low, answer.high]))
     value, low, high = torch.cat(results, -1)
     truth: float | Tensor = value.mean() if case.truth is None else case.truth
     return Rate(float(((low <= truth) & (truth <= high)).double().mean()), count)

@@ -97,7 +97,7 @@ def forest() -> Any:
     return made.table("acc", experiments=names).plot()[0]
 
 
-def scores_of_models() -> Any:
+def queries() -> Any:
     # Three models of different random vectors, each with a known amount of bias.
     import torch
 
@@ -114,38 +114,7 @@ def scores_of_models() -> Any:
         vectors[:3, 0] += 3 * lean
         vectors[6:9, 0] += 3 * lean
         models.append(WordEmbeddingModel.from_tensor(vectors, vocabulary, f"leaning {lean}"))
-    return [
-        run_queries(metric, queries, models, aggregate_results=True, queries_set_name="gender")
-        for metric in (RND, *other_metrics())
-    ]
-
-
-def other_metrics() -> list[Any]:
-    from tensormetrics.association import ECT, RIPA
-
-    return [RIPA, ECT]
-
-
-def queries() -> Any:
-    from tensormetrics.association import plot_queries_results
-
-    return plot_queries_results(scores_of_models()[0].iloc[:, :-1], title="Relative norm distance")
-
-
-def ranking() -> Any:
-    from tensormetrics.association import create_ranking, plot_ranking
-
-    return plot_ranking(create_ranking(scores_of_models()))
-
-
-def correlations() -> Any:
-    from tensormetrics.association import (
-        calculate_ranking_correlations,
-        create_ranking,
-        plot_ranking_correlations,
-    )
-
-    return plot_ranking_correlations(calculate_ranking_correlations(create_ranking(scores_of_models())))
+    return run_queries(RND(replicates=1000), queries, models).plot()[0]
 
 
 def entities() -> Any:
@@ -170,13 +139,7 @@ PICTURES = {
         "A comparison of two", 'study.plot("acc", experiments=[...], minus=..., rope=0.01)', difference
     ),
     "forest": Picture("Folds and what they are pooled to", 'study.table("acc", experiments=[...]).plot()', forest),
-    "queries": Picture("Bias of three models", "plot_queries_results(run_queries(RND, queries, models))", queries),
-    "ranking": Picture("Three models ranked by three metrics", "plot_ranking(create_ranking(tables))", ranking),
-    "correlations": Picture(
-        "Do the metrics agree?",
-        "plot_ranking_correlations(calculate_ranking_correlations(ranking))",
-        correlations,
-    ),
+    "queries": Picture("Bias of three models", "run_queries(RND(replicates=1000), queries, models).plot()", queries),
     "entities": Picture("Entities by label", "SpanScores(labels=[...]).plot(scores.interval())", entities),
 }
 

@@ -102,13 +102,14 @@ def cases(sets: dict[str, list[str]]) -> list[Case]:
     ]
 
 
-def calls(case: Case, models: Models, **wefe_options: object) -> dict[str, Callable[[], dict]]:
+def calls(
+    case: Case, models: Models, options: dict[str, object] | None = None, **wefe_options: object
+) -> dict[str, Callable[[], dict]]:
     import wefe.metrics
     import wefe.query
 
-    ours = functools.partial(
-        getattr(association, case.metric)().run_query, association.Query(*case.sets), models.ours, **case.options
-    )
+    metric = getattr(association, case.metric)(**case.options, **(options or {}))
+    ours = functools.partial(metric.run_query, association.Query(*case.sets), models.ours)
     peer = functools.partial(
         getattr(wefe.metrics, case.metric)().run_query,
         wefe.query.Query(*case.sets),
@@ -120,7 +121,8 @@ def calls(case: Case, models: Models, **wefe_options: object) -> dict[str, Calla
 
 
 def check(case: Case, wide: Models) -> None:
-    ours, peer = (call()["result"] for call in calls(case, wide, **case.exact_options).values())
+    ours, peer = (call() for call in calls(case, wide, **case.exact_options).values())
+    ours, peer = float(ours), peer["result"]
     # WEFE names similarities a distance where RND is "cos".
     sign = -1 if case.options.get("distance") == "cos" else 1
     np.testing.assert_allclose(ours, sign * peer, rtol=1e-4 if case.metric == "RNSB" else 1e-9, err_msg=case.metric)
@@ -134,13 +136,9 @@ def single_query(case: Case, models: Models, wide: Models) -> Iterator[tuple]:
 
 def permutations(case: Case, models: Models) -> Iterator[tuple]:
     draws, iterations = 5, 10_000
-    test = {"calculate_p_value": True, "p_value_method": "approximate"}
-    ours, peer = calls(case, models).values()
-    rivals = {
-        "ours": functools.partial(ours, p_value_iterations=iterations, **test),
-        "WEFE": functools.partial(peer, p_value_iterations=draws, **test),
-    }
-    durations = interleaved(rivals, 3)
+    ours = {"p_value": True, "method": "approximate", "permutations": iterations}
+    test = {"calculate_p_value": True, "p_value_method": "approximate", "p_value_iterations": draws}
+    durations = interleaved(calls(case, models, ours, **test), 3)
     durations["WEFE"] *= iterations / draws
     yield f"WEAT with p-value, 10,000 permutations (WEFE: {draws} draws times {iterations // draws})", durations, "-"
 
@@ -178,7 +176,7 @@ def batch_of_queries() -> Iterator[tuple]:
             call()
             for call in frames(metric, synthetic_sets(4, 3), Models.of(*synthetic_vectors(4, 3, np.float64))).values()
         )
-        np.testing.assert_allclose(ours[list(peer.columns)], peer, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(ours.to_frame()[list(peer.columns)], peer, rtol=1e-9, atol=1e-12)
     models = Models.of(*synthetic_vectors(27, 6))
     yield "run_queries, RND, 2,106 sub-queries", interleaved(frames("RND", synthetic_sets(27, 6), models), 3), ">= 50 x"
     models = Models.of(*synthetic_vectors(25, 9))

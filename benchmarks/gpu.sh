@@ -4,7 +4,7 @@
 #     benchmarks/gpu.sh FOLDER STEP...        all steps if none is named
 #
 #     build     the libraries for this card and Triton's kernels; FOLDER/built-KEY.tgz serves later calls there, or in .gpu/
-#     check     tensormetrics check-gpu
+#     check     tensormetrics info --gpu
 #     facts     operations: equal to the CPU's, milliseconds, memory
 #     tests     the tests that use a GPU; TEST_ARGS are more options of pytest, such as "-m full"
 #     profile   kernels, launches and waits of each operation
@@ -50,7 +50,7 @@ for step in "${steps[@]}"; do
   command=(python3 -m benchmarks.gpu "$step" "${ONLY:-}")
   case $step in
     build) command=(python3 -m benchmarks.gpu.build "$out") ;;
-    check) command=(python3 -m tensormetrics check-gpu) ;;
+    check) command=(python3 -m tensormetrics info --gpu) ;;
     tests) # the device fixture of tests/conftest.py takes "cuda" by itself
       : >"$FAILED_TESTS"
       command=(env OMP_NUM_THREADS=1 python3 -m pytest -p benchmarks.gpu.noted -p no:benchmark --tb=short --durations=25)

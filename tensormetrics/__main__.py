@@ -17,7 +17,7 @@ with leaving_at_once():
     except ImportError as error:
         if sys.argv[1:] == ["info"]:  # reports missing packages without needing them
             raise SystemExit(print(import_module("tensormetrics._cli.machine.info").report())) from None
-        if sys.argv[1:] == ["check-gpu"]:
+        if sys.argv[1:] == ["info", "--gpu"]:
             torch, report = import_module("torch"), import_module("tensormetrics._cli.machine.gpu_report")
             raise SystemExit(report.run(torch.device("cuda"))) from None
         raise SystemExit(f"tensormetrics: {error}; install it with: pip install 'tensormetrics[cli]'") from error
@@ -34,9 +34,7 @@ COMMANDS = {  # name -> file in _cli/commands, and its description
     "amr": ("structured", "How good are AMR graphs, in PENMAN notation? (Smatch)"),
     "scores": ("score_files", "How sure are scores of items, in logs and tables? Which model is better?"),
     "ratings": ("ratings", "Which model is better, by battles that people or judges decided? Who is tied?"),
-    "info": ("installation", "What is installed, what native code is loaded, and what is missing."),
-    "check-gpu": ("installation", "Does everything run on this GPU, and answer as on the CPU? How fast?"),
-    "warm-up": ("installation", "Compile the kernels for this GPU now, so that no first call does."),
+    "info": ("installation", "What is installed, what native code is loaded; does everything run on this GPU?"),
     "demo": ("demo", "Train on handwritten digits and watch every metric."),
 }
 

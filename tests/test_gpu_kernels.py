@@ -219,7 +219,7 @@ def test_tracing_uses_no_kernels_and_caches_no_answer(trace, gpu, monkeypatch):
 
 @pytest.fixture
 def report(gpu, monkeypatch) -> Callable[..., tuple[int, list[str]]]:
-    """Return a runner of `check-gpu` on the fake device, where no family runs."""
+    """Return a runner of `info --gpu` on the fake device, where no family runs."""
 
     def run(reason: str = "not here") -> tuple[int, list[str]]:
         lines: list[str] = []
@@ -304,21 +304,21 @@ needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="needs a mac
 
 @needs_no_gpu
 def test_check_gpu_without_gpu_exits_with_message():
-    result = CliRunner().invoke(main, ["check-gpu"])
+    result = CliRunner().invoke(main, ["info", "--gpu"])
     assert result.exit_code == 3 and result.stdout == f"{gpu_report.NO_GPU}\n"
 
 
 @pytest.mark.full
 @needs_no_gpu
 def test_check_gpu_runs_without_click():
-    program = "import sys, runpy; sys.modules['click'] = None; sys.argv = ['tensormetrics', 'check-gpu']; "
+    program = "import sys, runpy; sys.modules['click'] = None; sys.argv = ['tensormetrics', 'info', '--gpu']; "
     program += "runpy.run_module('tensormetrics', run_name='__main__')"
     process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (process.returncode, process.stdout) == (3, f"{gpu_report.NO_GPU}\n"), process.stderr
 
 
 def test_check_gpu_of_unknown_device_exits_with_error():
-    result = CliRunner().invoke(main, ["check-gpu", "--device", "gpu0"])
+    result = CliRunner().invoke(main, ["info", "--gpu", "--device", "gpu0"])
     assert result.exit_code == 2 and "--device: got 'gpu0', wanted a GPU" in result.stderr
 
 

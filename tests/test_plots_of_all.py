@@ -67,17 +67,12 @@ def counted():
     return metric
 
 
-TABLE = pd.DataFrame(np.arange(30.0).reshape(3, -1) - 4, MODELS, QUERIES)
-RANKING = pd.DataFrame({"WEAT: average of the absolute scores": [3, 1, 2], "RND": [3, np.nan, 2]}, MODELS)
 ANSWERS = [
-    {"query_name": QUERIES[0], "effect_size_x": 1.3, "effect_size_y": -0.9},
-    {"query_name": "b", "effect_size_x": 0.1, "effect_size_y": 1.9},
+    Estimate(*torch.zeros(3), name=name, details={"effect_size_x": x, "effect_size_y": y})
+    for name, x, y in ((QUERIES[0], 1.3, -0.9), ("b", 0.1, 1.9))
 ]
 # name -> call of (study, metric, options), and how many axes the plot has
 PLOTS = {
-    "plot_queries_results": (lambda s, m, o: association.plot_queries_results(TABLE, **o), 1),
-    "plot_ranking": (lambda s, m, o: association.plot_ranking(RANKING, **o), 1),
-    "plot_ranking_correlations": (lambda s, m, o: association.plot_ranking_correlations(TABLE.T.corr(), **o), 1),
     "plot_eat_map": (lambda s, m, o: association.plot_eat_map(ANSWERS, **o), 1),
     "plot_distributions": (
         lambda s, m, o: posterior.plot_distributions([Shown(LONG, s.column("acc", None, LONG))], "acc", (0, 1), **o),
@@ -105,8 +100,6 @@ SCORES = {"mean_average_precision_at_r": 0.7, "a score of a name that is much to
 ROW = {"score": 0.3, "p": 0.01}
 PICTURES = {
     **{name: call for name, (call, _) in PLOTS.items()},
-    "queries by model": lambda s, m, o: association.plot_queries_results(TABLE, "model"),
-    "ranking in panels": lambda s, m, o: association.plot_ranking(RANKING, use_metric_as_facet=True),
     "pooled": lambda s, m, o: s.plot("acc", experiments=[LONG, "transformers/aggregated"]),
     "difference": lambda s, m, o: s.plot("acc", minus=LONG, rope=0.01),
     "forest": lambda s, m, o: s.table("acc").plot()[0],
@@ -346,14 +339,13 @@ def test_an_answer_of_run_query():
         torch.randn(8, 5, generator=torch.Generator().manual_seed(0)), list("abcdefgh")
     )
     query = association.Query([["a", "b"], ["c", "d"]], [["e", "f"], ["g", "h"]], ["x", "y"], ["u", "v"])
-    found = association.WEAT().run_query(query, model, replicates=50)
+    found = association.WEAT(replicates=50).run_query(query, model)
     _, ax = association.WEAT().plot(found)
     (bar,) = ax.containers[0].lines[2][0].get_segments()
-    assert points(ax, 0) == [float(found["result"])]
-    assert bar[:, 0].tolist() == pytest.approx([float(found["low"]), float(found["high"])])
-    assert [label.get_text().split() for label in ax.get_yticklabels()] == [query.query_name.split()]
+    assert points(ax, 0) == [float(found)]
+    assert bar[:, 0].tolist() == pytest.approx([float(found.low), float(found.high)])
     _, ax = association.WEAT().plot([found, association.WEAT().run_query(query, model)])  # without an interval
-    assert points(ax, 1) == [float(found["result"])] * 2
+    assert points(ax, 1) == [float(found)] * 2
 
 
 LABEL_OF = {

@@ -52,7 +52,7 @@ def main(folder: Path) -> str:
         return f"unpacked {found}"
     # Triton's compilers and nvcc work side by side: what Triton launches needs no library.
     columns = [part for number in (64, 128, 512) for part in ("--columns", str(number))]
-    warm_up = subprocess.Popen([sys.executable, "-m", "tensormetrics", "warm-up", *columns])
+    warm_up = subprocess.Popen([sys.executable, "-m", "tensormetrics", "info", "--warm-up", *columns])
     capability = ".".join(map(str, torch.cuda.get_device_capability()))
     settings = os.environ | {"TENSORMETRICS_CUDA": "1", "TORCH_CUDA_ARCH_LIST": capability}
     build = subprocess.run([sys.executable, "setup.py", "-q", "build_ext", "--inplace"], cwd=ROOT, env=settings)

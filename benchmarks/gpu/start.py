@@ -20,7 +20,7 @@ USES = {
     "kernels of Triton, without which plain torch is measured": "triton",
     "the build": "setuptools",
     "the tests": "pytest xdist pytest_timeout hypothesis scipy sklearn pandas matplotlib tabulate yaml tomli_w penman",
-    "the command line, check-gpu included": "click cattrs safetensors tqdm",
+    "the command line, info --gpu included": "click cattrs safetensors tqdm",
     "the rivals": "faiss torch_linear_assignment pytorch_metric_learning flash_kmeans",
 }
 

@@ -45,8 +45,15 @@ def caption_of(confidence: float) -> str:
     return f"{percent(confidence)} intervals"
 
 
-def estimate_of(value: float, ends: tuple[float, float], confidence: float) -> Estimate:
-    return Estimate(*torch.tensor([value, *ends], dtype=torch.float64), confidence=confidence)
+def table_of_rows(rows: Mapping[str, Mapping[str, Any]], confidence: float, index: str) -> Table:
+    """Return a table of rows with a "score"; it and its ends "low" and "high" share one cell."""
+    columns = [key for key in next(iter(rows.values())) if key not in ("reason", "low", "high")]
+    cells = [{column: row[column] for column in columns} for row in rows.values()]
+    has_intervals = any("low" in row for row in rows.values())
+    for cell, row in zip(cells if has_intervals else (), rows.values(), strict=False):
+        ends = torch.tensor([row["score"], row["low"], row["high"]], dtype=torch.float64)
+        cell["score"] = Estimate(*ends, confidence=confidence)
+    return Table([*rows], columns, cells, caption=caption_of(confidence) if has_intervals else None, index=index)
 
 
 class Comparisons(NamedTuple):
@@ -62,7 +69,6 @@ class Comparisons(NamedTuple):
         cls,
         pairs: Mapping[str, tuple[Any, Any]],
         files: tuple[str, str],
-        hints: Mapping[str, str] | None = None,
         *,
         confidence: float,
         has_direction: bool = True,
@@ -70,7 +76,7 @@ class Comparisons(NamedTuple):
     ) -> "Comparisons":
         """Call `compare` with `options` for each pair, keyed by the score's name, or "" for pairs of several scores."""
         results: dict[str, Comparison] = {}
-        with naming({"a, b: ": f"{files[0]} and {files[1]}: ", **(hints or {})}, rope="--rope"):
+        with naming(**{"a, b": f"{files[0]} and {files[1]}"}, rope="--rope", metrics="--metric"):
             for name, (a, b) in pairs.items():
                 result = compare(a, b, confidence=confidence, **options)
                 results |= result if isinstance(result, Mapping) else {name: result}

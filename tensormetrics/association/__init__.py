@@ -75,13 +75,7 @@ from .metrics.weat import mean_sc_weat as mean_sc_weat
 from .metrics.weat import sc_weat as sc_weat
 from .metrics.weat import weat as weat
 from .metrics.weat import weat_effect_size as weat_effect_size
-from .queries.plots import plot_eat_map as plot_eat_map
-from .queries.plots import plot_queries_results as plot_queries_results
-from .queries.plots import plot_ranking as plot_ranking
-from .queries.plots import plot_ranking_correlations as plot_ranking_correlations
-from .queries.ranking import calculate_ranking_correlations as calculate_ranking_correlations
-from .queries.ranking import create_ranking as create_ranking
-from .queries.run_queries import QueryScores as QueryScores
+from .queries.eat_map import plot_eat_map as plot_eat_map
 from .queries.run_queries import run_queries as run_queries
 from .resampling.bootstrap import bootstrap_interval as bootstrap_interval
 from .resampling.permutation import permutation_p_value as permutation_p_value
@@ -109,7 +103,6 @@ __all__ = [
     "PairPreference",
     "PreprocessorArgs",
     "Query",
-    "QueryScores",
     "RIPA",
     "RND",
     "RNSB",
@@ -123,9 +116,7 @@ __all__ = [
     "WordEmbeddingModel",
     "WordSet",
     "bootstrap_interval",
-    "calculate_ranking_correlations",
     "ceat",
-    "create_ranking",
     "direct_bias",
     "ect",
     "fetch_debias_multiclass",
@@ -145,9 +136,6 @@ __all__ = [
     "pair_preference",
     "permutation_p_value",
     "plot_eat_map",
-    "plot_queries_results",
-    "plot_ranking",
-    "plot_ranking_correlations",
     "preprocess_word",
     "pseudo_log_likelihood",
     "random_effects",

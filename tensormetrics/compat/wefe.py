@@ -4,92 +4,68 @@ Arguments of WEFE 1.0 and of earlier versions: `word_embedding` is `model`, and 
 secondary_preprocessor_args=s` are `preprocessors=[p, s]`, by position too. Figures are matplotlib's.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from torch import Tensor
 
 from .. import association
-from ..association import (
-    DoubleHardDebias,
-    HalfSiblingRegression,
-    HardDebias,
-    MulticlassHardDebias,
-    PreprocessorArgs,
-    QueryScores,
-    RepulsionAttractionNeutralization,
-    calculate_ranking_correlations,
-    create_ranking,
-    fetch_debias_multiclass,
-    fetch_debiaswe,
-    fetch_eds,
-    fetch_gn_glove,
-    load_bingliu,
-    load_weat,
-    load_weat_w2v,
-    plot_queries_results,
-    plot_ranking,
-    plot_ranking_correlations,
-    preprocess_word,
-)
-from ..association.debias.base import Debias as BaseDebias
-from ..association.embeddings.lookup import UNCHANGED, check_threshold, log, look_up
+from ..association import DoubleHardDebias as DoubleHardDebias
+from ..association import HalfSiblingRegression as HalfSiblingRegression
+from ..association import HardDebias as HardDebias
+from ..association import MulticlassHardDebias as MulticlassHardDebias
+from ..association import PreprocessorArgs as PreprocessorArgs
+from ..association import RepulsionAttractionNeutralization as RepulsionAttractionNeutralization
+from ..association import fetch_debias_multiclass as fetch_debias_multiclass
+from ..association import fetch_debiaswe as fetch_debiaswe
+from ..association import fetch_eds as fetch_eds
+from ..association import fetch_gn_glove as fetch_gn_glove
+from ..association import load_bingliu as load_bingliu
+from ..association import load_weat as load_weat
+from ..association import load_weat_w2v as load_weat_w2v
+from ..association import preprocess_word as preprocess_word
+from ..association.debias.base import Debias as BaseDebias  # noqa: F401
+from ..association.embeddings.lookup import UNCHANGED, Strategy, log
 from ..association.embeddings.model import check_model
 from ..association.embeddings.query import Template, check_query, check_word_sets, check_words
-from ..association.metrics._call import ORDER, Call
+from ..association.metrics.base import check_template
 from ..core.arguments import checks
+from ..core.results.estimates import Estimate
+from ..core.results.plots import new_axes
+from ..core.results.text_tables import import_pandas
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = [
-    "BaseDebias",
-    "BaseMetric",
-    "DoubleHardDebias",
-    "ECT",
-    "EmbeddingDict",
-    "EmbeddingSets",
-    "HalfSiblingRegression",
-    "HardDebias",
-    "MAC",
-    "MulticlassHardDebias",
-    "PreprocessorArgs",
-    "Query",
-    "RIPA",
-    "RND",
-    "RNSB",
-    "RepulsionAttractionNeutralization",
-    "WEAT",
-    "WordEmbeddingModel",
-    "calculate_ranking_correlations",
-    "create_ranking",
-    "fetch_debias_multiclass",
-    "fetch_debiaswe",
-    "fetch_eds",
-    "fetch_gn_glove",
-    "generate_subqueries_from_queries_list",
-    "get_embeddings_from_query",
-    "get_embeddings_from_set",
-    "get_embeddings_from_tuples",
-    "load_bingliu",
-    "load_weat",
-    "load_weat_w2v",
-    "plot_queries_results",
-    "plot_ranking",
-    "plot_ranking_correlations",
-    "preprocess_word",
-    "run_queries",
-]
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 EmbeddingDict = dict[str, np.ndarray]  # word -> (D,)
 EmbeddingSets = dict[str, EmbeddingDict]  # name of a set -> its words
-FORMER = ("preprocessor_args", "secondary_preprocessor_args")  # of WEFE before `preprocessors`
+ORDER = "lost_vocabulary_threshold", "preprocessors", "strategy", "normalize", "warn_not_found_words"
+FORMER = "preprocessor_args", "secondary_preprocessor_args"  # of WEFE before `preprocessors`
+OPTIONS = {  # of `run_query` -> our name
+    "word_embedding": "model",
+    "calculate_p_value": "p_value",
+    "p_value_test_type": "alternative",
+    "p_value_method": "method",
+    "p_value_iterations": "permutations",
+    "distance_type": "distance",
+}
+SIDES = {"right-sided": "greater", "left-sided": "less"}
+AGGREGATIONS = {
+    "sum": "sum",
+    "avg": "average",
+    "abs_sum": "sum of abs values",
+    "abs_avg": "average of abs values",
+}
 
 
-def renamed(options: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+def renamed(options: dict[str, Any]) -> dict[str, Any]:
     """Rename options to the names of `tensormetrics.association`; raise a TypeError if an option has both names."""
     options = dict(options)
-    for name, ours in names.items():
+    for name, ours in OPTIONS.items():
         if name in options:
             if ours in options:
                 raise TypeError(f"{ours}, {name}: got both, wanted one")
@@ -123,50 +99,113 @@ class Query(association.Query):
         return super().get_subqueries(new_template)
 
 
-class BaseMetric(association.BaseMetric):
-    """Base class of metrics written for WEFE: `association.BaseMetric` with the arguments of WEFE's `run_query`."""
+class BaseMetric:
+    """Base class of metrics written for WEFE, which override `run_query`; options of our metric may be given here."""
 
-    option_names: dict[str, str] = {"word_embedding": "model"}  # WEFE's name -> ours
+    kind: type[association.BaseMetric] = association.BaseMetric
     first_options: tuple[str, ...] = ()  # that WEFE takes by position between the model and the threshold
-    call_options = (*ORDER, *FORMER, "word_embedding")
+    empty: dict[str, Any] = {}  # further entries of the result of a query that lost too many words
+    metric_template: Template
+    metric_name: str
+    metric_short_name: str
 
-    def bind(self, *args: Any, **options: Any) -> tuple[association.BaseMetric, Call]:
-        names = (*ORDER[:2], *self.first_options, *ORDER[2:])
-        options = by_name(f"{self.metric_short_name}.run_query", names, args, options)
-        return super().bind(**renamed(options, self.option_names))
+    def __init_subclass__(cls) -> None:
+        if "kind" in vars(cls):
+            for name in ("metric_template", "metric_name", "metric_short_name"):
+                setattr(cls, name, getattr(cls.kind, name))
+
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+
+    def metric(self, options: dict[str, Any]) -> association.BaseMetric:
+        """Return our metric with these options of `run_query`."""
+        options = self.options | options
+        options.pop("p_value_verbose", None)
+        if "alternative" in options:
+            options["alternative"] = SIDES.get(options["alternative"], options["alternative"])
+        return self.kind(**options)
+
+    def run_query(self, *args: Any, **options: Any) -> dict[str, Any]:
+        """Score a query as WEFE does; called by a subclass without `kind`, check the arguments and return {}."""
+        owner = f"{self.metric_short_name}.run_query"
+        options = renamed(by_name(owner, ("query", "model", *self.first_options, *ORDER), args, options))
+        if missing := [name for name in ("query", "model") if name not in options]:
+            raise TypeError(f"{owner}: got no {missing[0]}")
+        query, model, metric = options.pop("query"), options.pop("model"), self.metric(options)
+        check_query(query)
+        check_model(model)
+        check_template(query, self.metric_template, self.metric_short_name)
+        if self.kind is association.BaseMetric:
+            return {}
+        estimate = metric.run_query(query, model)
+        result = {"query_name": estimate.name, "result": np.float64(estimate.value)} | self.empty
+        if "words" in estimate.details:
+            result |= self.entries(estimate)
+        if options.get("p_value_verbose"):
+            print(f"{owner}, {estimate.name}: p = {result['p_value']}")
+        return result
+
+    def entries(self, estimate: Estimate) -> dict[str, Any]:
+        """Return the details of an estimate as numbers and dictionaries."""
+        details = {name: value for name, value in estimate.details.items() if name not in ("words", "lost", "reason")}
+        return {name: np.float64(value) if isinstance(value, Tensor) else value for name, value in details.items()}
 
 
-class WEAT(BaseMetric, association.WEAT):
-    """`association.WEAT` with the arguments of WEFE."""
+class WEAT(BaseMetric):
+    """`association.WEAT` with the arguments and results of WEFE."""
 
+    kind = association.WEAT
+    empty = {"weat": np.nan, "effect_size": np.nan, "p_value": np.nan}
     first_options = ("return_effect_size", "calculate_p_value", "p_value_test_type", "p_value_method",
                      "p_value_iterations", "p_value_verbose")  # fmt: skip
 
 
-class RND(BaseMetric, association.RND):
-    """`association.RND` with the arguments of WEFE."""
+class RND(BaseMetric):
+    """`association.RND` with the arguments and results of WEFE."""
 
-    option_names = {**BaseMetric.option_names, "distance_type": "distance"}
+    kind = association.RND
+    empty = {"rnd": np.nan, "distance_by_word": {}}
     first_options = ("distance",)
 
+    def entries(self, estimate: Estimate) -> dict[str, Any]:
+        entries = super().entries(estimate)
+        ascending = sorted(entries.get("distance_by_word", {}).items(), key=lambda item: item[1])
+        return entries | {"distance_by_word": dict(ascending)}
 
-class RNSB(BaseMetric, association.RNSB):
-    """`association.RNSB` with the arguments of WEFE."""
 
+class RNSB(BaseMetric):
+    """`association.RNSB` with the arguments and results of WEFE."""
+
+    kind = association.RNSB
+    empty = {"rnsb": np.nan, "negative_sentiment_probabilities": {}, "negative_sentiment_distribution": {}}
     first_options = ("estimator", "estimator_params", "n_iterations", "random_state", "holdout",
                      "print_model_evaluation")  # fmt: skip
 
 
-class RIPA(BaseMetric, association.RIPA):
-    """`association.RIPA` with the arguments of WEFE."""
+class RIPA(BaseMetric):
+    """`association.RIPA` with the arguments and results of WEFE."""
+
+    kind = association.RIPA
+    empty = {"ripa": np.nan, "word_values": {}}
+
+    def entries(self, estimate: Estimate) -> dict[str, Any]:
+        entries = super().entries(estimate)
+        means, stds = (entries.pop(f"{name}_by_word", {}) for name in ("mean", "std"))
+        return entries | {"word_values": {word: {"mean": means[word], "std": stds[word]} for word in means}}
 
 
-class ECT(BaseMetric, association.ECT):
-    """`association.ECT` with the arguments of WEFE."""
+class ECT(BaseMetric):
+    """`association.ECT` with the arguments and results of WEFE."""
+
+    kind = association.ECT
+    empty = {"ect": np.nan}
 
 
-class MAC(BaseMetric, association.MAC):
-    """`association.MAC` with the arguments of WEFE."""
+class MAC(BaseMetric):
+    """`association.MAC` with the arguments and results of WEFE."""
+
+    kind = association.MAC
+    empty = {"mac": np.nan, "targets_eval": {}}
 
 
 class WordEmbeddingModel(association.WordEmbeddingModel):
@@ -176,22 +215,111 @@ class WordEmbeddingModel(association.WordEmbeddingModel):
         self, query: association.Query, *args: Any, **options: Any
     ) -> tuple[EmbeddingSets, EmbeddingSets] | None:
         """Call the function of this name, also with `preprocessor_args` and `secondary_preprocessor_args`."""
-        options = by_name("get_embeddings_from_query", (*ORDER[2:], "verbose"), args, options)
-        return get_embeddings_from_query(self, query, **renamed(options, {}))
+        options = by_name("get_embeddings_from_query", (*ORDER, "verbose"), args, options)
+        return get_embeddings_from_query(self, query, **renamed(options))
 
 
 def run_queries(
-    metric: association.BaseMetric | type[association.BaseMetric],
+    metric: BaseMetric | type[BaseMetric],
     queries: Sequence[association.Query],
-    *args: Any,
-    **options: Any,
-) -> "pd.DataFrame | QueryScores":
-    """Call `association.run_queries`; `word_embeddings_models` is `models`."""
-    return association.run_queries(metric, queries, *args, **renamed(options, {"word_embeddings_models": "models"}))
+    models: Sequence[association.WordEmbeddingModel] | None = None,
+    queries_set_name: str = "Unnamed queries set",
+    lost_vocabulary_threshold: float = 0.2,
+    metric_params: dict[str, Any] = {},  # noqa: B006
+    generate_subqueries: bool = False,
+    aggregate_results: bool = False,
+    aggregation_function: "str | Callable[[pd.DataFrame], pd.Series]" = "abs_avg",
+    return_only_aggregation: bool = False,
+    warn_not_found_words: bool = False,
+    *,
+    word_embeddings_models: Sequence[association.WordEmbeddingModel] | None = None,
+) -> "pd.DataFrame":
+    """Score all queries in all models, as `association.run_queries`; a metric that overrides `run_query` one by one.
+
+    `aggregate_results` appends a column, with `queries_set_name` in its name, or returns it only.
+    """
+    if models is not None and word_embeddings_models is not None:
+        raise TypeError("models, word_embeddings_models: got both, wanted one")
+    pd, metric = import_pandas(), metric() if isinstance(metric, type) else metric
+    models = word_embeddings_models if models is None else models
+    options = {"lost_vocabulary_threshold": lost_vocabulary_threshold, "warn_not_found_words": warn_not_found_words}
+    options |= metric_params
+    if type(metric).run_query is BaseMetric.run_query:
+        ours = metric.metric(renamed(options))
+        table = association.run_queries(ours, queries, models, generate_subqueries=generate_subqueries)  # type: ignore[arg-type]
+        names, cells = [*table.columns], table.cells
+    else:
+        if generate_subqueries:
+            queries = generate_subqueries_from_queries_list(type(metric), queries)
+        names = [query.query_name for query in queries]
+        cells = [[metric.run_query(query, model, **options)["result"] for query in queries] for model in models or []]
+    index = pd.Index([model.name for model in models or []], name="model_name")
+    frame = pd.DataFrame(cells, index, pd.Index(names, name="query_name"), dtype=float)
+    if not (aggregate_results or return_only_aggregation):
+        return frame
+    if callable(aggregation_function):
+        label, column = "custom aggregation", aggregation_function(frame)
+    else:
+        checks.check_choice("aggregation_function", aggregation_function, tuple(AGGREGATIONS))
+        label, values = AGGREGATIONS[aggregation_function], frame.abs() if "abs" in aggregation_function else frame
+        column = values.mean(axis=1) if "avg" in aggregation_function else values.sum(axis=1, min_count=1)
+    column = column.rename(f"{metric.metric_short_name}: {queries_set_name} {label} score").to_frame()
+    return column if return_only_aggregation else frame.join(column)
+
+
+def create_ranking(
+    results_dataframes: "Sequence[pd.DataFrame]", method: str = "first", ascending: bool = True
+) -> "pd.DataFrame":
+    """Rank the models by the last column of each table. Columns of equal names get their position: "name (1)"."""
+    columns = [table.iloc[:, -1] for table in results_dataframes]
+    count = Counter(column.name for column in columns)
+    names = [f"{c.name} ({i})" if count[c.name] > 1 else c.name for i, c in enumerate(columns, 1)]
+    return import_pandas().concat(columns, axis=1, keys=names).rank(method=method, ascending=ascending)
+
+
+def calculate_ranking_correlations(
+    rankings: "pd.DataFrame", method: str | Callable[[np.ndarray, np.ndarray], float] = "spearman"
+) -> "pd.DataFrame":
+    """Compute the correlations of all pairs of columns, as `pandas.DataFrame.corr` does."""
+    return rankings.corr(method)
+
+
+def plot_queries_results(
+    results: "pd.DataFrame", by: str = "query", ax: "Axes | None" = None, title: str = ""
+) -> "Figure":
+    """Plot bars of scores: a group per query and a color per model, or the reverse with `by="model"`."""
+    checks.check_choice("by", by, ("query", "model"))
+    figure, (ax,) = new_axes(ax, (2 + 0.5 * results.size, 5))
+    (results.T if by == "query" else results).plot.bar(ax=ax, title=title, ylabel="Bias measure")
+    return figure
+
+
+def plot_ranking(
+    ranking: "pd.DataFrame", use_metric_as_facet: bool = False, ax: "Axes | None" = None, title: str = ""
+) -> "Figure":
+    """Plot bars of ranks: a bar per model, the smallest total last, stacked by metric or in a panel per metric."""
+    order = ranking.sum(axis=1).sort_values(kind="stable", ascending=False).index
+    figure, panels = new_axes(ax, (8, 1 + 0.4 * len(ranking)), 1, ranking.shape[1] if use_metric_as_facet else 1)
+    drawn = panels if use_metric_as_facet else panels[0]
+    ranking.loc[order].plot.barh(ax=drawn, stacked=True, subplots=use_metric_as_facet, title=title)
+    return figure
+
+
+def plot_ranking_correlations(
+    correlation_matrix: "pd.DataFrame", title: str = "", ax: "Axes | None" = None
+) -> "Figure":
+    """Plot a heat map of correlations between -1 and 1."""
+    names = [*correlation_matrix.columns]
+    figure, (ax,) = new_axes(ax, (3 + len(names), 2 + 0.8 * len(names)))
+    figure.colorbar(ax.imshow(correlation_matrix, cmap="RdBu_r", vmin=-1, vmax=1), ax=ax)
+    ax.set_xticks(range(len(names)), names, rotation=45, ha="right")
+    ax.set_yticks(range(len(names)), names)
+    ax.set_title(title)
+    return figure
 
 
 def generate_subqueries_from_queries_list(
-    metric: type[association.BaseMetric], queries: Sequence[association.Query]
+    metric: type[BaseMetric], queries: Sequence[association.Query]
 ) -> list[association.Query]:
     """Return the sub-queries of all queries by the metric's template, the first of each name."""
     subqueries: dict[str, association.Query] = {}
@@ -205,7 +333,7 @@ def get_embeddings_from_set(
     model: association.WordEmbeddingModel,
     word_set: Sequence[str],
     preprocessors: list[PreprocessorArgs] = UNCHANGED,
-    strategy: str = "first",
+    strategy: Strategy = "first",
     normalize: bool = False,
     verbose: bool = False,
 ) -> tuple[list[str], EmbeddingDict]:
@@ -217,8 +345,6 @@ def get_embeddings_from_set(
     (['hers'], {'he': array([2., 1.], dtype=float32)})
     """
     check_model(model)
-    checks.check_flag("normalize", normalize)
-    checks.check_flag("verbose", verbose)
     matches = model.search(preprocessors, strategy).words(check_words("word_set", word_set))
     if verbose:
         print(f"found {len(matches.keys)} keys for {matches.total} words: {matches.keys}, lost: {matches.lost}")
@@ -230,7 +356,7 @@ def get_embeddings_from_query(
     query: association.Query,
     lost_vocabulary_threshold: float = 0.2,
     preprocessors: list[PreprocessorArgs] = UNCHANGED,
-    strategy: str = "first",
+    strategy: Strategy = "first",
     normalize: bool = False,
     warn_not_found_words: bool = False,
     verbose: bool = False,
@@ -247,23 +373,18 @@ def get_embeddings_from_query(
     (['Target set 0', 'Target set 1'], ['work', 'home'])
     """
     check_model(model)
-    check_query(query)
-    check_threshold(lost_vocabulary_threshold)
-    checks.check_flag("normalize", normalize)
-    checks.check_flag("warn_not_found_words", warn_not_found_words)
-    checks.check_flag("verbose", verbose)
-    search = model.search(preprocessors, strategy)
-    words, _, lost, reason = look_up(query, search, model.name, lost_vocabulary_threshold, False, warn_not_found_words)
-    names = (query.target_sets_names, query.attribute_sets_names)
+    lookup: dict[str, Any] = {"lost_vocabulary_threshold": lost_vocabulary_threshold, "preprocessors": preprocessors}
+    lookup |= {"strategy": strategy, "warn_not_found_words": warn_not_found_words}
+    index = model.index_query(query, **lookup)
+    names = query.target_sets_names, query.attribute_sets_names
     if verbose:
-        for name, keys, missing in zip(sum(names, []), sum(words, []), sum(lost, []), strict=True):
+        for name, keys, missing in zip(sum(names, []), sum(index.words, []), sum(index.lost, []), strict=True):
             print(f"{name}: found {keys}, lost {missing}")
-    if reason:
+    if index.reason:
         return None
-    arrays = model.arrays(dict.fromkeys(key for set_names in words for keys in set_names for key in keys), normalize)
     targets, attributes = (
-        {name: {key: arrays[key] for key in keys} for name, keys in zip(*set_names, strict=True)}
-        for set_names in zip(names, words, strict=True)
+        {name: model.arrays(keys, normalize) for name, keys in zip(*named_sets, strict=True)}
+        for named_sets in zip(names, index.words, strict=True)
     )
     return targets, attributes
 
@@ -273,7 +394,7 @@ def get_embeddings_from_tuples(
     sets: Sequence[Sequence[str]],
     sets_name: str | None = None,
     preprocessors: list[PreprocessorArgs] = UNCHANGED,
-    strategy: str = "first",
+    strategy: Strategy = "first",
     normalize: bool = False,
     discard_incomplete_sets: bool = True,
     warn_lost_sets: bool = True,
@@ -290,15 +411,6 @@ def get_embeddings_from_tuples(
     [{'he': array([2., 1.], dtype=float32), 'she': array([1., 2.], dtype=float32)}]
     """
     check_model(model)
-    if not isinstance(sets_name, str | None):
-        raise TypeError(f"sets_name: got a {type(sets_name).__name__}, wanted a str or None")
-    for flag, value in (
-        ("normalize", normalize),
-        ("discard_incomplete_sets", discard_incomplete_sets),
-        ("warn_lost_sets", warn_lost_sets),
-        ("verbose", verbose),
-    ):
-        checks.check_flag(flag, value)
     search, sets = model.search(preprocessors, strategy), check_word_sets("sets", sets)
     name, selected = "sets" if sets_name is None else sets_name, []
     for words in sets:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
+from metric_cases import answer
 from raising import raises
 
 from tensormetrics import association
@@ -126,9 +127,7 @@ def test_ceat_run_query_equals_function(generator, device):
     vectors = [word for pool in pools(generator, device) for word in pool]
     model = association.WordEmbeddingModel.from_contexts(dict(zip(names, vectors, strict=True)))
     query = association.Query(*([[n for n in names if n[0] == s] for s in letters] for letters in ("xy", "ab")))
-    result = association.CEAT(samples=30, seed=4).run_query(query, model, p_value_test_type="two-sided")
-    keys = ["query_name", "result", "ceat", "p_value_random_effects", "standard_error", "tau2", "samples"]
-    assert list(result) == keys
+    result = answer(association.CEAT(samples=30, seed=4, alternative="two-sided"), query, model)
     pools_of_sets = [
         [model.vectors[model.rows(word)] for word in words]
         for words in sum((query.target_sets, query.attribute_sets), [])
@@ -138,22 +137,19 @@ def test_ceat_run_query_equals_function(generator, device):
     np.testing.assert_allclose(got, torch.stack(parts_of(expected)).cpu(), rtol=1e-10)
     assert result["samples"] == 30 and result["result"] == result["ceat"]
     lost = association.Query([["no"], ["x0"]], query.attribute_sets)
-    nothing = association.CEAT().run_query(lost, model)
-    assert list(nothing) == list(result) and np.isnan(nothing["samples"])
+    assert association.CEAT().run_query(lost, model).value.isnan()
 
 
-@pytest.mark.parametrize("test_type", ["right-sided", "left-sided", "two-sided"])
+@pytest.mark.parametrize("test_type", ["greater", "less", "two-sided"])
 def test_ceat_p_value_permutes_words_with_all_their_contexts(test_type, generator, device):
     """The p-value equals that of WEAT, which represents a word by the mean over its rows."""
     counts = {f"{name}{i}": 1 + (3 * i + ord(name)) % 4 for name in "xyab" for i in range(4)}
     contexts = {word: torch.randn(count, 5, generator=generator).to(device) for word, count in counts.items()}
     model = association.WordEmbeddingModel.from_contexts(contexts)
     sets = [[word for word in counts if word[0] == name] for name in "xyab"]
-    query, options = association.Query(sets[:2], sets[2:]), {"calculate_p_value": True, "p_value_test_type": test_type}
-    result = association.CEAT(samples=5).run_query(query, model, **options)
-    assert result["p_value"] == pytest.approx(
-        association.WEAT().run_query(query, model, **options)["p_value"], abs=1e-12
-    )
+    query, options = association.Query(sets[:2], sets[2:]), {"p_value": True, "alternative": test_type}
+    result = answer(association.CEAT(samples=5, **options), query, model)
+    assert result["p_value"] == pytest.approx(answer(association.WEAT(**options), query, model)["p_value"], abs=1e-12)
     assert result["p_value"] != result["p_value_random_effects"]
 
 
@@ -194,21 +190,18 @@ def contextual_model(seed=0, **means):
 
 def test_ceat_interval_equals_that_of_effect_size_over_words():
     model, query = contextual_model(x=1, a=1)
-    result = association.CEAT(samples=50).run_query(query, model, replicates=300, seed=3)
-    weat = association.WEAT(return_effect_size=True, correction=1).run_query(query, model, replicates=300, seed=3)
+    result = answer(association.CEAT(samples=50, replicates=300, seed=3), query, model)
+    weat = answer(association.WEAT(return_effect_size=True, correction=1, replicates=300, seed=3), query, model)
     assert result["effect_size"] == pytest.approx(weat["effect_size"], rel=1e-12)
     assert result["low"] == pytest.approx(min(weat["low"], result["ceat"]), rel=1e-9)
     assert result["high"] == pytest.approx(max(weat["high"], result["ceat"]), rel=1e-9)
     assert result["low"] < result["effect_size"] < result["high"]
-    assert list(result)[-3:] == ["effect_size", "low", "high"]
     made = association.CEAT(samples=50, replicates=300, seed=3)
-    assert made.run_query(query, model) == result
-    both = made.run_query(query, model, calculate_p_value=True)
-    assert {"p_value", "low"} <= both.keys() and both["low"] == result["low"]
-    table = association.run_queries(made, [query], [model], intervals=True)
-    assert table.iloc[0].tolist() == [result["ceat"], result["low"], result["high"]]
-    lost = made.run_query(association.Query([["?"], ["!"]], query.attribute_sets), model)
-    assert lost.keys() == result.keys() and np.isnan(lost["low"])
+    assert answer(made, query, model) == result
+    both = answer(association.CEAT(samples=50, replicates=300, seed=3, p_value=True), query, model)
+    assert "p_value" in both and both["low"] == result["low"]
+    ((cell,),) = association.run_queries(made, [query], [model]).cells
+    assert [*map(float, cell)] == [result["ceat"], result["low"], result["high"]]
 
 
 def test_ceat_interval_of_streamed_samples_raises(generator):

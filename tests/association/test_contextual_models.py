@@ -2,9 +2,9 @@
 
 import functools
 
-import matplotlib.pyplot
 import pytest
 import torch
+from metric_cases import answer
 from raising import raises
 from tiny_models import MAKERS, make, transformers
 
@@ -13,7 +13,6 @@ from tensormetrics.association import (
     HardDebias,
     Query,
     WordEmbeddingModel,
-    plot_queries_results,
     run_queries,
 )
 from tensormetrics.association.language_models.contexts import word_spans
@@ -131,14 +130,10 @@ def test_layers_several_need_one_forward_pass():
     models = from_transformers(net, tokenizer, layer=[0, 1, -1], templates=["this is {}", "{} left"])
     scores = run_queries(WEAT, [QUERY], models)
     assert shapes == [(16, 5)]
-    assert list(scores.index) == ["BertModel, layer 0", "BertModel, layer 1", "BertModel, layer -1"]
+    assert [*scores.rows] == ["BertModel, layer 0", "BertModel, layer 1", "BertModel, layer -1"]
     for model, layer in zip(models, [0, 1, -1], strict=True):
         single = from_transformers(net, tokenizer, layer=layer, templates=["this is {}", "{} left"])
-        assert scores.loc[model.name].item() == pytest.approx(WEAT().run_query(QUERY, single)["result"], rel=1e-6)
-    figure = plot_queries_results(scores, by="model", kind="lines")
-    (line, *_) = figure.axes[0].lines
-    assert line.get_ydata().tolist() == scores.iloc[:, 0].tolist()
-    matplotlib.pyplot.close(figure)
+        assert scores[model.name, QUERY.query_name] == pytest.approx(answer(WEAT(), QUERY, single)["result"], rel=1e-6)
 
 
 def test_layers_with_an_ellipsis_are_all_layers_between():
@@ -165,14 +160,14 @@ def test_layers_after_training_drop_cached_vectors():
 def test_input_layer_is_read_by_reference():
     net, tokenizer = make("bert")
     model = from_transformers(net, tokenizer, templates=["{}", "this {}s"])
-    before = WEAT().run_query(QUERY, model)["result"]
+    before = answer(WEAT(), QUERY, model)["result"]
     weight = net.get_input_embeddings().weight
     torch.manual_seed(1)
     with torch.no_grad():
         weight.copy_(torch.randn_like(weight))
     fresh = from_transformers(net, tokenizer, templates=["{}", "this {}s"])
-    after = WEAT().run_query(QUERY, model)["result"]
-    assert after == WEAT().run_query(QUERY, fresh)["result"] != before
+    after = answer(WEAT(), QUERY, model)["result"]
+    assert after == answer(WEAT(), QUERY, fresh)["result"] != before
     rows = model.rows("nurses")
     model.vectors[rows].sum().backward()
     counts = {token: weight.grad[tokenizer.convert_tokens_to_ids(token)].tolist() for token in ("nurse", "##s", "she")}

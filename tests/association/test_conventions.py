@@ -5,7 +5,7 @@ import torch
 from raising import raises
 
 from tensormetrics import association
-from tensormetrics.association import WEAT, Query, WordEmbeddingModel, permutation_p_value
+from tensormetrics.association import permutation_p_value
 
 
 def test_scores_zero_vector_has_zero_cosines(device):
@@ -35,11 +35,3 @@ def test_permutation_auto_is_exact_up_to_32_scores(sizes, same_as, generator, de
     u, v = (torch.randn(n, generator=generator, dtype=torch.float64).to(device) for n in sizes)
     p = {m: permutation_p_value(u, v, method=m, replicates=99) for m in ("auto", "exact", "approximate")}
     assert p["auto"] == p[same_as] and p["exact"] != p["approximate"]
-
-
-def test_options_of_equal_value_but_other_type_are_checked(device):
-    model = WordEmbeddingModel.from_tensor(torch.eye(4, device=device), list("abcd"))
-    query = Query([["a"], ["b"]], [["c"], ["d"]])
-    WEAT().run_query(query, model, correction=1)
-    with raises(ValueError, "correction: got True, wanted 0 or 1"):
-        WEAT().run_query(query, model, correction=True)

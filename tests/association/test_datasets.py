@@ -7,6 +7,7 @@ import urllib.error
 from email.message import Message
 
 import pytest
+from metric_cases import answer
 from raising import raises
 
 from tensormetrics.association import (
@@ -79,7 +80,7 @@ def test_load_weat_w2v_published_vectors_give_published_effect():
     model, sets = load_weat_w2v(W2V), load_weat()
     assert model.vectors.shape == (347, 300)
     flowers = Query([sets["flowers"], sets["insects"]], [sets["pleasant_5"], sets["unpleasant_5a"]])
-    assert WEAT().run_query(flowers, model)["effect_size"] == pytest.approx(1.5, abs=0.2)  # 1.54 in the paper
+    assert answer(WEAT(), flowers, model)["effect_size"] == pytest.approx(1.5, abs=0.2)  # 1.54 in the paper
 
 
 def test_load_weat_w2v_wrong_hash_raises(network):

@@ -23,7 +23,7 @@ X, SCORES, CONTEXTS = torch.zeros(2, 3), torch.zeros(26), torch.zeros(2, 3, 4)
 GROUPS = torch.stack([X, X])
 ONE, ZERO, INTERVAL = "an integer >= 1", "an integer >= 0", "a number between 0 and 1"
 ALTERNATIVES, TRUTH = "one of 'two-sided', 'greater', 'less'", "True or False"
-SIDES, NORMS = "one of 'right-sided', 'left-sided', 'two-sided'", "one of 'norm', 'cos', 'cos_similarity'"
+NORMS = "one of 'norm', 'cos', 'cos_similarity'"
 METHODS, VARIANCES = "one of 'auto', 'exact', 'approximate'", "one of 'sample', 'standard'"
 
 
@@ -50,11 +50,11 @@ OPTIONS = [
     *((effect_size, "correction", value, "0 or 1") for value in (2, True, None)),
     (ceat, "alternative", "up", ALTERNATIVES),
     (CEAT, "seed", -1, ZERO),
-    *((kind, "p_value_test_type", "up", SIDES) for kind in (CEAT, RIPA)),
-    (RIPA, "p_value_method", "sampled", METHODS),
-    (RIPA, "p_value_iterations", 0, ONE),
-    (RIPA, "p_value_seed", -1, ZERO),
-    (GWEAT, "p_value_method", "exact", "one of 'auto', 'approximate'"),
+    *((kind, "alternative", "up", ALTERNATIVES) for kind in (CEAT, RIPA)),
+    (RIPA, "method", "sampled", METHODS),
+    (RIPA, "permutations", 0, ONE),
+    (RIPA, "seed", -1, ZERO),
+    (GWEAT, "method", "exact", "one of 'auto', 'approximate'"),
     (WEAT, "replicates", -1, ZERO),
     (WEAT, "confidence", 1, INTERVAL),
     (WEAT, "seed", "x", ZERO),
@@ -75,7 +75,7 @@ OPTIONS = [
     (Repulsion, "epochs", 0, ONE),
 ]
 TYPES = [
-    (RIPA, "calculate_p_value", 1, TRUTH),
+    (RIPA, "p_value", 1, TRUTH),
     (WEAT, "return_effect_size", 1, TRUTH),
     (LEACE, "verbose", 1, TRUTH),
     (RNSB, "print_model_evaluation", 1, TRUTH),

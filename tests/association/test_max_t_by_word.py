@@ -29,9 +29,9 @@ def model_of(rows_of_words, seed):
 
 
 def p_values(name, queries, model, correction=None, **options):
-    params = {"calculate_p_value": True, "p_value_method": "approximate", "p_value_iterations": DRAWS, **options}
-    table_options = {"metric_params": params, "value": "p_value", "correction": correction, "as_dataframe": False}
-    return run_queries(METRICS[name][0], queries, [model], **table_options).values[0]
+    params = {"p_value": True, "method": "approximate", "permutations": DRAWS, **options}
+    table = run_queries(METRICS[name][0](**params), queries, [model], value="p_value", correction=correction)
+    return torch.tensor(table.cells[0], dtype=torch.float64)
 
 
 def query_in_order(name, index, order, attribute_order):

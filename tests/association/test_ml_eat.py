@@ -1,10 +1,14 @@
 """ML-EAT, its map, and LPBS against NumPy loops."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from cases.association import levels_of
+from metric_cases import answer
 
+from tensormetrics import Estimate
 from tensormetrics.association import (
     LPBS,
     MLEAT,
@@ -64,12 +68,12 @@ def test_ml_eat_swapped_sets_flip_levels():
 def test_ml_eat_run_query_returns_levels_and_p_values():
     x, y, a, b = random_sets()
     model = WordEmbeddingModel.from_numpy(torch.cat([x, y, a, b]).numpy(), WORDS)
-    result = MLEAT().run_query(QUERY, model, calculate_p_value=True)
+    result = answer(MLEAT(p_value=True), QUERY, model)
     expected = levels_of(*(word_set.numpy() for word_set in (x, y, a, b)))
     keys = ["ml_eat", "effect_size_x", "effect_size_y"]
     keys += [f"{name}_{pair}" for name in ("mean", "deviation") for pair in ("x_a", "x_b", "y_a", "y_b")]
     assert [result[key] for key in keys] == pytest.approx(expected, rel=1e-9) and result["result"] == result["ml_eat"]
-    assert result["p_value"] == WEAT().run_query(QUERY, model, calculate_p_value=True)["p_value"]
+    assert result["p_value"] == answer(WEAT(p_value=True), QUERY, model)["p_value"]
     units = [word_set / word_set.norm(dim=1, keepdim=True) for word_set in (x, y, a, b)]
     for target, key in zip(units, ("p_value_x", "p_value_y"), strict=False):
         u, v = (word_set @ target.mean(0) for word_set in units[2:])
@@ -77,9 +81,11 @@ def test_ml_eat_run_query_returns_levels_and_p_values():
 
 
 def test_plot_eat_map_draws_one_point_per_result_with_score():
+    nothing, score = (Estimate(*torch.full((3,), number)) for number in (torch.nan, 1.0))
     answers = [
-        {"query_name": "one", "effect_size_x": 1.0, "effect_size_y": -2.5},
-        {"query_name": "two", "effect_size_x": np.nan, "effect_size_y": 0.1},
+        replace(score, name="one", details={"effect_size_x": 1.0, "effect_size_y": -2.5}),
+        replace(nothing, name="two", details={"effect_size_x": np.nan, "effect_size_y": 0.1}),
+        replace(nothing, name="three", details={"reason": "lost"}),
     ]
     (ax,) = plot_eat_map(answers, title="here").axes
     (point,) = ax.lines
@@ -88,8 +94,8 @@ def test_plot_eat_map_draws_one_point_per_result_with_score():
     fields = {text.get_text() for text in ax.texts}
     assert len(fields) == 9 and "x: a\ny: neither" in fields
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["one"]
-    with pytest.raises(ValueError, match="^results: got a result without effect_size_x, wanted results of MLEAT"):
-        plot_eat_map([{"query_name": "weat"}])
+    with pytest.raises(ValueError, match="^results: got one without the effect sizes of targets"):
+        plot_eat_map([score])
     with pytest.raises(ValueError, match="^negligible: got -1, wanted a number >= 0$"):
         plot_eat_map(answers, negligible=-1)
 

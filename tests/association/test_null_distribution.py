@@ -51,9 +51,9 @@ def test_p_value_exact_without_enumeration_raises(generator):
 def test_p_value_of_subclass_uses_its_null_distribution(generator):
     class Flipped(WEAT):
         def null_distributions(self, x, y, a, b):
-            return {"p_value": sign_null((x - y).mean(-1), seed=self.p_value_seed)}
+            return {"p_value": sign_null((x - y).mean(-1), seed=self.seed)}
 
     x, y, a, b = torch.randn(4, 5, 3, generator=generator)
-    p = Flipped(calculate_p_value=True).evaluate(x, y, a, b)["p_value"]
+    p = Flipped(p_value=True).evaluate(x, y, a, b).details["p_value"]
     assert p == sign_null((x - y).mean(-1)).p_value()
-    assert p != WEAT(calculate_p_value=True).evaluate(x, y, a, b)["p_value"]
+    assert p != WEAT(p_value=True).evaluate(x, y, a, b).details["p_value"]

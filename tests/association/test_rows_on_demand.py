@@ -5,6 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
+from metric_cases import answer
 
 from tensormetrics import association
 from tensormetrics.association import HardDebias, Query, WordEmbeddingModel, run_queries
@@ -202,12 +203,11 @@ def test_run_queries_encoder_error_affects_only_queries_with_its_word(name, erro
     ]
     table = run_queries(metric, queries, [WordEmbeddingModel.from_encoder(refusing, name="lazy")])
     expected = run_queries(metric, queries[::2], [WordEmbeddingModel.from_encoder(encode, name="lazy")])
-    assert table.isna().to_numpy().tolist() == [[False, True, False]]
-    np.testing.assert_allclose(table.to_numpy()[0, ::2], expected.to_numpy()[0], rtol=1e-12)
-    (reason,) = table.attrs["reasons"].values()
-    assert "too long" in reason
+    assert np.isnan(table.cells).tolist() == [[False, True, False]]
+    np.testing.assert_allclose(table.cells[0][::2], expected.cells[0], rtol=1e-12)
+    assert table.caption.count(";") == 0 and "too long" in table.caption
     with pytest.raises(ValueError, match="too long"):
-        metric().run_query(queries[1], WordEmbeddingModel.from_encoder(refusing))
+        answer(metric(), queries[1], WordEmbeddingModel.from_encoder(refusing))
 
 
 def test_run_queries_programming_error_of_encoder_is_raised():

@@ -3,6 +3,7 @@
 import association_oracle as oracle
 import pytest
 import torch
+from metric_cases import answer
 from raising import raises
 from scores import agrees, random_sets
 
@@ -57,7 +58,7 @@ def test_ripa_normalized_parallel_pairs_have_no_score(device):
     v = torch.randn(8, 50, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
     model = association.WordEmbeddingModel.from_tensor(torch.cat([v[:4], 3 * v[:4], v[4:]]).to(device), words)
     query = association.Query([words[:4], words[4:8]], [words[8:]])
-    result = association.RIPA().run_query(query, model, normalize=True, calculate_p_value=True)
+    result = answer(association.RIPA(normalize=True, p_value=True), query, model)
     assert all(torch.tensor(float(result[key])).isnan() for key in ("result", "ripa", "p_value"))
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from fasttext_files import fasttext_file
+from metric_cases import answer
 from raising import raises
 
 from tensormetrics.association import WEAT, Query, WordEmbeddingModel
@@ -236,7 +237,7 @@ def test_from_transformers_input_layer_averages_token_rows(bert):
     torch.testing.assert_close(torch.tensor(model["nurses"]), table[[ids["nurse"], ids["##s"]]].mean(0))
     static = WordEmbeddingModel.from_tensor(table[[ids[word] for word in words]].clone(), words)
     query = Query([words[:2], words[2:4]], [words[4:6], words[6:]])
-    got, expected = (WEAT().run_query(query, m)["weat"] for m in (model, static))
+    got, expected = (answer(WEAT(), query, m)["weat"] for m in (model, static))
     assert got == pytest.approx(expected, rel=1e-5)
     assert "z" not in model and "zz" not in model and "a" in model  # "z" and "zz" consist of [UNK] only
     assert model.name == "tiny"

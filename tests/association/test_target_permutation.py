@@ -78,7 +78,7 @@ def test_target_permutation_invalid_arguments_raise(device):
         target_permutation_p_value(association.rnd, masked, x, x, method="exact")
     with raises(ValueError, "a: got 2 dimensions, wanted 3 as x has"):
         target_permutation_p_value(association.rnd, x, x, x[:, :2])
-    advice = "wanted one of two separate sets; write RIPA().run_query(..., calculate_p_value=True)"
+    advice = "wanted one of two separate sets; write RIPA(p_value=True).run_query(...)"
     with raises(TypeError, f"metric: got ripa, whose targets are pairs, {advice}"):
         target_permutation_p_value(association.ripa, x, x, x)
 

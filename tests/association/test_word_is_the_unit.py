@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from metric_cases import answer
 
 from tensormetrics import association
-from tensormetrics.association import Query, WordEmbeddingModel, WordSet, create_ranking, run_queries
+from tensormetrics.association import Query, WordEmbeddingModel, WordSet, run_queries
 
 METRICS = {
     "WEAT": (association.WEAT, 2, 2),
@@ -45,7 +46,7 @@ def flat_results(name, contexts, orders=None, **options):
     sets = [[words[i] for i in orders.get(index, range(4))] for index, words in enumerate(SETS)]
     query = Query(sets[:targets], sets[2 : 2 + attributes])
     model = contexts if isinstance(contexts, WordEmbeddingModel) else WordEmbeddingModel.from_contexts(contexts)
-    result, flat = make(**options).run_query(query, model, **(ALL_FORMS if "!x0" in model.vocab else {})), {}
+    result, flat = answer(make(**options, **ALL_FORMS if "!x0" in model.vocab else {}), query, model), {}
 
     def collect(key, value):
         if isinstance(value, dict):
@@ -129,7 +130,7 @@ def test_p_values_do_not_depend_on_rows_of_words(name, variant):
     """Exact p-values are equal; approximate ones of reordered words agree within four standard errors."""
     contexts = rows_of_words([3], seed=2)
     changed, orders = VARIANTS[variant](contexts)
-    options = {"calculate_p_value": True, "p_value_iterations": DRAWS}
+    options = {"p_value": True, "permutations": DRAWS}
     got, expected = flat_results(name, changed, orders, **options), flat_results(name, contexts, **options)
     keys = [key for key in expected if key.startswith("/p_value")]
     assert keys and all(0 < expected[key] <= 1 for key in keys)
@@ -160,7 +161,7 @@ def test_ceat_changes_by_sampling_error_of_contexts_only(variant):
     """CEAT samples contexts by position, but its p-value, effect size and interval depend on words."""
     contexts = rows_of_words([3], seed=2)
     changed, orders = VARIANTS[variant](contexts)
-    options = {"samples": 500, "calculate_p_value": True, "replicates": DRAWS}
+    options = {"samples": 500, "p_value": True, "replicates": DRAWS}
     got, expected = flat_results("CEAT", changed, orders, **options), flat_results("CEAT", contexts, **options)
     for key in ("/p_value", "/effect_size"):
         assert got[key] == pytest.approx(expected[key], rel=1e-12)
@@ -187,20 +188,19 @@ def test_weat_unit_row_counts_each_row():
     model = WordEmbeddingModel.from_contexts(contexts)
     query = Query(SETS[:2], SETS[2:])
     by_row = association.weat(*(torch.cat([contexts[word] for word in words]) for words in SETS))
-    result = association.WEAT(unit="row").run_query(query, model)
+    result = answer(association.WEAT(unit="row"), query, model)
     assert (
         result["weat"]
         == pytest.approx(float(by_row))
-        != pytest.approx(association.WEAT().run_query(query, model)["weat"])
+        != pytest.approx(answer(association.WEAT(), query, model)["weat"])
     )
-    assert association.WEAT().run_query(query, model, unit="row")["weat"] == result["weat"]
     options = {"replicates": 50}
-    by_word = association.WEAT(**options).run_query(query, model)
-    of_rows = association.WEAT(unit="row", **options).run_query(query, model)
+    by_word = answer(association.WEAT(**options), query, model)
+    of_rows = answer(association.WEAT(unit="row", **options), query, model)
     assert of_rows["low"] < of_rows["weat"] < of_rows["high"] and of_rows["low"] != by_word["low"]
     with pytest.raises(ValueError, match="^unit: got 'token', wanted one of 'word', 'row'"):
         association.WEAT(unit="token")
-    with pytest.raises(TypeError, match="unit"):
+    with pytest.raises(ValueError, match="^unit: got 'row', wanted one of 'word'"):
         association.CEAT(unit="row")
 
 
@@ -208,9 +208,8 @@ def test_run_queries_unit_row_of_models_with_unequal_rows_raises():
     models = [WordEmbeddingModel.from_contexts(rows_of_words([count]), f"{count}") for count in (1, 3)]
     query = Query(SETS[:2], SETS[2:])
     with pytest.raises(ValueError, match="^unit: got 'row'"):
-        run_queries(association.WEAT, [query], models, metric_params={"unit": "row"})
-    table = run_queries(association.WEAT, [query], models)
-    assert len(create_ranking([table])) == 2
+        run_queries(association.WEAT(unit="row"), [query], models)
+    assert run_queries(association.WEAT, [query], models).caption is None
 
 
 @pytest.mark.parametrize("accepts_weights", [True, False])
@@ -267,5 +266,5 @@ def test_ripa_copies_of_rows_change_neither_p_value_nor_interval(rows_of_pair):
     one = {word: rows[:1] for word, rows in rows_of_words([1]).items()}
     x, y = rows_of_pair
     copies = {word: rows.repeat({"x": x, "y": y}.get(word[0], 1), 1) for word, rows in one.items()}
-    options = {"calculate_p_value": True, "replicates": 100}
+    options = {"p_value": True, "replicates": 100}
     check_equal(flat_results("RIPA", copies, **options), flat_results("RIPA", one, **options))

@@ -6,17 +6,16 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from metric_cases import answer
 from raising import raises
 from scipy.stats import spearmanr
 from test_permutation import ALTERNATIVES, extreme
 
 from tensormetrics import association
 from tensormetrics.association import WEAT, Query, WordEmbeddingModel, WordSet, bootstrap_interval, permutation_p_value
-from tensormetrics.association.resampling.null_distribution import TEST_TYPES
 
 ROWS = {"equal": [3, 3, 3, 3, 3, 3, 3], "unequal": [1, 4, 2, 2, 5, 1, 3]}
 every_rows = pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS.keys())
-TYPES = {alternative: name for name, alternative in TEST_TYPES.items()}
 every_alternative = pytest.mark.parametrize("alternative", ALTERNATIVES)
 
 
@@ -285,18 +284,18 @@ def rows_of(model, words):
 def test_run_query_p_values_with_contexts_equal_enumeration(counts, alternative):
     model = contexts_of(WORDS, counts)
     x, y, a, b = (rows_of(model, words) for words in SETS)
-    options = {"calculate_p_value": True, "p_value_test_type": TYPES[alternative]}
+    options = {"p_value": True, "alternative": alternative}
     numpy = [word.numpy() for word in x + y]
     unit = functools.partial(torch.nn.functional.normalize, dim=-1)
     axis = mean([unit(word).numpy() for word in a]) - mean([unit(word).numpy() for word in b])
     attributes = [word.numpy() for word in a]
     lengths = functools.partial(np.linalg.norm, axis=-1)
     d = partitions([word @ axis / lengths(word) for word in numpy], 3, difference)
-    p_value = WEAT(**options).run_query(Query(SETS[:2], SETS[2:]), model)["p_value"]
+    p_value = answer(WEAT(**options), Query(SETS[:2], SETS[2:]), model)["p_value"]
     assert p_value == pytest.approx(extreme(d, d[0], alternative), rel=1e-14)
     for metric, score in ((association.RND, rnd_of), (association.ECT, ect_of)):
         scores = partitions(numpy, 3, lambda u, v, score=score: score(u, v, attributes))
-        p_value = metric(**options).run_query(Query(SETS[:2], SETS[2:3]), model)["p_value"]
+        p_value = answer(metric(**options), Query(SETS[:2], SETS[2:3]), model)["p_value"]
         assert p_value == pytest.approx(extreme(scores, scores[0], alternative), rel=1e-14)
 
 
@@ -308,9 +307,9 @@ def test_run_query_p_values_of_pairs_and_single_words_equal_enumeration():
     of_pair = (directions @ a.reshape(-1, 6).mean(0)).mean(-1)
     flipped = [np.mean(np.array(signs) * of_pair) for signs in itertools.product([1, -1], repeat=3)]
     query = Query(SETS[:2], SETS[2:3])
-    p = association.RIPA(calculate_p_value=True).run_query(query, several)["p_value"]
+    p = answer(association.RIPA(p_value=True), query, several)["p_value"]
     assert p == pytest.approx(extreme(np.array(flipped), flipped[0], "greater"), rel=1e-14)
-    assert association.RIPA(calculate_p_value=True).run_query(Query([["x0"], ["y0"]], [["a0"]]), pairs)["p_value"] in (
+    assert answer(association.RIPA(p_value=True), Query([["x0"], ["y0"]], [["a0"]]), pairs)["p_value"] in (
         0.5,
         1,
     )
@@ -318,7 +317,7 @@ def test_run_query_p_values_of_pairs_and_single_words_equal_enumeration():
     model = contexts_of(WORDS, [1, 4, 2])
     w, a, b = (rows_of(model, words) for words in (SETS[0], *SETS[2:]))
     unit = torch.nn.functional.normalize
-    p_values = association.SCWEAT(calculate_p_value=True).run_query(Query(SETS[:1], SETS[2:]), model)["p_value_by_word"]
+    p_values = answer(association.SCWEAT(p_value=True), Query(SETS[:1], SETS[2:]), model)["p_value_by_word"]
     for name, word in zip(SETS[0], w, strict=True):
         cosines = [(unit(word, dim=-1) @ unit(rows, dim=-1).T).mean(0).numpy() for rows in a + b]
         d = partitions(cosines, 3, difference)
@@ -351,16 +350,17 @@ def test_run_queries_with_contexts_equals_run_query(metric):
         for order, names in (((0, 1, 2, 3), ["t", "u"]), ((2, 3, 0, 1), ["v", "w"]))
     ]
     tested = (
-        {"calculate_p_value": True, "p_value_iterations": 300}
+        {"p_value": True, "permutations": 300}
         if metric in (WEAT, association.RND, association.RIPA, association.GWEAT)
         else {}
     )
     options = {**tested, "replicates": 20}
-    for value in ("result", "low", *(["p_value"] if tested else [])):
-        table = association.run_queries(
-            metric, queries, [model], metric_params=options, value=value, as_dataframe=False
-        )
-        expected = [metric(**options).run_query(query, model)[value] for query in queries]
-        np.testing.assert_allclose(
-            table.values[0].cpu().numpy(), expected, rtol=1e-9 if metric is association.RNSB else 1e-12
-        )
+    metric = metric(**options)
+    expected = [metric.run_query(query, model) for query in queries]
+    rtol = 1e-9 if isinstance(metric, association.RNSB) else 1e-12
+    (cells,) = association.run_queries(metric, queries, [model]).cells
+    for cell, estimate in zip(cells, expected, strict=True):
+        np.testing.assert_allclose([*map(float, cell)], [*map(float, estimate)], rtol=rtol)
+    if tested:
+        (cells,) = association.run_queries(metric, queries, [model], value="p_value").cells
+        np.testing.assert_allclose(cells, [float(estimate.details["p_value"]) for estimate in expected], rtol=rtol)

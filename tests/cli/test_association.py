@@ -47,13 +47,16 @@ def test_association_scores_equal_run_query(model, file):
     options = "--queries queries.json --metric weat --metric rnd --p-value exact --json o.json --plot o.png"
     running.succeed(f"association {file} {options}")
     answer = json.loads(Path("o.json").read_text())["metrics"]
-    expected = WEAT().run_query(Query(**QUERY), model, calculate_p_value=True)
+    expected = WEAT(p_value=True).run_query(Query(**QUERY), model).details
     (row,) = answer["weat"].values()
-    assert row["score"] == pytest.approx(expected["weat"], rel=1e-6)
-    assert row["effect size"] == pytest.approx(expected["effect_size"], rel=1e-6) and row["p"] == expected["p_value"]
+    assert row["score"] == pytest.approx(float(expected["weat"]), rel=1e-6)
+    assert (
+        row["effect size"] == pytest.approx(float(expected["effect_size"]), rel=1e-6)
+        and row["p"] == expected["p_value"]
+    )
     assert list(answer["rnd"]) == ["male and female wrt career", "male and female wrt family"]
     single = Query(QUERY["target_sets"], QUERY["attribute_sets"][1:], ["male", "female"], ["family"])
-    value = RND().run_query(single, model)["rnd"]
+    value = float(RND().run_query(single, model))
     assert answer["rnd"]["male and female wrt family"]["score"] == pytest.approx(value, rel=1e-6)
     assert Path("o.png").read_bytes().startswith(b"\x89PNG")
 
@@ -66,12 +69,10 @@ def test_association_correction_marks_significant_queries(model):
         result = running.succeed(f"association glove.txt {options}")
         answer = json.loads(Path("o.json").read_text())
         queries = [Query(**row) for row in rows]
-        options = {"calculate_p_value": True, "p_value_method": "approximate"}
-        expected = run_queries(
-            WEAT, queries, [model], metric_params=options, value="p_value", correction=correction, as_dataframe=False
-        )
+        tested = WEAT(p_value=True, method="approximate")
+        expected = run_queries(tested, queries, [model], correction=correction)
         p_values = [row[f"p ({correction})"] for row in answer["metrics"]["weat"].values()]
-        assert answer["options"]["correction"] == correction and p_values == expected.values[0].tolist()
+        assert answer["options"]["correction"] == correction and p_values == list(expected.cells[0])
         assert all(row["survives"] == ("yes" if p < 0.05 else "no")
                    for row, p in zip(answer["metrics"]["weat"].values(), p_values, strict=True))  # fmt: skip
         assert f"p ({correction})" in result.output and "survives" in result.output
@@ -83,7 +84,7 @@ def test_association_replicates_add_intervals(model):
     result = running.succeed(f"{files} --confidence 0.9 --json o.json --plot o.png")
     (row,) = json.loads(Path("o.json").read_text())["metrics"]["weat"].values()
     expected = WEAT(replicates=50, confidence=0.9).run_query(Query(**QUERY), model)
-    assert [row["low"], row["high"]] == pytest.approx([expected["low"], expected["high"]], rel=1e-6)
+    assert [row["low"], row["high"]] == pytest.approx([float(expected.low), float(expected.high)], rel=1e-6)
     assert "90% interval" in result.stdout and f"[{row['low']:.4f}, {row['high']:.4f}]" in result.stdout
     (row,) = running.answer(f"{files} --metric ceat")["metrics"]["ceat"].values()
     assert row["low"] <= row["score"] <= row["high"]
@@ -148,5 +149,5 @@ def test_association_scores_every_metric(model):
         assert all(row["score"] is not None and row["reason"] is None for row in rows.values()), name
     query = Query(QUERY["target_sets"][:1], QUERY["attribute_sets"], ["male"], ["career", "family"])
     for name in ("same", "directbias"):
-        expected = METRICS[name]().run_query(query, model)["result"]
+        expected = float(METRICS[name]().run_query(query, model))
         assert answer[name][query.query_name]["score"] == pytest.approx(expected, rel=1e-6)

@@ -89,7 +89,7 @@ def test_no_command_prints_help_with_status_2():
 
 def test_warm_up_without_a_gpu_exits_with_advice(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    result = run("warm-up")
+    result = run("info --warm-up")
     assert (result.exit_code, result.stdout) == (2, "")
     assert (
         result.stderr.startswith("tensormetrics: no GPU that this torch sees") and "TRITON_CACHE_DIR" in result.stderr
@@ -117,6 +117,6 @@ def test_warm_up_runs_each_job_and_prints_the_cache(monkeypatch):
     monkeypatch.setattr(installation, "find_spec", lambda name: True)
     monkeypatch.setattr(installation, "ProcessPoolExecutor", Pool)
     monkeypatch.setenv("TRITON_CACHE_DIR", "/kept")
-    result = run("warm-up --columns 64 --processes 3")
+    result = run("info --warm-up --columns 64 --processes 3")
     assert result.exit_code == 0 and "some card with rows of 64 columns" in result.output and "/kept" in result.output
     assert done == [3, *((job, "cuda") for job in warm_up.jobs((64,)))] and len(done) == 9

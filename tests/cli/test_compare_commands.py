@@ -94,10 +94,8 @@ class TestTrec:
         lines = [line for line in Path("bm25.txt").read_text().splitlines() if not line.startswith("q7 ")]
         Path("bm25.txt").write_text("\n".join(lines))
         result = run(TREC)
-        message = (
-            "dense.txt and bm25.txt: their items differ; write --complete, which counts a query that a run lacks as 0"
-        )
-        assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"tensormetrics: {message}\n")
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr.startswith("tensormetrics: dense.txt and bm25.txt: their items differ; ")
         assert run(TREC, "--complete").exit_code == 0
 
     @pytest.mark.parametrize("name", ["dense.txt", "p"])

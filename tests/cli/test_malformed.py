@@ -249,7 +249,7 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
         ],
         "bad.csv --prior 0": [
             ("9,1\n0,0\n",
-             ": row 1 is empty, so nothing is known of that class; leave the class out, or give a positive --prior"),
+             ": row 1 is empty, so nothing is known of that class; leave the class out, or give a positive ..."),
         ],
         "bad.npy": [
             (npy(np.ones((2, 2, 2))), ": got shape (2, 2, 2), wanted (C, C) with C >= 2"),
@@ -382,14 +382,14 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
             (f"model_a,model_b,winner\n{text}", message)
             for text, message in (
                 ("opus,gpt,nobody\n", ", line 2: got 'nobody' for an outcome, wanted model_a, model_b, tie..."),
-                ("a,b,a\nc,d,c\n", "got no battle between a, b and c, d..."),
+                ("a,b,a\nc,d,c\n", ": got no battle between a, b and c, d..."),
                 ("a,a,tie\n", "a, b: battle 0: got a model against itself..."),
                 ("", ": got no battles..."),
             )
         ],
         "bad.csv --prior-sd 0": [
             ("model_a,model_b,winner\na,b,a\n",
-             "a never lost, so that the likelihood has no maximum; write --prior-sd 3..."),
+             ": a never lost, so that the likelihood has no maximum; write prior_sd=3..."),
         ],
     },
 }  # fmt: skip
@@ -416,8 +416,8 @@ OPTIONS = {  # command -> further words -> the line; after an invalid value come
         "--device meta": "--device: got 'meta', which cannot be used here: Tensor.item() cannot be called on meta "
         "tensors",
         "--cameras y.txt --metric nearest_centroid_accuracy": "--cameras: nearest_centroid_accuracy cannot leave them "
-        "out; leave out --metric nearest_centroid_accuracy",
-        "--ties optimistic --knn faiss": "--ties: got 'optimistic', wanted 'index' with --knn faiss or keops",
+        "out; write exclude=('nearest_centroid_accuracy',)",
+        "--ties optimistic --knn faiss": "--ties: got 'optimistic', wanted 'index' where the neighbors come...",
         "--reference-cameras y.txt": "--reference-cameras: give them where there are both --cameras and --reference, "
         "and only there",
         "--reference x.npy": "--reference and --reference-labels: give both or neither",
@@ -510,14 +510,14 @@ OPTIONS = {  # command -> further words -> the line; after an invalid value come
     },
     "scores a.csv": {
         "": "--metric: got 'score', wanted one of 'id', 'right', 'topic' of a.csv",
-        "d.csv --metric right": "ids: d.csv lacks 59 of 60, 59 are missing in some model; write --on...",
+        "d.csv --metric right": "ids: b lacks 59 of 60, 59 are missing in some model; write on_missing=...",
         "--metric right --rope 1": "--rope: is for several files...",
         "--metric right --power .8": "--power: is for several files...",
         "a.csv --metric right": "a.csv: got this file twice...",
         "b.csv c.csv --metric right --anytime": "--anytime: is for one file or two...",
     },
     "scores": {
-        "e.csv --anytime": "--bounds: got none, wanted the least and the largest possible score; write --bounds 0...",
+        "e.csv --anytime": "--bounds: got none, wanted the least and the largest possible score; write bounds=(0...",
         "e.csv --bounds 0 1": "scores: got 5.0, wanted scores within the bounds 0.0 and 1.0",
         "no.csv": "no.csv: there is no such file",
     },

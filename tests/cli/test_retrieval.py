@@ -110,7 +110,7 @@ def test_retrieval_of_few_neighbors_says_that_scores_are_lower_bounds(digits):
     result = run("pixels.npy", "labels.npy", "--k", "1")
     assert result.exit_code == 0 and result.stderr == (
         "tensormetrics: --k=1 is below the 52 neighbors that are looked at by mean_average_precision_at_r and "
-        "r_precision: lower bounds; leave --k out\n"
+        "r_precision: lower bounds; write k=None\n"
     )
 
 

@@ -2,7 +2,6 @@
 
 import math
 import re
-from functools import partial
 
 import numpy as np
 import pytest
@@ -36,7 +35,9 @@ def test_correct_p_values_null_families_reject_at_the_nominal_rate(generator):
     assert (p <= 0.05).any(1).double().mean() > 0.5
 
 
-p_values_of = partial(run_queries, value="p_value", as_dataframe=False)
+def p_values_of(metric, queries, models, **options):
+    table = run_queries(metric, queries, models, value="p_value", **options)
+    return torch.tensor(table.cells, dtype=torch.float64)
 
 
 def model_of(vectors, name="m"):
@@ -53,16 +54,11 @@ def test_run_queries_correction_treats_queries_of_a_model_as_one_family(generato
         Query([words(i, i + 4), words(i + 4, i + 8)], [words(16, 20), words(20, 24)], [f"t{i}", f"s{i}"])
         for i in range(0, 9, 4)
     ]
-    options = {"metric_params": {"calculate_p_value": True}}
-    uncorrected = p_values_of(WEAT, queries, models, **options)
-    corrected = p_values_of(WEAT, queries, models, correction="holm", **options)
-    assert uncorrected.correction is None and corrected.correction == "holm"
-    assert torch.equal(corrected.values, correct_p_values(uncorrected.values))
-    assert not torch.equal(uncorrected.values, corrected.values)
-    with pytest.raises(ValueError, match=r"^correction: got 'holm' with value='result', wanted value='p_value'$"):
-        run_queries(WEAT, queries, models, correction="holm")
+    uncorrected = p_values_of(WEAT(p_value=True), queries, models)
+    corrected = p_values_of(WEAT(p_value=True), queries, models, correction="holm")
+    assert torch.equal(corrected, correct_p_values(uncorrected)) and not torch.equal(uncorrected, corrected)
     with pytest.raises(ValueError, match="^correction: got 'x', wanted one of 'holm', 'bh'$"):
-        correct_p_values(uncorrected.values, "x")
+        correct_p_values(uncorrected, "x")
 
 
 def step_down(observed: np.ndarray, null_statistics: np.ndarray) -> np.ndarray:
@@ -91,20 +87,20 @@ def test_step_down_p_values_equal_a_loop(generator, device):
 
 
 @pytest.mark.parametrize("metric", [WEAT, RND, ECT, RIPA, GWEAT], ids=lambda metric: metric.__name__)
-@pytest.mark.parametrize("alternative", ["right-sided", "left-sided", "two-sided"])
+@pytest.mark.parametrize("alternative", ["greater", "less", "two-sided"])
 def test_max_t_correction_of_one_query_equals_uncorrected_p_value(metric, alternative, generator, device):
     """The p-value of one query agrees with the uncorrected one of independent draws, also with a missing target."""
     model = model_of(torch.randn(24, 5, generator=generator).to(device))
     targets, attributes = [words(0, 6), words(6, 12)], [words(12, 18), words(18, 24)]
     attributes = attributes[:1] if metric.metric_template == (2, 1) else attributes
-    options = {"calculate_p_value": True, "p_value_method": "approximate", "p_value_test_type": alternative}
-    options |= {"p_value_iterations": 2000, "p_value_seed": 4}
+    options = {"p_value": True, "method": "approximate", "alternative": alternative}
+    options |= {"permutations": 2000, "seed": 4}
     for first in (targets[0], [*targets[0][:5], "?"]):
         query = Query([first, targets[1]], attributes)
-        uncorrected = p_values_of(metric, [query], [model], metric_params=options).values
+        uncorrected = p_values_of(metric(**options), [query], [model])
         if not (metric.paired and "?" in first):
             assert uncorrected.isfinite().all()
-        corrected = p_values_of(metric, [query], [model], metric_params=options, correction="max-t").values
+        corrected = p_values_of(metric(**options), [query], [model], correction="max-t")
         assert torch.equal(corrected.isnan(), uncorrected.isnan())
         assert not ((corrected - uncorrected).abs() > four_standard_errors(uncorrected, 2000)).any()
 
@@ -137,9 +133,9 @@ def test_max_t_correction_of_correlated_queries_is_small(generator):
         vectors[12 + 10 * q : 17 + 10 * q] += axis
         vectors[17 + 10 * q : 22 + 10 * q] -= axis
     vectors[:6] += 0.2 * axis
-    options = {"calculate_p_value": True, "p_value_method": "approximate", "p_value_iterations": 2000}
+    options = {"p_value": True, "method": "approximate", "permutations": 2000}
     uncorrected, holm, max_t = (
-        p_values_of(WEAT, queries, [model_of(vectors)], correction=correction, metric_params=options).values
+        p_values_of(WEAT(**options), queries, [model_of(vectors)], correction=correction)
         for correction in (None, "holm", "max-t")
     )
     assert (uncorrected <= max_t + four_standard_errors(uncorrected, 2000)).all() and (max_t <= holm).all()
@@ -147,18 +143,18 @@ def test_max_t_correction_of_correlated_queries_is_small(generator):
 
 
 class CustomWEAT(WEAT):
-    def run_query(self, *args, **options):
-        return super().run_query(*args, **options)
+    def run_query(self, query, model):
+        return super().run_query(query, model)
 
 
 @pytest.mark.parametrize(
     ("metric", "params", "correction", "message"),
     [
-        (WEAT, {}, "max-t", "got 'max-t' without p-values; write metric_params={'calculate_p_value': True}"),
-        (WEAT, {"calculate_p_value": True, "p_value_method": "exact"}, "max-t",
-         "got 'max-t' with p_value_method='exact', wanted 'approximate': it draws"),
+        (WEAT, {}, "max-t", "got 'max-t' without p-values; write WEAT(p_value=True)"),
+        (WEAT, {"p_value": True, "method": "exact"}, "max-t",
+         "got 'max-t' with method='exact', wanted 'approximate': it draws"),
         (WEAT, {}, "y", "got 'y', wanted one of 'max-t', 'holm', 'bh'"),
-        (CustomWEAT, {"calculate_p_value": True}, "max-t",
+        (CustomWEAT, {"p_value": True}, "max-t",
          "got 'max-t' for WEAT, which draws no scores; write 'holm' or 'bh'"),
     ],
 )  # fmt: skip
@@ -166,7 +162,7 @@ def test_max_t_correction_without_random_draws_is_refused(metric, params, correc
     query = Query([words(0, 2), words(2, 4)], [words(4, 6), words(6, 8)])
     model = model_of(torch.randn(8, 3, generator=generator))
     with pytest.raises(ValueError, match=f"^{re.escape(f'correction: {message}')}$"):
-        p_values_of(metric, [query], [model], metric_params=params, correction=correction)
+        p_values_of(metric(**params), [query], [model], correction=correction)
 
 
 @pytest.mark.slow
@@ -175,12 +171,12 @@ def test_familywise_error_of_null_queries(shared, generator):
     """5 % of 1,000 families of 20 null queries have a corrected p-value of at most .05."""
     queries = null_queries(shared)
     count = 1 + max(int(w[1:]) for q in queries for sets in (*q.target_sets, *q.attribute_sets) for w in sets)
-    options = {"calculate_p_value": True, "p_value_method": "approximate", "p_value_iterations": 399}
+    options = {"p_value": True, "method": "approximate", "permutations": 399}
     false = dict.fromkeys((None, "max-t", "holm"), 0)
     for _ in range(1000):
         model = model_of(torch.randn(count, 8, generator=generator))
         for correction in false:
-            p_values = p_values_of(WEAT, queries, [model], correction=correction, metric_params=options).values
+            p_values = p_values_of(WEAT(**options), queries, [model], correction=correction)
             false[correction] += bool((p_values <= 0.05).any())
     print({correction: count / 1000 for correction, count in false.items()}, "shared" if shared else "own targets")
     assert abs(false["max-t"] / 1000 - 0.05) < 0.02

@@ -12,11 +12,13 @@ from typing import Annotated, Any, Literal
 
 import click
 import numpy as np
+import torch
 
 from ... import association as domain
 from ...association import BaseMetric, Query, WordEmbeddingModel
 from ...association.embeddings.formats.fasttext import is_fasttext
-from ...association.queries.plots import LEVEL
+from ...association.queries.run_queries import corrected, planned, scored
+from ...association.resampling.null_distribution import Method
 from ...core.results.plots import (
     COLORS,
     FONT,
@@ -30,14 +32,14 @@ from ...core.results.plots import (
     new_axes,
     wrapped,
 )
-from ...core.results.table import Table
 from ..inputs import BadInput, existing, naming, open_text
 from ..names import ASSOCIATION, CORRECTIONS
 from ..option_types import Device, Finite, Option, Probability, Replicates, Rope, SecondModel
 from ..output import Size, find_device, publish
-from ..score_tables import Comparisons, caption_of, estimate_of
+from ..score_tables import Comparisons, table_of_rows
 from .pairs import prefer
 
+LEVEL = 0.05  # below it a p-value survives
 Rows = dict[str, dict[str, Any]]  # query -> score, further values of the metric, and the reason of a missing score
 METRICS: dict[str, type[BaseMetric]] = {
     name.lower(): kind
@@ -134,20 +136,21 @@ def association(
     query_list = _read_queries(queries) if queries else _weat_queries()
     files = [vectors, *filter(None, [compare])]
     models = [_read_vectors(file, query_list, member, words).to(find_device(device)) for file in files]
-    options: dict[str, Any] = {"preprocessors": [{}, {"lowercase": True}] if lowercase else [{}]}
+    options: dict[str, Any] = {"lost_vocabulary_threshold": lost}
+    options["preprocessors"] = [{}, {"lowercase": True}] if lowercase else [{}]
     by_metric: dict[str, Rows] = {}
     common: dict[str, tuple[Any, Any]] = {}
     tables = []
     for metric in dict.fromkeys(metrics):
         resampled = {"replicates": replicates, "confidence": confidence} if replicates else {}
-        with naming(lost_vocabulary_threshold="--lost", p_value_method=f"--p-value of {metric}"), _suppressed_log():
-            rows = by_metric[metric] = _scores(
-                metric, query_list, models[0], lost, options, p_value, correction, resampled
-            )
-            others = [_scores(metric, query_list, model, lost, options, None, None, {}) for model in models[1:]]
-        for file, scored in zip(files, [rows, *others], strict=True):
-            _warn_of_reasons(scored, f"{file}: " if compare else "")
-        tables.append(_table(metric, rows, confidence))
+        kind = METRICS[metric]
+        with naming(lost_vocabulary_threshold="--lost", method=f"--p-value of {metric}"), _suppressed_log():
+            rows = _scores(kind, query_list, models[0], p_value, correction, **options, **resampled)
+            others = [_scores(kind, query_list, model, None, None, **options) for model in models[1:]]
+        by_metric[metric] = rows
+        for file, file_rows in zip(files, [rows, *others], strict=True):
+            _warn_of_reasons(file_rows, f"{file}: " if compare else "")
+        tables.append(table_of_rows(rows, confidence, metric))
         for other in others:
             common[metric] = _common_scores(metric, rows, other)
     answer: dict[str, Any] = {"files": {"vectors": vectors, "queries": queries}, "metrics": by_metric}
@@ -178,18 +181,6 @@ def _warn_of_reasons(rows: Rows, prefix: str) -> None:
     for name, row in rows.items():
         if row["reason"]:
             warnings.warn(f"{prefix}{name}: {row['reason']}", stacklevel=2)
-
-
-def _table(metric: str, rows: Rows, confidence: float) -> Table:
-    """Return a row for each query; a score and its interval share one cell."""
-    columns = [key for key in next(iter(rows.values())) if key not in ("reason", "low", "high")]
-    cells = [[row[column] for column in columns] for row in rows.values()]
-    has_intervals = any("low" in row for row in rows.values())
-    for line, row in zip(cells, rows.values(), strict=True):
-        if has_intervals:
-            line[0] = estimate_of(row["score"], (row["low"], row["high"]), confidence)
-    caption = caption_of(confidence) if has_intervals else None
-    return Table([*rows], columns, cells, caption=caption, index=metric)
 
 
 def _common_scores(metric: str, rows: Rows, other: Rows) -> tuple[dict[str, float], dict[str, float]]:
@@ -288,44 +279,34 @@ def _all_vectors(file: str, member: str | None, words: Path | None, vocabulary: 
 
 
 def _scores(
-    metric: str,
+    kind: type[BaseMetric],
     queries: list[Query],
     model: WordEmbeddingModel,
-    lost: float,
-    options: dict[str, Any],
-    p_value: str | None,
+    test: Method | None,
     correction: str | None,
-    resampled: dict[str, Any],
+    **options: Any,
 ) -> Rows:
     """Score the queries by one metric in one model."""
-    values: dict[str, tuple[str, dict[str, Any]]] = {"score": ("result", {})}
-    if resampled:
-        values |= {end: (end, resampled) for end in ("low", "high")}
-    values |= {column: (key, {}) for column, key in EXTRA_VALUES.get(metric, {}).items()}
-    if p_value:
-        values["p"] = tested = ("p_value", {"calculate_p_value": True, "p_value_method": p_value})
+    metric, plan = planned(kind(**options), queries, [model], True)
+    numbers, reasons = scored(metric, plan, [model])
+    keys = {"score": "value", **({"low": "low", "high": "high"} if metric.has_intervals else {})}
+    keys |= EXTRA_VALUES.get(kind.__name__.lower(), {})
+    missing = torch.full((1, len(plan.names)), math.nan)
+    columns = {column: numbers.get(key, missing) for column, key in keys.items()}
+    if test:
+        tested = kind(**options, p_value=True, method=test)
+        numbers, why = scored(tested, plan, [model])
+        columns["p"], reasons = numbers.get("p_value", missing), why | reasons
         if correction:
-            values[f"p ({correction})"] = tested
-    rows: Rows = {}
-    reasons: dict[tuple[str, str], str] = {}
-    for column, (value, more) in values.items():
-        result = domain.run_queries(
-            METRICS[metric],
-            queries,
-            [model],
-            lost_vocabulary_threshold=lost,
-            metric_params={**options, **more},
-            generate_subqueries=True,
-            value=value,
-            correction=correction if column.startswith("p (") else None,
-            as_dataframe=False,
-        )
-        reasons |= result.reasons
-        for name, score in zip(result.query_names, result.values[0].tolist(), strict=True):
-            rows.setdefault(name, {})[column] = score
-            if column.startswith("p ("):
-                rows[name]["survives"] = "yes" if score < LEVEL else "no"
-    return {name: {**row, "reason": reasons.get((model.name, name))} for name, row in rows.items()}
+            columns[f"p ({correction})"], why = corrected(tested, plan, [model], correction)
+            reasons = why | reasons
+    values = {column: numbers[0].tolist() for column, numbers in columns.items()}
+    rows = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
+    if correction:
+        rows = [{**row, "survives": "yes" if row[f"p ({correction})"] < LEVEL else "no"} for row in rows]
+    return {
+        name: {**row, "reason": reasons.get((model.name, name))} for name, row in zip(plan.names, rows, strict=True)
+    }
 
 
 def draw(answer: dict[str, Rows], correction: str | None = None, size: Size = None) -> Any:

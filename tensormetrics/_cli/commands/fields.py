@@ -166,11 +166,10 @@ def _report(
 ) -> FieldReport:
     """Score one file of answers; errors name its lines or the lines of the reference file."""
     ids = references.ids if references.ids is not None else references.lines
-    hints = {"on_invalid='wrong'": "--on-invalid wrong"}
-    hints |= {f"predictions[{name!r}]": f"{file}, {'id' if has_ids else 'line'} {name}" for name in ids}
+    names = {f"predictions[{name!r}]": f"{file}, {'id' if has_ids else 'line'} {name}" for name in ids}
     options = options | {"ids": [str(name) for name in ids] if has_ids else ids}
     groups = None if references.groups is None else [str(name) for name in references.groups]
-    with naming(hints, **OPTION_NAMES):
+    with naming(**names, **OPTION_NAMES):
         try:
             return evaluate(preds, references.values, kind, groups=groups, **options)
         except ValueError as error:

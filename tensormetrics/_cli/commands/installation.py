@@ -1,4 +1,4 @@
-"""The commands `info`, `check-gpu` and `warm-up`: installed parts, and kernels compiled before their first use."""
+"""The command `info`: installed parts, a check of a GPU, and kernels compiled before their first use."""
 
 import os
 from concurrent.futures import ProcessPoolExecutor
@@ -18,22 +18,41 @@ NO_GPU = (
 )
 
 
-def info() -> None:
-    """Print what is installed, which native code is loaded, which extras exist, and how to install missing ones."""
-    with leaving_at_once():
-        report = import_module("tensormetrics._cli.machine.info").report
-    click.echo(report())
+def info(
+    *,
+    gpu: bool = False,
+    warm_up: bool = False,
+    device: str = "cuda",
+    times: bool = True,
+    columns: tuple[PositiveInt, ...] = (128, 512),
+    processes: PositiveInt | None = None,
+) -> int:
+    """Print what is installed, which native code is loaded, which extras exist, and how to install missing ones.
 
+    Exit status with --gpu: 0: all answers are equal; 1: some differ; 3: there is no GPU.
 
-def check_gpu(*, device: str = "cuda", times: bool = True) -> None:
-    """Run every kernel on this GPU, compare its results with the CPU's, and time it next to plain torch.
-
-    Exit status 0: all answers are equal; 1: some differ; 3: there is no GPU.
+    \b
+    tensormetrics info --gpu
+    tensormetrics info --warm-up --columns 768
 
     Args:
-        device (NAME): The GPU to check.
-        times: Time five operations next to plain torch.
+        gpu: Run every kernel on this GPU instead, compare its results with the CPU's, and time it next to plain torch.
+        warm_up: Compile the kernels for this GPU now, so that no first call does.
+        device (NAME): With --gpu or --warm-up: the GPU.
+        times: With --gpu: time five operations next to plain torch.
+        columns (D): With --warm-up: number of columns of embeddings; may be repeated.
+        processes: With --warm-up: number of processes that compile; default all cores.
     """
+    if not (gpu or warm_up):
+        with leaving_at_once():
+            report = import_module("tensormetrics._cli.machine.info").report
+        click.echo(report())
+    if warm_up:
+        _compile(device, columns, processes)
+    return _check(device, times) if gpu else 0
+
+
+def _check(device: str, times: bool) -> int:
     import torch
 
     with leaving_at_once():
@@ -44,19 +63,10 @@ def check_gpu(*, device: str = "cuda", times: bool = True) -> None:
         raise BadInput(f"--device: got {device!r}, wanted a GPU, such as cuda or cuda:1") from None
     if torch.cuda.is_available() and (gpu.index or 0) >= torch.cuda.device_count():
         raise BadInput(f"--device: got {device!r}, wanted one of {torch.cuda.device_count()} GPUs, counted from 0")
-    raise SystemExit(run(gpu, click.echo, times))
+    return int(run(gpu, click.echo, times))
 
 
-def warm_up(
-    *, device: str = "cuda", columns: tuple[PositiveInt, ...] = (128, 512), processes: PositiveInt | None = None
-) -> None:
-    """Compile the kernels for this GPU now, so that no first call does.
-
-    Args:
-        device (NAME): The GPU to compile for.
-        columns (D): Number of columns of embeddings; may be repeated.
-        processes: Number of processes that compile; default all cores.
-    """
+def _compile(device: str, columns: tuple[int, ...], processes: int | None) -> None:
     import torch
 
     from ..machine.warm_up import jobs, run
@@ -71,9 +81,5 @@ def warm_up(
         for _ in pool.map(run, todo, [device] * len(todo)):
             pass
     click.echo(f"compiled for {torch.cuda.get_device_name(device)} with rows of {', '.join(map(str, columns))} columns")
-    click.echo(f"kept in {cache()}; another folder: TRITON_CACHE_DIR=FOLDER, for this command and for what comes after")
-
-
-def cache() -> Path:
-    """Return the folder of Triton's compiled kernels."""
-    return Path(os.environ.get("TRITON_CACHE_DIR") or Path.home() / ".triton" / "cache")
+    cache = os.environ.get("TRITON_CACHE_DIR") or Path.home() / ".triton" / "cache"
+    click.echo(f"kept in {cache}; another folder: TRITON_CACHE_DIR=FOLDER, for this command and for what comes after")

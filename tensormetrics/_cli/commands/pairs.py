@@ -5,11 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from ...association import PairPreference, read_sentence_pairs, read_sentence_triples, score_pairs
-from ...core.results.estimates import Estimate
-from ...core.results.table import Table
 from ..inputs import BadInput, existing, naming
 from ..output import Size, find_device, publish
-from ..score_tables import caption_of, estimate_of
+from ..score_tables import table_of_rows
 
 
 def prefer(
@@ -53,7 +51,7 @@ def prefer(
     }
     answer = {"files": {"pairs": pairs, "model": model}, "protocol": protocol, "metrics": {"pairpreference": rows}}
     plotted = estimates or metric.compute()
-    table = _table(rows, confidence)
+    table = table_of_rows(rows, confidence, "pairpreference")
     return publish([table], answer, lambda size: _draw(metric, plotted, size), list(values.values()), **outputs)
 
 
@@ -76,17 +74,6 @@ def _load(folder: str) -> tuple[Any, Any]:
 
 def _corrected(test: Any) -> float:
     return math.nan if test is None or test.p_corrected is None else float(test.p_corrected)
-
-
-def _table(rows: dict[str, dict[str, float]], confidence: float) -> Table:
-    """Return a row for each value; a score and its interval share one cell."""
-    has_intervals = "low" in next(iter(rows.values()))
-    cells: list[list[float | Estimate]] = []
-    for row in rows.values():
-        score = estimate_of(row["score"], (row["low"], row["high"]), confidence) if has_intervals else row["score"]
-        cells.append([score, row["p"], row["corrected p"]])
-    caption = caption_of(confidence) if has_intervals else None
-    return Table([*rows], ["score", "p", "corrected p"], cells, caption=caption, index="pairpreference")
 
 
 def _draw(metric: PairPreference, values: Any, size: Size) -> Any:

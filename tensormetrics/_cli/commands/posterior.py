@@ -19,7 +19,6 @@ from ..option_types import Device, Finite, Option, PositiveInt, Rope
 from ..output import Size, find_device, publish
 from ..score_tables import caption_of
 
-HINTS = {"a positive confusion_prior": "a positive --prior"}
 PRIORS = {"prevalence_prior": "--prior", "confusion_prior": "--prior"}
 
 
@@ -84,7 +83,7 @@ def posterior(
     if compare and len(study.list_experiments()) < 2:
         raise BadInput("--compare: got one experiment, wanted at least two")
     columns = _columns(study, metrics, classes)
-    with naming(HINTS):
+    with naming():
         scores = study.table()
         tables = [Table(scores.rows, scores.higher_is_better, scores.cells, caption=caption_of(confidence))]
         for name, column in columns.items() if compare else ():
@@ -146,7 +145,7 @@ def _add_matrices(study: Study, matrices: tuple[str, ...], priors: tuple[Any, An
             raise BadInput(f"{file}: its classes are {', '.join(names)}, but those before are {', '.join(classes)}")
         classes = classes or names
     for file, name in _named(matrices).items():
-        with naming(HINTS, **PRIORS, confusion_matrix=file):
+        with naming(**PRIORS, confusion_matrix=file):
             study.add_experiment(name, matrices_of[file], *priors, labels=classes)
     return classes
 
@@ -158,7 +157,7 @@ def _add_items(study: Study, paired: str, classes: list[str] | None, priors: tup
     if len(classes) < 2:
         raise BadInput(f"{paired}: got the one label {classes[0]!r}, wanted at least two")
     for model, answers in models.items():
-        with naming(HINTS, **PRIORS, y_true=paired, y_pred=paired, confusion_matrix=f"{paired}, {model}"):
+        with naming(**PRIORS, y_true=paired, y_pred=paired, confusion_matrix=f"{paired}, {model}"):
             study.add_experiment(model, None, *priors, truth, answers, labels=classes, items=Path(paired).stem)
     return classes
 

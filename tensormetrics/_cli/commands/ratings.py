@@ -12,8 +12,6 @@ from ..option_types import Device, Finite, IntFromTwo, Option, Probability
 from ..output import find_device, publish
 from ..score_tables import Scores, caption_of
 
-HINTS = {"write prior_sd=3.0": "write --prior-sd 3", "battles: ": ""}
-
 
 def ratings(
     files: Annotated[tuple[str, ...], Option(metavar="FILE...")],
@@ -58,7 +56,7 @@ def ratings(
     """
     rows = read_battles(files, groups, a=a, b=b, outcome=outcome)
     options: dict[str, Any] = {"confidence": confidence, "replicates": replicates}
-    with naming(HINTS, anchor="--anchor"):
+    with naming(anchor="--anchor", battles=", ".join(files)):
         metric = Ratings(ties=ties, prior_sd=prior_sd or None, scale=scale, anchor=_anchored(anchor))
         score = torch.tensor(rows.outcomes, dtype=torch.float64).to(find_device(device))
         metric.update(rows.a, rows.b, score, groups=rows.groups)

@@ -23,23 +23,15 @@ from ..score_tables import Comparisons, Scores, caption_of
 from .retrieval_inputs import FILES, RetrievalInputs, part_of, read_inputs
 
 KNN = {"faiss": FaissKNN, "keops": KeOpsKNN}
-COMMAND_WORDING = {  # part of a message of the library -> what the command prints instead
-    "write k=None": "leave --k out",
-    "write exclude=('nearest_centroid_accuracy',)": "leave out --metric nearest_centroid_accuracy",
-    "where the neighbors come from a function": "with --knn faiss or keops",
-    "audit_report: nothing was audited; give AccuracyCalculator audit=1000 and score something": "--audit: got no "
-    "metric of neighbors, wanted one, such as --metric precision_at_1",
-    "knn_func: got a search of all": "--knn: got a search of all",
-    "faiss: could not parse index string": "--index: faiss could not parse",
-    ", or give a tensor or a memory-mapped array": ", or give a .npy file without --checkpoint",
-    "label_levels: got True with": "--levels: got them with",
-}
 FLAG_OF_ARGUMENT = {
     "include": "--metric",
     "k": "--k",
     "distance": "--distance",
     "ties": "--ties",
     "cameras": "--cameras",
+    "audit_report": "--audit",
+    "knn_func": "--knn",
+    "label_levels": "--levels",
 }
 
 
@@ -137,7 +129,7 @@ def retrieval(
     _check(options, ranks)
     torch_device = find_device(options["device"])
     inputs = read_inputs(files, options["levels"], bool(options["checkpoint"]))
-    with naming(COMMAND_WORDING, **files, **FLAG_OF_ARGUMENT), _compiler_output_aside(options):
+    with naming(**files, **FLAG_OF_ARGUMENT), _compiler_output_aside(options):
         calculator = _calculator(options, inputs, torch_device)
         checkpoint = {"checkpoint": options["checkpoint"], "checkpoint_seconds": options["checkpoint_seconds"]}
         if ranks > 1:
@@ -246,12 +238,11 @@ def _comparisons(
     first, second = options["embeddings"], options["compare"]
     other_files = files | {"query": second, "reference": options["compare_reference"]}
     inputs = read_inputs(other_files, options["levels"], False)
-    with naming(COMMAND_WORDING, **other_files, **FLAG_OF_ARGUMENT), _compiler_output_aside(options):
+    with naming(**other_files, **FLAG_OF_ARGUMENT), _compiler_output_aside(options):
         other = _calculator(options | {"audit": None}, inputs, device)
         _in_one_process(other, inputs, device, {})
     common = {name: options[name] for name in ("confidence", "replicates", "rope")}
-    hints = {**COMMAND_WORDING, "include: ": "--metric: "}
-    return Comparisons.of({"": (calculator, other)}, (first, second), hints, **common)
+    return Comparisons.of({"": (calculator, other)}, (first, second), **common)
 
 
 def _tables_of(exact: dict[str, Estimate], scores: Scores) -> list[Table]:

@@ -13,11 +13,6 @@ from ..option_types import Device, IntFromTwo, Option, Power, Probability, Rope
 from ..output import publish
 from ..score_tables import Comparisons, Scores
 
-HINTS = {
-    'write on_missing="drop" to leave these out, or "zero"': "write --on-missing drop to leave these out, or zero",
-    "write bounds=(0, 1)": "write --bounds 0 1",
-}
-
 
 def scores(
     files: Annotated[tuple[str, ...], Option(metavar="FILE...")],
@@ -82,7 +77,7 @@ def scores(
             read = read_scores(existing(file), metric, **columns)
             models[name] = read.replaced(higher_is_better=not lower_is_better, bounds=bounds)
     for name, model in models.items():
-        with naming(HINTS, bounds="--bounds", scores=name):
+        with naming(bounds="--bounds", scores=name):
             estimates[name] = interval(model, **options)
     means = Scores({name: float(estimate) for name, estimate in estimates.items()}, estimates, confidence)
     report: dict[str, Any] = {"files": list(files), "models": means.answer()}
@@ -90,14 +85,12 @@ def scores(
     tables = [means.table("file")]
     if len(models) == 2:
         (a, b), name = models.values(), next(iter(models.values())).name
-        models_by_letter = [(what, *model) for what in ("ids", "scores") for model in zip("ab", files, strict=True)]
-        named = {f"{what}: {letter} lacks ": f"{what}: {file} lacks " for what, letter, file in models_by_letter}
-        comparisons = Comparisons.of({name: (a, b)}, (files[0], files[1]), {**HINTS, **named}, **options)
+        comparisons = Comparisons.of({name: (a, b)}, (files[0], files[1]), **options)
         tables = [comparisons.table("metric")]
         report["comparison"] = comparisons.answer()
         results = comparisons.results
     elif len(models) > 2:
-        with naming(HINTS, ids=", ".join(files)):
+        with naming(ids=", ".join(files)):
             pairs = compare(models, **options)
         tables = [pairs.models, pairs]
         results = {row: pairs[row, "difference"] for row in pairs.rows}

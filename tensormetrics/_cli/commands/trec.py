@@ -11,9 +11,6 @@ from ..option_types import Device, Option, Probability, Replicates, Rope, Second
 from ..output import publish
 from ..score_tables import Comparisons, Scores
 
-SAME_ITEMS = "feed both with the same ids (or, without ids, the same order)"  # of the library
-HINTS = {SAME_ITEMS: "write --complete, which counts a query that a run lacks as 0", "metrics: ": "--metric: "}
-
 
 def trec(
     run: str,
@@ -55,7 +52,7 @@ def trec(
         judgements = Qrels.read(existing(qrels))
     evaluated = {}
     for file in filter(None, (run, compare)):
-        with naming({"run, qrels: ": f"{file} and {qrels}: "}, metrics="--metric"):
+        with naming(**{"run, qrels": f"{file} and {qrels}"}, metrics="--metric"):
             evaluated[file] = evaluate_run(
                 Run.read(existing(file)),
                 judgements,
@@ -80,7 +77,7 @@ def trec(
     }
     if compare:
         pairs = {"": (run_scores, evaluated[compare])}
-        comparisons = Comparisons.of(pairs, (run, compare), HINTS, rope=rope, **options)
+        comparisons = Comparisons.of(pairs, (run, compare), rope=rope, **options)
         tables.append(comparisons.table("metric"))
         answer["comparison"] = comparisons.answer()
     if per_query:

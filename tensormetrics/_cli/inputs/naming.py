@@ -1,28 +1,24 @@
-"""Translation of the library's errors and warnings to options of the command line."""
+"""Files and options in place of arguments in the library's errors and warnings."""
 
 import logging
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..option_types import BadInput
 
 
 @contextmanager
-def naming(hints: Mapping[str, str] | None = None, /, **names: str | None) -> Iterator[None]:
-    """Replace arguments of the library in its errors and warnings by files and options: `naming(query=path)`.
-
-    `hints` maps hints for Python to hints for the command line."""
+def naming(**names: str | None) -> Iterator[None]:
+    """Replace arguments of the library in its errors and warnings by files and options: `naming(query=path)`."""
 
     def translate(message: str) -> str:
-        for hint, replacement in (hints or {}).items():
-            message = message.replace(hint, replacement)
         for argument, name in names.items():
             _, separator, rest = message.partition(f"{argument}: ")
             if name and separator:
                 return f"{name}: {rest}"
-            if name and re.match(rf"{argument}\b", message):
+            if name and re.match(rf"{re.escape(argument)}(?!\w)", message):
                 return name + message.removeprefix(argument)
         return message
 

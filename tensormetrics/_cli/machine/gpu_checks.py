@@ -182,7 +182,7 @@ def k_means(device: torch.device, rows: int, dim: int, clusters: int, small: int
     return check, lambda: step(on_device, clusters)
 
 
-# The checks of `check-gpu`, with sizes at which the CPU answers in a second.
+# The checks of `info --gpu`, with sizes at which the CPU answers in a second.
 SMALL: dict[str, Callable[[torch.device], Parts]] = {
     "nearest neighbors, D 128, k 10": lambda device: neighbors(device, 3000, 128, 10),
     "nearest neighbors, D 24, k 200": lambda device: neighbors(device, 1000, 24, 200),
@@ -198,7 +198,7 @@ SMALL: dict[str, Callable[[torch.device], Parts]] = {
     "permutations": lambda device: permutations(device, 64, 25, 5000),
 }
 
-# Timed by `check-gpu`: with the library's kernels, and without them.
+# Timed by `info --gpu`: with the library's kernels, and without them.
 TIMED: dict[str, tuple[Callable[[torch.device], Parts], Callable[[torch.device], Parts]]] = {
     name: (parts, parts)
     for name, parts in {

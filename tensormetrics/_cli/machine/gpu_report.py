@@ -1,4 +1,4 @@
-"""`tensormetrics check-gpu`: kernels that run on this card, comparison of results with the CPU, and times."""
+"""`tensormetrics info --gpu`: kernels that run on this card, comparison of results with the CPU, and times."""
 
 import shutil
 import subprocess
@@ -22,7 +22,7 @@ def run(device: torch.device, say: Callable[[str], Any] = print, times: bool = T
     if not gpu_kernels.is_gpu(device) or (device.type == "cuda" and not torch.cuda.is_available()):
         say(NO_GPU)
         return NO_DEVICE
-    say(f"----- tensormetrics check-gpu\n{machine(device)}\nkernels")
+    say(f"----- tensormetrics info --gpu\n{machine(device)}\nkernels")
     status = EQUAL
     for name, answer in gpu_kernels.answers(device).items():
         say(f"  {name:<48} {'run' if answer.runs else f'not available: {answer.reason}'}")

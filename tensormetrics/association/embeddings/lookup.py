@@ -7,7 +7,7 @@ import unicodedata
 import warnings
 from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from ...core.arguments import checks
 from .query import Query
@@ -16,6 +16,7 @@ log = logging.getLogger("tensormetrics.association")
 
 PreprocessorArgs = dict[str, bool | str | Callable | None]
 Preprocess = Callable[[str], str]
+Strategy = Literal["first", "all"]
 UNCHANGED: list[PreprocessorArgs] = [{}]  # the default: words are looked up without preprocessing
 
 CASES = {"lowercase": str.lower, "uppercase": str.upper, "titlecase": str.title}
@@ -98,10 +99,10 @@ class Search:
         vocabulary: Container[str],
         prefix: str | None,
         preprocessors: list[PreprocessorArgs],
-        strategy: str = "first",
+        strategy: Strategy,
     ) -> None:
         self.functions = [str] if preprocessors is UNCHANGED else preprocessings(preprocessors)
-        checks.check_choice("strategy", strategy, ("first", "all"))
+        checks.check_choice("strategy", strategy, get_args(Strategy))
         self.vocabulary = vocabulary
         self.prefix = prefix or ""
         self.strategy = strategy

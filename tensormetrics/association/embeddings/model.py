@@ -21,6 +21,7 @@ from .lookup import (
     UNCHANGED,
     PreprocessorArgs,
     Search,
+    Strategy,
     check_threshold,
     look_up,
 )
@@ -190,8 +191,8 @@ class WordEmbeddingModel:
             layer: ``"input"``: the input embeddings by reference, so that training is seen and rows have gradients. A
                 number: hidden states, 0 before the first layer, -1 after the last; they are stored, so write
                 ``.refresh()`` after training. A list, such as ``[0, 6, -1]`` or ``[0, ..., -1]`` for all: a list of
-                models, one for each layer, which share forward passes; `run_queries` makes a table of them and
-                `plot_queries_results(table, by="model", kind="lines")` draws it.
+                models, one for each layer, which share forward passes; `run_queries` makes a table of them,
+                which draws itself.
             templates: Texts with a "{}" for the word.
             contexts: ``"all"`` or ``"mean"`` of the templates as in `from_encoder`. Or the sentences of each word,
                 which then has one vector per sentence: ``{"nurse": ["The nurse left.", "Nurses know."]}``. The word is
@@ -367,7 +368,7 @@ class WordEmbeddingModel:
         *,
         lost_vocabulary_threshold: float = 0.2,
         preprocessors: list[PreprocessorArgs] = UNCHANGED,
-        strategy: str = "first",
+        strategy: Strategy = "first",
         paired: bool = False,
         warn_not_found_words: bool = False,
     ) -> IndexedQuery:
@@ -384,17 +385,7 @@ class WordEmbeddingModel:
         checks.check_flag("paired", paired)
         checks.check_flag("warn_not_found_words", warn_not_found_words)
         search = self.search(preprocessors, strategy)
-        return self.index(query, search, lost_vocabulary_threshold, paired, warn_not_found_words)
-
-    def search(self, preprocessors: list[PreprocessorArgs], strategy: str) -> Search:
-        """Return the lookup in this model's vocabulary; options as in `index_query`."""
-        return Search(self._table.vocabulary, self.vocab_prefix, preprocessors, strategy)
-
-    def index(
-        self, query: Query, search: Search, threshold: float, paired: bool, warn_not_found_words: bool
-    ) -> IndexedQuery:
-        """Look up a query as `index_query` does, without checking arguments."""
-        matches = look_up(query, search, self.name, threshold, paired, warn_not_found_words)
+        matches = look_up(query, search, self.name, lost_vocabulary_threshold, paired, warn_not_found_words)
         if not matches.reason:
             self._table.add(key for role_words in matches.words for keys in role_words for key in keys)
         rows_by_role = [
@@ -405,6 +396,10 @@ class WordEmbeddingModel:
             aligned = 0 if len(matches.words[0]) > 1 else 1
             rows_by_role[aligned] = indexed_rows_of_tuples(matches.words[aligned], self._table)
         return IndexedQuery.of(query, rows_by_role, matches, self.vectors.device)
+
+    def search(self, preprocessors: list[PreprocessorArgs], strategy: Strategy) -> Search:
+        """Return the lookup in this model's vocabulary; options as in `index_query`."""
+        return Search(self._table.vocabulary, self.vocab_prefix, preprocessors, strategy)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, WordEmbeddingModel):

@@ -79,7 +79,7 @@ def _resampled_associations(
     return scores.split_with_sizes([x.vectors.shape[-2], y.vectors.shape[-2]], -1)
 
 
-@marks.effect_size_of_sets("x", "y")
+@marks.score(contrast=("x", "y"))
 def effect_size(x: Vectors, y: Vectors, a: Vectors, b: Vectors, correction: int) -> Tensor:
     """Compute `weat_effect_size`."""
     if (scores := batched_associations(x, y, a, b)) is not None:

@@ -3,6 +3,7 @@
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import torch
@@ -172,11 +173,11 @@ def _rows_of_words(pool: Vectors) -> WordSet:
 class CEAT(BaseMetric):
     """CEAT for queries in a model with several vectors per word, such as `from_contexts`; see `ceat`.
 
-    With `calculate_p_value`, `p_value` permutes the target words with all their contexts, by the WEAT statistic of each
+    With `p_value`, the test permutes the target words with all their contexts, by the WEAT statistic of each
     word's mean. The published test, `p_value_random_effects`, treats samples of contexts as independent studies:
     two-sided, for 6 + 6 words of one population it was at most .05 in 82 to 97 of 100 tables, more with more `samples`.
 
-    With `replicates`, `low` and `high` are the bounds of a bootstrap interval of `effect_size`, the WEAT effect size of
+    With `replicates`, the interval is a bootstrap interval of `effect_size` of `details`, the WEAT effect size of
     each word's mean, which draws words with all their contexts; the interval is extended to contain `ceat`.
 
     As a module it streams: each `update` takes one sample, or a batch of samples, in the form of the arguments of
@@ -187,25 +188,17 @@ class CEAT(BaseMetric):
     >>> contexts |= {"work": torch.eye(4)[:1], "home": torch.eye(4)[1:2]}
     >>> model = WordEmbeddingModel.from_contexts(contexts)
     >>> query = Query([["he", "man"], ["she", "woman"]], [["work"], ["home"]])
-    >>> result = CEAT(samples=10).run_query(query, model, calculate_p_value=True)
-    >>> round(float(result["p_value"]), 3)  # 1 of 6 partitions
+    >>> result = CEAT(samples=10, p_value=True).run_query(query, model)
+    >>> round(float(result.details["p_value"]), 3)  # 1 of 6 partitions
     0.167
     """
 
     metric_template = (2, 2)
     metric_name = "Contextualized Embedding Association Test"
     metric_short_name = "CEAT"
-    by_position = False
-    no_interval = "its items are samples of contexts, not words; write run_query(..., replicates=1000)"
+    no_interval = "its items are samples of contexts, not words; write run_query, which draws words"
     no_score = "in a sample the association does not vary over the target words, or a vector is not finite"
     effects: Tensor
-    result_keys = {
-        "ceat": float,
-        "p_value_random_effects": float,
-        "standard_error": float,
-        "tau2": float,
-        "samples": float,
-    }
 
     def __init__(
         self,
@@ -218,9 +211,8 @@ class CEAT(BaseMetric):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        checks.check_choice("unit", self.unit, ("word",))  # its rows are the contexts
         self.replicates = checks.check_int("replicates", replicates, 0)  # of words; streamed samples are not resampled
-        if self.replicates:
-            self.result_keys = {**self.result_keys, "effect_size": float, "low": float, "high": float}
         self.samples = checks.check_int("samples", samples, 1)
         if seed is not None:
             checks.check_int("seed", seed, 0)
@@ -230,10 +222,6 @@ class CEAT(BaseMetric):
         self.correction = correction
         self.variance = variance
         self.add_rows("effects")  # (samples, 2): effect and variance
-
-    @classmethod
-    def _shared_options(cls) -> tuple[str, ...]:
-        return tuple(name for name in super()._shared_options() if name != "unit")  # its rows are the contexts
 
     @property
     def batched(self) -> bool:
@@ -258,7 +246,7 @@ class CEAT(BaseMetric):
 
     def measure(self, x: Vectors, y: Vectors, a: Vectors, b: Vectors) -> dict[str, Tensor]:
         options = (self.samples, self.seed, self.correction, self.variance)
-        effect = ceat(x, y, a, b, *options, alternative=self._alternative)
+        effect = ceat(x, y, a, b, *options, alternative=self.alternative)
         return {
             "ceat": effect.value,
             "p_value_random_effects": effect.details["p_value"],
@@ -270,22 +258,15 @@ class CEAT(BaseMetric):
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(effect_size, correction=self.correction)
 
-    def _interval_ends(self, *pools: Vectors) -> dict[str, Tensor]:
-        rows = [_rows_of_words(pool) for pool in pools]
-        return {"effect_size": self.score_function()(*rows), **super()._interval_ends(*rows)}
-
-    def evaluate(self, *pools: Vectors) -> dict[str, Tensor]:
-        measured = super().evaluate(*pools)
-        if self.replicates:  # the interval contains the score
-            measured["low"] = torch.fmin(measured["low"], measured["ceat"])
-            measured["high"] = torch.fmax(measured["high"], measured["ceat"])
-        return measured
+    def _interval_over_words(self, *pools: Vectors) -> Estimate:
+        interval = super()._interval_over_words(*map(_rows_of_words, pools))
+        return replace(interval, details={"effect_size": interval.value})
 
     def null_distributions(self, x: Vectors, y: Vectors, a: Vectors, b: Vectors) -> dict[str, NullDistribution]:
         # attribute words are not permuted
         first, second, *attributes = (_rows_of_words(pool) for pool in (x, y, a, b))
         sets = word_sets.read(x=first, y=second, a=attributes[0], b=attributes[1])
-        return {"p_value": null_of(*associations(*word_sets.units(*sets)), first, second, self.p_value_seed)}
+        return {"p_value": null_of(*associations(*word_sets.units(*sets)), first, second, self.seed)}
 
     def arguments(self, index: IndexedQuery, vectors: Tensor) -> tuple[WordSet, ...]:
         """Return the pools for `measure` from an indexed query.

@@ -2,19 +2,17 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
-import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
 
 from ...core.arguments import checks
-from ...core.arguments.checks import takes_arrays
-from ..embeddings.query import IndexedQuery, Query
+from ..embeddings.query import Query
 from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors, WordSet
-from ._call import check_groups, check_template
-from .base import BaseMetric, by_word
+from .base import BaseMetric, QueryOptions, check_groups
 
 Direction = Literal["pca", "mean_difference"]
 
@@ -39,9 +37,7 @@ def direct_bias(
     *,
     per_word: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...
-@takes_arrays
-@marks.tuples("groups")
-@marks.grouped("groups")
+@marks.score(tuples=("groups",), grouped=("groups",))
 def direct_bias(
     t: Vectors,
     groups: Vectors,
@@ -173,12 +169,16 @@ class DirectBias(BaseMetric):
     metric_name = "Direct Bias"
     metric_short_name = "DB"
     paired = True
-    by_position = False
     no_score = "the tuples span fewer than n_components dimensions, or a vector is not finite"
-    result_keys = {"direct_bias": float, "bias_by_word": dict}
+    values_by_word = {"bias_by_word": 0}
 
     def __init__(
-        self, *, strictness: float = 1.0, n_components: int = 1, direction: Direction = "pca", **kwargs: Any
+        self,
+        *,
+        strictness: float = 1.0,
+        n_components: int = 1,
+        direction: Direction = "pca",
+        **kwargs: Unpack[QueryOptions],
     ) -> None:
         super().__init__(**kwargs)
         check_options(strictness, n_components, direction)
@@ -197,9 +197,5 @@ class DirectBias(BaseMetric):
         )
 
     def check_query(self, query: Query) -> None:
-        check_template(query, self.metric_template, self.metric_short_name)
+        super().check_query(query)
         check_groups(query, self.metric_short_name)
-
-    def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
-        words = by_word(index.row_words[0][0], values["bias_by_word"])
-        return {"direct_bias": np.float64(values["direct_bias"]), "bias_by_word": words}

@@ -1,12 +1,13 @@
 """Embedding Coherence Test."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ...core.arguments.checks import takes_arrays
-from ..resampling.null_distribution import NullDistribution
+from ..resampling.null_distribution import Alternative, NullDistribution
 from ..resampling.target_permutation import target_null
 from ..sets import word_sets
 from ..sets.word_sets import Vectors
@@ -55,17 +56,18 @@ def _centered_ranks(values: Tensor, counts: Tensor | None) -> tuple[Tensor, Tens
 class ECT(BaseMetric):
     """Embedding Coherence Test; see `ect`.
 
-    As 1 is no bias, its p-value is "left-sided" by default: the probability under the null hypothesis of orders of the
-    attribute words that differ at least as much.
+    As 1 is no bias, the alternative of its p-value is "less" by default: the probability under the null hypothesis of
+    orders of the attribute words that differ at least as much.
     """
 
     is_differentiable = False
     metric_template = (2, 1)
     metric_name = "Embedding Coherence Test"
     metric_short_name = "ECT"
-    result_keys = {"ect": float}
-    p_value_test_type = "left-sided"
     no_score = "fewer than two attribute words, or all are equally near to a target, or a vector is not finite"
+
+    def __init__(self, *, alternative: Alternative = "less", **kwargs: Any) -> None:
+        super().__init__(alternative=alternative, **kwargs)
 
     def measure(self, x: Vectors, y: Vectors, a: Vectors) -> dict[str, Tensor]:
         return {"ect": ect(x, y, a)}
@@ -87,4 +89,4 @@ class ECT(BaseMetric):
 
     def null_distributions(self, x: Vectors, y: Vectors, a: Vectors) -> dict[str, NullDistribution]:
         # attribute words are not permuted
-        return {"p_value": target_null(self.score_function(), x, y, a, self.p_value_seed)}
+        return {"p_value": target_null(self.score_function(), x, y, a, self.seed)}

@@ -3,12 +3,11 @@
 from collections.abc import Callable
 from typing import Any, Literal, overload
 
-import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
 
 from ...core.arguments import checks
-from ...core.arguments.checks import takes_arrays
 from ..embeddings.query import IndexedQuery, Query
 from ..resampling.draws import random_int64_of_words
 from ..resampling.null_distribution import Alternative, NullDistribution
@@ -17,16 +16,14 @@ from ..sets import marks, word_sets
 from ..sets.set_checks import weights_as_masks
 from ..sets.word_ids import check_words, count_words, dense_word_indices, joined_words, word_ids_by_index
 from ..sets.word_sets import Vectors, WordSet
-from ._call import check_groups
-from .base import BaseMetric
+from .base import BaseMetric, QueryOptions, by_word, check_groups
 
 
 @overload
 def gweat(x: Vectors, a: Vectors, *, per_group: Literal[False] = ...) -> Tensor: ...
 @overload
 def gweat(x: Vectors, a: Vectors, *, per_group: Literal[True]) -> tuple[Tensor, Tensor]: ...
-@takes_arrays
-@marks.grouped("x", "a")
+@marks.score(grouped=("x", "a"))
 def gweat(x: Vectors, a: Vectors, *, per_group: bool = False) -> Tensor | tuple[Tensor, Tensor]:
     """Compute the association of target groups with their attribute groups: sum_g (mean x_g - mu) . (mean a_g - nu).
 
@@ -52,7 +49,7 @@ def gweat(x: Vectors, a: Vectors, *, per_group: bool = False) -> Tensor | tuple[
     return (terms.sum(-1), terms) if per_group else terms.sum(-1)
 
 
-@takes_arrays
+@marks.score()
 def group_permutation_p_value(
     x: Vectors,
     a: Vectors,
@@ -134,12 +131,10 @@ class GWEAT(BaseMetric):
     metric_template = ("n", "n")
     metric_name = "Generalized WEAT"
     metric_short_name = "GWEAT"
-    by_position = False
-    result_keys = {"gweat": float, "by_group": dict, "p_value": float}
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Unpack[QueryOptions]) -> None:
         super().__init__(**kwargs)
-        checks.check_choice("p_value_method", self.p_value_method, ("auto", "approximate"))  # there is no exact test
+        checks.check_choice("method", self.method, ("auto", "approximate"))  # there is no exact test
 
     def measure(self, x: Vectors, a: Vectors) -> dict[str, Tensor]:
         score, terms = gweat(x, a, per_group=True)
@@ -150,11 +145,10 @@ class GWEAT(BaseMetric):
 
     def null_distributions(self, x: Vectors, a: Vectors) -> dict[str, NullDistribution]:
         # attribute words are not permuted
-        return {"p_value": group_null(x, a, self.p_value_seed)}
+        return {"p_value": group_null(x, a, self.seed)}
 
     def check_query(self, query: Query) -> None:
         check_groups(query, self.metric_short_name, equal=True)
 
-    def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
-        by_group = dict(zip(index.query.target_sets_names, map(np.float64, values["by_group"]), strict=True))
-        return {"gweat": np.float64(values["gweat"]), "by_group": by_group, "p_value": np.float64(np.nan)}
+    def describe(self, values: dict[str, Tensor], index: IndexedQuery) -> dict[str, Any]:
+        return {**values, "by_group": by_word(index.query.target_sets_names, values["by_group"])}

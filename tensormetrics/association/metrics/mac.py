@@ -3,11 +3,9 @@
 from collections.abc import Callable
 from typing import Any, Literal, overload
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from ...core.arguments.checks import takes_arrays
 from ..embeddings.query import IndexedQuery
 from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors
@@ -18,8 +16,7 @@ from .base import BaseMetric, by_set, by_word
 def mac(t: Vectors, a: Vectors, *, per_word: Literal[False] = ...) -> Tensor: ...
 @overload
 def mac(t: Vectors, a: Vectors, *, per_word: Literal[True]) -> tuple[Tensor, Tensor]: ...
-@takes_arrays
-@marks.grouped("a")
+@marks.score(grouped=("a",))
 def mac(t: Vectors, a: Vectors, *, per_word: bool = False) -> Tensor | tuple[Tensor, Tensor]:
     """Compute the mean cosine distance of target words and attribute sets: mean over t, j of 1 - mean_w cos(t, a_jw).
 
@@ -53,7 +50,6 @@ class MAC(BaseMetric):
     metric_name = "Mean Average Cosine Similarity"
     metric_short_name = "MAC"
     forms = ("joined", "n")
-    result_keys = {"mac": float, "targets_eval": dict}
 
     def measure(self, t: Vectors, a: Vectors) -> dict[str, Tensor]:
         score, distances = mac(t, a, per_word=True)
@@ -62,7 +58,7 @@ class MAC(BaseMetric):
     def score_function(self) -> Callable[..., Tensor]:
         return mac
 
-    def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
+    def describe(self, values: dict[str, Tensor], index: IndexedQuery) -> dict[str, Any]:
         names, targets_eval = index.query.attribute_sets_names, {}
         of_sets = by_set(index.row_words[0], values["targets_eval"])
         for target, (words, distances) in zip(index.query.target_sets_names, of_sets, strict=True):
@@ -71,4 +67,4 @@ class MAC(BaseMetric):
             targets_eval[target] = {
                 word: dict(zip(names, of_word, strict=True)) for word, of_word in zip(columns[0], of_words, strict=True)
             }
-        return {"mac": np.float64(values["mac"]), "targets_eval": targets_eval}
+        return {**values, "targets_eval": targets_eval}

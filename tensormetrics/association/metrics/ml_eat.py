@@ -2,17 +2,18 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
 
 from ...core.arguments.checks import takes_arrays
 from ..resampling.null_distribution import NullDistribution
 from ..sets import word_sets
 from ..sets.word_sets import Vectors
 from ._associations import associations, effect_size, null_of
-from .base import BaseMetric
+from .base import BaseMetric, QueryOptions
 
 
 class MLEATResult(NamedTuple):
@@ -90,26 +91,15 @@ PAIRS = ("x_a", "x_b", "y_a", "y_b")
 class MLEAT(BaseMetric):
     """Multilevel association test with the first level as score; see `ml_eat`.
 
-    With `calculate_p_value`, both targets of the second level also have p-values.
+    With `p_value`, both targets of the second level also have p-values.
     """
 
     metric_template = (2, 2)
     metric_name = "Multilevel Embedding Association Test"
     metric_short_name = "ML-EAT"
-    by_position = False
     no_score = "the association with the attributes does not vary over the target words, or a vector is not finite"
-    result_keys = {
-        "ml_eat": float,
-        "effect_size_x": float,
-        "effect_size_y": float,
-        **{f"mean_{pair}": float for pair in PAIRS},
-        **{f"deviation_{pair}": float for pair in PAIRS},
-        "p_value": float,
-        "p_value_x": float,
-        "p_value_y": float,
-    }
 
-    def __init__(self, *, correction: int = 1, **kwargs: Any) -> None:
+    def __init__(self, *, correction: int = 1, **kwargs: Unpack[QueryOptions]) -> None:
         super().__init__(**kwargs)
         word_sets.check_correction(correction)
         self.correction = correction
@@ -123,16 +113,13 @@ class MLEAT(BaseMetric):
             }
         return results
 
-    def score(self, *sets: Any) -> Tensor:
-        return self.score_function()(*sets)
-
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(effect_size, correction=self.correction)
 
     def null_distributions(self, x: Vectors, y: Vectors, a: Vectors, b: Vectors) -> dict[str, NullDistribution]:
         first, second, *attributes = word_sets.units(*word_sets.read(x=x, y=y, a=a, b=b))
         return {
-            "p_value": null_of(*associations(first, second, *attributes), x, y, self.p_value_seed),
-            "p_value_x": null_of(*_with(first, *attributes), a, b, self.p_value_seed),
-            "p_value_y": null_of(*_with(second, *attributes), a, b, self.p_value_seed),
+            "p_value": null_of(*associations(first, second, *attributes), x, y, self.seed),
+            "p_value_x": null_of(*_with(first, *attributes), a, b, self.seed),
+            "p_value_y": null_of(*_with(second, *attributes), a, b, self.seed),
         }

@@ -2,23 +2,20 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
-import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
 
 from ...core.arguments import checks
-from ...core.arguments.checks import takes_arrays
-from ..embeddings.lookup import log
-from ..embeddings.query import IndexedQuery
 from ..resampling.null_distribution import NullDistribution
 from ..resampling.permutation import sign_null
 from ..sets import marks, word_sets
 from ..sets.set_checks import check_mask
 from ..sets.word_ids import joint_mask, joint_words, mixed_words
 from ..sets.word_sets import Vectors, WordSet
-from .base import BaseMetric, by_word
+from .base import BaseMetric, QueryOptions
 
 
 @overload
@@ -39,8 +36,7 @@ def ripa(
     *,
     per_word: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...
-@takes_arrays
-@marks.tuples("x", "y")
+@marks.score(tuples=("x", "y"))
 def ripa(
     x: Vectors,
     y: Vectors,
@@ -98,7 +94,8 @@ def _directions(x: Vectors, y: Vectors, a: Vectors, normalize: bool) -> tuple[wo
 class RIPA(BaseMetric):
     """Inner products of the attribute words with the directions of target pairs (RIPA); see `ripa`.
 
-    `word_values` are each attribute word's mean and standard deviation over the pairs.
+    `details` of `run_query` has the mean and the standard deviation of each attribute word over the `pairs`, the number
+    of pairs of unequal vectors.
     """
 
     metric_template = (2, 1)
@@ -106,9 +103,9 @@ class RIPA(BaseMetric):
     metric_short_name = "RIPA"
     paired = True
     no_score = "no pair of unequal vectors, or a vector is not finite"
-    result_keys = {"ripa": float, "word_values": dict}
+    values_by_word = {"mean_by_word": 1, "std_by_word": 1}
 
-    def __init__(self, *, normalize_direction: bool = True, **kwargs: Any) -> None:
+    def __init__(self, *, normalize_direction: bool = True, **kwargs: Unpack[QueryOptions]) -> None:
         super().__init__(**kwargs)
         checks.check_flag("normalize_direction", normalize_direction)
         self.normalize_direction = normalize_direction
@@ -122,13 +119,10 @@ class RIPA(BaseMetric):
         score = word_sets.dot(a.mean(), pair.mean())
         return {
             "ripa": score,
-            "mean": a.mask_absent(mean),
-            "std": a.mask_absent(std),
-            "pairs": (pair.weights > 0).sum(-1),
+            "mean_by_word": a.mask_absent(mean),
+            "std_by_word": a.mask_absent(std),
+            "pairs": pairs.squeeze(-1).round(),
         }
-
-    def score(self, *sets: Any) -> Tensor:
-        return self.score_function()(*sets)
 
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(ripa, normalize_direction=self.normalize_direction)
@@ -142,12 +136,4 @@ class RIPA(BaseMetric):
         # attribute words are not permuted
         a, pair = _directions(x, y, a, self.normalize_direction)
         words = mixed_words(WordSet.of(x).words, WordSet.of(y).words)
-        return {"p_value": sign_null(WordSet(pair.project(a.mean()), pair.weights > 0, words), self.p_value_seed)}
-
-    def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
-        words = index.row_words[1][0]
-        if values["pairs"] < len(index.row_words[0][0]):
-            log.warning("%r: only %d pairs of unequal vectors", index.query.query_name, values["pairs"])
-        means, stds = by_word(words, values["mean"]), by_word(words, values["std"])
-        word_values = {word: {"mean": means[word], "std": stds[word]} for word in means}
-        return {"ripa": np.float64(values["ripa"]), "word_values": word_values}
+        return {"p_value": sign_null(WordSet(pair.project(a.mean()), pair.weights > 0, words), self.seed)}

@@ -2,20 +2,18 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, Literal, get_args, overload
+from typing import Literal, get_args, overload
 
-import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
 
 from ...core.arguments import checks
-from ...core.arguments.checks import takes_arrays
-from ..embeddings.query import IndexedQuery
 from ..resampling.null_distribution import NullDistribution
 from ..resampling.target_permutation import target_null
 from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors
-from .base import BaseMetric, by_word
+from .base import BaseMetric, QueryOptions
 
 Distance = Literal["norm", "cos", "cos_similarity"]
 DISTANCES: tuple[Distance, ...] = get_args(Distance)
@@ -41,8 +39,7 @@ def rnd(
 ) -> tuple[Tensor, Tensor]: ...
 
 
-@takes_arrays
-@marks.biased("x", "y", where=lambda options: options.get("distance", "norm") == "norm")
+@marks.score(biased=(("x", "y"), lambda options: options.get("distance", "norm") == "norm"))
 def rnd(
     x: Vectors,
     y: Vectors,
@@ -59,7 +56,7 @@ def rnd(
     Negative: nearer to x; 0: no difference; swapping x and y changes the sign. `per_word=True` also returns the
     differences (..., A). The mean of fewer words is noisier and therefore further from all words: "norm" of target sets
     of unequal size is biased towards the larger one, by about 8 % of the distance for 5 against 50 words of one
-    population. Use "cos", or `rnd_corrected` of `RND`. Empty sets, zero vectors and errors as in `weat`; ValueError for
+    population. Use "cos", or `corrected` of `RND`. Empty sets, zero vectors and errors as in `weat`; ValueError for
     another distance. Garg, Schiebinger, Jurafsky & Zou 2018, doi:10.1073/pnas.1720347115.
 
     >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
@@ -82,22 +79,20 @@ def rnd(
 class RND(BaseMetric):
     """Relative norm distance: mean difference of distances of attribute words to two target sets; see `rnd`.
 
-    `distance_by_word` has the difference for each attribute word, in ascending order. With `replicates` and
-    `distance="norm"`, `rnd_corrected` is the score without the bias of unequal target sets, and the interval is for it.
+    `details` of `run_query` has the difference of each attribute word as `distance_by_word`. With `replicates` and
+    `distance="norm"`, it has as `corrected` the score without the bias of unequal target sets, and the interval is for
+    this score.
     """
 
     metric_template = (2, 1)
     metric_name = "Relative Norm Distance"
     metric_short_name = "RND"
-    by_position = False
-    result_keys = {"rnd": float, "distance_by_word": dict}
+    values_by_word = {"distance_by_word": 1}
 
-    def __init__(self, *, distance: Distance = "norm", **kwargs: Any) -> None:
+    def __init__(self, *, distance: Distance = "norm", **kwargs: Unpack[QueryOptions]) -> None:
         super().__init__(**kwargs)
         checks.check_choice("distance", distance, DISTANCES)
         self.distance: Distance = distance
-        if self.replicates and distance == "norm":
-            self.result_keys = {**self.result_keys, "rnd_corrected": float}
 
     def measure(self, x: Vectors, y: Vectors, a: Vectors) -> dict[str, Tensor]:
         score, differences = rnd(x, y, a, self.distance, per_word=True)
@@ -116,18 +111,9 @@ class RND(BaseMetric):
         x, y = t.unbind(-1)
         return {"rnd": nearness[a[:, 0], x] - nearness[a[:, 0], y]}
 
-    def score(self, *sets: Any) -> Tensor:
-        return self.score_function()(*sets)
-
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(rnd, distance=self.distance)
 
     def null_distributions(self, x: Vectors, y: Vectors, a: Vectors) -> dict[str, NullDistribution]:
         # attribute words are not permuted
-        return {"p_value": target_null(self.score_function(), x, y, a, self.p_value_seed)}
-
-    def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
-        differences = by_word(index.row_words[1][0], values["distance_by_word"])
-        ascending = dict(sorted(differences.items(), key=lambda item: item[1]))
-        corrected = {key: np.float64(values[key]) for key in ("rnd_corrected",) if key in values}
-        return {"rnd": np.float64(values["rnd"]), **corrected, "distance_by_word": ascending}
+        return {"p_value": target_null(self.score_function(), x, y, a, self.seed)}

@@ -4,17 +4,17 @@ import functools
 from collections.abc import Callable
 from typing import Any, Literal, overload
 
-import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
 
 from ...core.arguments import checks
-from ...core.arguments.checks import takes_arrays
+from ...core.results.estimates import Estimate
 from ..embeddings.query import IndexedQuery
 from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors, WordSet
 from ._logistic import check_estimator, logistic_regression, predict_negative, report, sigmoid
-from .base import BaseMetric, by_set, by_word
+from .base import BaseMetric, QueryOptions, by_set, by_word
 
 
 @overload
@@ -37,7 +37,7 @@ def rnsb(
     *,
     per_word: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...
-@takes_arrays
+@marks.score()
 @torch.no_grad()
 def rnsb(
     t: Vectors,
@@ -114,7 +114,7 @@ class RNSB(BaseMetric):
     >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
     >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
     >>> query = Query([["he", "him"], ["she", "her"]], [["work"], ["home"]])  # targets; positive and negative words
-    >>> round(float(RNSB().run_query(query, model)["result"]), 3)
+    >>> round(float(RNSB().run_query(query, model)), 3)
     0.047
     """
 
@@ -123,9 +123,7 @@ class RNSB(BaseMetric):
     metric_name = "Relative Negative Sentiment Bias"
     metric_short_name = "RNSB"
     forms = ("distinct", 2)
-    by_position = False
     no_score = "100 Newton steps did not fit the classifier, or a vector is not finite"
-    result_keys = {"rnsb": float, "negative_sentiment_probabilities": dict, "negative_sentiment_distribution": dict}
 
     def __init__(
         self,
@@ -138,7 +136,7 @@ class RNSB(BaseMetric):
         print_model_evaluation: bool = False,
         estimator: type | None = None,
         estimator_params: dict[str, Any] | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[QueryOptions],
     ) -> None:
         super().__init__(**kwargs)
         check_strength(C)
@@ -175,10 +173,13 @@ class RNSB(BaseMetric):
             score, p = score.mean(-1), p.mean(-2)
         return {"rnsb": score, "negative_sentiment_probabilities": p}
 
-    def evaluate(self, *sets: Vectors) -> dict[str, Tensor]:
+    def evaluate(self, *sets: Vectors) -> Estimate:
         if self.print_model_evaluation:
             print(self._evaluation(*map(WordSet.of, sets[1:])))
         return super().evaluate(*sets)
+
+    def score(self, *sets: Any) -> Tensor:
+        return self.measure(*sets)["rnsb"]  # by the options of the fit
 
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(rnsb, C=self.C, penalize_intercept=self.penalize_intercept)
@@ -214,14 +215,14 @@ class RNSB(BaseMetric):
         a_keys, b_keys = torch.stack(keys).to(a.values.device).split(sizes, -1)
         return _hold_out_fifth(a_keys, a.mask), _hold_out_fifth(b_keys, b.mask)
 
-    def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
-        probabilities: dict[str, np.float64] = {}
+    def describe(self, values: dict[str, Tensor], index: IndexedQuery) -> dict[str, Any]:
+        probabilities: dict[str, float] = {}
         for words, word_values in by_set(index.row_words[0], values["negative_sentiment_probabilities"]):
             new = by_word(words, word_values)  # NaN for a word of an earlier set
             probabilities |= {word: p for word, p in new.items() if word not in probabilities}
         total = sum(probabilities.values())
         return {
-            "rnsb": np.float64(values["rnsb"]),
+            **values,
             "negative_sentiment_probabilities": probabilities,
             "negative_sentiment_distribution": {word: p / total for word, p in probabilities.items()},
         }

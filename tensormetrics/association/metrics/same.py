@@ -2,19 +2,17 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, Literal, get_args, overload
+from typing import Literal, get_args, overload
 
-import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
 
 from ...core.arguments import checks
-from ...core.arguments.checks import takes_arrays
-from ..embeddings.query import IndexedQuery, Query
+from ..embeddings.query import Query
 from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors, WordSet
-from ._call import check_groups, check_template
-from .base import BaseMetric, by_word
+from .base import BaseMetric, QueryOptions, check_groups
 
 Weighting = Literal["length", "unit"]
 WEIGHTINGS: tuple[Weighting, ...] = get_args(Weighting)
@@ -49,8 +47,7 @@ def same(
 ) -> tuple[Tensor, Tensor]: ...
 
 
-@takes_arrays
-@marks.grouped("groups")
+@marks.score(grouped=("groups",))
 def same(
     t: Vectors,
     groups: Vectors,
@@ -109,16 +106,15 @@ def _orthogonal(directions: Tensor, min_length: float) -> Tensor:
 class SAME(BaseMetric):
     """Mean association of target words with the directions between attribute groups (SAME); see `same`.
 
-    `skew` and `stereotype` are NaN for more than two groups.
+    Only for two groups `details` of `run_query` has the `skew` and the `stereotype`.
     """
 
     metric_template = (1, "n")
     metric_name = "SAME Score"
     metric_short_name = "SAME"
-    by_position = False
-    result_keys = {"same": float, "skew": float, "stereotype": float, "same_by_word": dict}
+    values_by_word = {"same_by_word": 0}
 
-    def __init__(self, *, weighting: Weighting = "length", **kwargs: Any) -> None:
+    def __init__(self, *, weighting: Weighting = "length", **kwargs: Unpack[QueryOptions]) -> None:
         super().__init__(**kwargs)
         checks.check_choice("weighting", weighting, WEIGHTINGS)
         self.weighting: Weighting = weighting
@@ -134,16 +130,9 @@ class SAME(BaseMetric):
             values |= {"skew": skew, "stereotype": words.average(squares).sqrt()}
         return {**values, "same_by_word": by_word}
 
-    def score(self, *sets: Any) -> Tensor:
-        return self.score_function()(*sets)
-
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(same, weighting=self.weighting)
 
     def check_query(self, query: Query) -> None:
-        check_template(query, self.metric_template, self.metric_short_name)
+        super().check_query(query)
         check_groups(query, self.metric_short_name)
-
-    def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
-        words = by_word(index.row_words[0][0], values.pop("same_by_word"))
-        return {**super().describe(values, index), "same_by_word": words}

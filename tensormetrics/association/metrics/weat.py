@@ -3,25 +3,21 @@
 import functools
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
 
 from ...core.arguments import checks
-from ...core.arguments.checks import takes_arrays
-from ..embeddings.query import IndexedQuery
 from ..resampling.null_distribution import NullDistribution
 from ..resampling.permutation import partition_null
 from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors, WordSet
 from ._associations import associations, batched_associations, batched_score, null_of
-from .base import BaseMetric, by_word
+from .base import BaseMetric, QueryOptions
 
 
-@takes_arrays
-@marks.lean
+@marks.score(lean=True)
 def weat(
     x: Vectors,
     y: Vectors,
@@ -45,9 +41,7 @@ def weat(
     return _scores(x, y, a, b, None)[0]
 
 
-@takes_arrays
-@marks.lean
-@marks.effect_size_of_sets("x", "y")
+@marks.score(lean=True, contrast=("x", "y"))
 def weat_effect_size(
     x: Vectors,
     y: Vectors,
@@ -104,17 +98,17 @@ def _small_associations(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
 class WEAT(BaseMetric):
     """Word Embedding Association Test of two target and two attribute sets, 0 is no bias; see `weat`.
 
-    `run_query` also returns `weat_effect_size` as `effect_size`, and as `result` if `return_effect_size`.
+    `details` of `run_query` has `weat_effect_size` as `effect_size`, which is the score if `return_effect_size`.
     """
 
     metric_template = (2, 2)
     metric_name = "Word Embedding Association Test"
     metric_short_name = "WEAT"
-    by_position = False
     no_score = "the association with the attributes does not vary over the target words, or a vector is not finite"
-    result_keys = {"weat": float, "effect_size": float, "p_value": float}
 
-    def __init__(self, *, return_effect_size: bool = False, correction: int = 0, **kwargs: Any) -> None:
+    def __init__(
+        self, *, return_effect_size: bool = False, correction: int = 0, **kwargs: Unpack[QueryOptions]
+    ) -> None:
         super().__init__(**kwargs)
         checks.check_flag("return_effect_size", return_effect_size)
         self.return_effect_size = return_effect_size
@@ -143,10 +137,8 @@ class WEAT(BaseMetric):
         return not self.return_effect_size
 
     def _named(self, score: Tensor, effect: Tensor) -> dict[str, Tensor]:
-        return {"result": effect if self.return_effect_size else score, "weat": score, "effect_size": effect}
-
-    def score(self, *sets: Any) -> Tensor:
-        return self.score_function()(*sets)
+        named = {"weat": score, "effect_size": effect}
+        return dict(reversed(named.items())) if self.return_effect_size else named
 
     def score_function(self) -> Callable[..., Tensor]:
         if self.return_effect_size:
@@ -156,10 +148,10 @@ class WEAT(BaseMetric):
     def null_distributions(self, x: Vectors, y: Vectors, a: Vectors, b: Vectors) -> dict[str, NullDistribution]:
         # attribute words are not permuted
         u, v = associations(*word_sets.units(*word_sets.read(x=x, y=y, a=a, b=b)))
-        return {"p_value": null_of(u, v, x, y, self.p_value_seed)}
+        return {"p_value": null_of(u, v, x, y, self.seed)}
 
 
-@takes_arrays
+@marks.score()
 def sc_weat(
     w: Vectors,
     a: Vectors,
@@ -187,7 +179,7 @@ def sc_weat(
     return w.mask_absent(word_sets.effect_size(to_a, to_b, correction)[1])
 
 
-@takes_arrays
+@marks.score()
 def mean_sc_weat(
     w: Vectors,
     a: Vectors,
@@ -225,17 +217,16 @@ def _cosines(w: word_sets.Words, attributes: word_sets.Words) -> Tensor:
 class SCWEAT(BaseMetric):
     """Mean of `sc_weat` over the target words, with the effect size of each.
 
-    With `calculate_p_value`, `p_value_by_word` has the p-value of each.
+    With `p_value`, `p_value_by_word` has the p-value of each.
     """
 
     metric_template = (1, 2)
     metric_name = "Single-Category WEAT"
     metric_short_name = "SC-WEAT"
-    by_position = False
     no_score = "the cosines of a target word do not vary, or a vector is not finite"
-    result_keys = {"sc_weat": float, "effect_size_by_word": dict, "p_value_by_word": dict}
+    values_by_word = {"effect_size_by_word": 0, "p_value_by_word": 0}
 
-    def __init__(self, *, correction: int = 0, **kwargs: Any) -> None:
+    def __init__(self, *, correction: int = 0, **kwargs: Unpack[QueryOptions]) -> None:
         super().__init__(**kwargs)
         word_sets.check_correction(correction)
         self.correction = correction
@@ -253,13 +244,5 @@ class SCWEAT(BaseMetric):
         # A word has one p-value, for the mean cosines of its rows.
         to_a, to_b = targets.by_word(to_a, -2), targets.by_word(to_b, -2)
         u, v = (WordSet.of(words).repeated()._replace(values=cosines) for words, cosines in ((a, to_a), (b, to_b)))
-        null = partition_null(u, v, self.p_value_seed)
+        null = partition_null(u, v, self.seed)
         return {"p_value_by_word": replace(null, is_valid=null.is_valid & (targets.weights > 0))}
-
-    def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
-        words = index.row_words[0][0]
-        return {
-            "sc_weat": np.float64(values["sc_weat"]),
-            "effect_size_by_word": by_word(words, values["effect_size_by_word"]),
-            "p_value_by_word": by_word(words, values.get("p_value_by_word", np.empty(0))),
-        }

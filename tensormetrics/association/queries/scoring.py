@@ -1,7 +1,6 @@
 """Scores of many queries in one model: words are looked up once per set, queries are scored in batches."""
 
 import functools
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
@@ -11,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...core.results.estimates import Estimate
 from ..embeddings.indexed_sets import padded, row_word_ids, word_keys
 from ..embeddings.lookup import WordMatches, log
 from ..embeddings.model import WordEmbeddingModel
-from ..embeddings.query import IndexedQuery, Query
-from ..metrics._call import Call
+from ..embeddings.query import IndexedQuery
 from ..metrics.base import BaseMetric
 from ..resampling.null_distribution import NullDistribution, max_t_p_values
 from ..sets import word_sets
@@ -28,75 +27,46 @@ Reasons = dict[int, str]  # query -> reason for a missing score
 Progress = Callable[[int], Any]
 
 
-def looped_scores(
-    metric: BaseMetric,
-    plan: Plan,
-    model: WordEmbeddingModel,
-    options: dict[str, Any],
-    keys: Sequence[str],
-    progress: Progress,
-) -> tuple[Tensor, Reasons]:
-    # ->  (K, Q) float64
-    """Score queries one by one and return K entries of each result; a ValueError affects only its own query."""
-    scores: list[list[float]] = []
-    reasons = {}
-    for i in range(len(plan.names)):
-        try:
-            result = metric.run_query(plan.query(i), model, **options)
-        except ValueError as error:
-            scores.append([math.nan] * len(keys))
-            reasons[i] = str(error)
-        else:
-            if not isinstance(result, dict) or not {"query_name", *keys} <= result.keys():
-                got = sorted(result) if isinstance(result, dict) else type(result).__name__
-                expected = " and ".join(map(repr, ("query_name", *keys)))
-                raise TypeError(f"{metric.metric_short_name}.run_query: got {got}, wanted {expected}")
-            scores.append([float(result[key]) for key in keys])
-            if math.isnan(scores[-1][0]):
-                reasons[i] = _why(metric, plan.query(i), model, options)
-        progress(1)
-    return torch.tensor(scores, dtype=torch.float64, device=model.vectors.device).mT, reasons
+def scores_of_queries(
+    metric: BaseMetric, plan: Plan, model: WordEmbeddingModel, progress: Progress
+) -> tuple[dict[str, Tensor], Reasons]:
+    # ->  name: (Q,) float64, NaN where a query has no such number
+    """Return "value", "low", "high" and the numbers in the details of each query's estimate.
 
-
-def _why(metric: BaseMetric, query: Query, model: WordEmbeddingModel, options: dict[str, Any]) -> str:
-    _, call = metric.bind(query, model, **{name: options[name] for name in options.keys() & {*metric.call_options}})
-    is_overridden = type(metric).run_query is not BaseMetric.run_query
-    return call.look_up(False).reason or (
-        f"{metric.metric_short_name}.run_query gave NaN" if is_overridden else metric.no_score
-    )
-
-
-def batched_scores(
-    metric: BaseMetric, plan: Plan, call: Call, keys: Sequence[str], progress: Progress
-) -> tuple[Tensor, Reasons]:
-    # ->  (K, Q) float64
-    """Score queries in batches by `evaluate`; `call` holds the model and the options of the lookup."""
+    A ValueError affects only the queries of its batch.
+    """
     reasons = _refused_queries(metric, plan)
-    scores = torch.full((len(keys), len(plan.names)), torch.nan, dtype=torch.float64, device=call.model.vectors.device)
-    for queries, evaluate in _batches(_Run(metric, plan, call, reasons, BaseMetric.evaluate)):
+    numbers: dict[str, Tensor] = {}
+    for queries, evaluate in _batches(_Run(metric, plan, model, reasons, BaseMetric.evaluate)):
         try:
-            values = evaluate()
+            estimate = evaluate()
         except ValueError as error:
             reasons |= dict.fromkeys(queries, str(error))
         else:
-            values.setdefault("result", next(iter(values.values())))
-            for row, key in zip(scores, keys, strict=True):
-                if key in values:
-                    row[torch.tensor(queries, device=scores.device)] = values[key].to(scores.dtype)
-                elif key not in metric.result_keys:
-                    raise TypeError(f"{metric.metric_short_name}.measure: got {sorted(values)}, wanted also {key!r}")
-                else:
-                    reasons |= dict.fromkeys(queries, f"the metric gives no {key!r} by these options")
+            if not isinstance(estimate, Estimate):
+                got = type(estimate).__name__
+                raise TypeError(f"{metric.metric_short_name}.run_query: got a {got}, wanted an Estimate")
+            if why := estimate.details.get("reason"):
+                reasons |= dict.fromkeys(queries, why)
+            named = {"value": estimate.value, "low": estimate.low, "high": estimate.high, **estimate.details}
+            index = torch.tensor(queries, device=estimate.value.device)
+            for name, values in named.items():
+                if isinstance(values, Tensor) and values.shape == estimate.value.shape:
+                    if name not in numbers:
+                        numbers[name] = values.new_full((len(plan.names),), torch.nan, dtype=torch.float64)
+                    numbers[name][index] = values.double()
         progress(len(queries))
-    return scores, reasons
+    return numbers, reasons
 
 
-def corrected_p_values(metric: BaseMetric, plan: Plan, call: Call, progress: Progress) -> tuple[Tensor, Reasons]:
-    # ->  (1, Q) float64
+def corrected_p_values(
+    metric: BaseMetric, plan: Plan, model: WordEmbeddingModel, progress: Progress
+) -> tuple[Tensor, Reasons]:
+    # ->  (Q,) float64
     """Compute the p-values of all queries jointly, from null scores that share random numbers per word."""
     reasons, nulls = _refused_queries(metric, plan), []
     scored_queries: list[int] = []
-    for queries, null in _batches(_Run(metric, plan, call, reasons, _null, identifies_words=True)):
+    for queries, null in _batches(_Run(metric, plan, model, reasons, _null, identifies_words=True)):
         try:
             nulls.append(null())
         except ValueError as error:
@@ -104,11 +74,11 @@ def corrected_p_values(metric: BaseMetric, plan: Plan, call: Call, progress: Pro
         else:
             scored_queries += queries
         progress(len(queries))
-    p_values = torch.full((len(plan.names),), torch.nan, dtype=torch.float64, device=call.model.vectors.device)
+    p_values = torch.full((len(plan.names),), torch.nan, dtype=torch.float64, device=model.vectors.device)
     if nulls:
-        corrected = max_t_p_values(nulls, metric._alternative, metric.p_value_iterations)
+        corrected = max_t_p_values(nulls, metric.alternative, metric.permutations)
         p_values[torch.tensor(scored_queries, device=p_values.device)] = corrected
-    return p_values[None], reasons
+    return p_values, reasons
 
 
 def _null(metric: BaseMetric, *sets: Vectors) -> NullDistribution:
@@ -140,13 +110,17 @@ class _Run(NamedTuple):
 
     metric: BaseMetric
     plan: Plan
-    call: Call
+    model: WordEmbeddingModel
     reasons: Reasons
     method: Method
     identifies_words: bool = False
 
+    @property
+    def open_queries(self) -> Iterator[int]:
+        return (i for i in range(len(self.plan.names)) if i not in self.reasons)
+
     def evaluate(self, index: IndexedQuery) -> Any:
-        return self.method(self.metric, *self.metric.read_sets(index, self.call))
+        return self.method(self.metric, *self.metric.read_sets(index, self.model))
 
     def evaluate_stacked(self, indices: Sequence[IndexedQuery]) -> Any:
         return self.evaluate(IndexedQuery.stack(indices))
@@ -154,18 +128,18 @@ class _Run(NamedTuple):
 
 def _batches(run: _Run) -> Batches:
     """Yield the queries in batches, with a function that evaluates each batch."""
+    if not run.metric.batched:
+        return (([i], functools.partial(run.metric.run_query, run.plan.query(i), run.model)) for i in run.open_queries)
     return (_paired_batches if run.metric.paired else _set_batches)(run)
 
 
 def _paired_batches(run: _Run) -> Batches:
     """Yield batches of queries that are looked up one by one, because lost words remove whole tuples."""
-    metric, plan, call, reasons = run[:4]
+    metric, plan, model, reasons = run[:4]
     groups = defaultdict(list)
-    for i in range(len(plan.names)):
-        if i in reasons:
-            continue
+    for i in run.open_queries:
         try:
-            index = call.look_up(metric.paired, plan.query(i))
+            index = metric.look_up(plan.query(i), model)
         except ValueError as error:
             reasons[i] = str(error)
             continue
@@ -177,26 +151,26 @@ def _paired_batches(run: _Run) -> Batches:
             groups[_batch_key(metric, index.template, sizes)].append((i, index))
     for (template, _), group in groups.items():
         width = sum(template) * max(max(sets.longest, default=0) for _, index in group for sets in index.roles)
-        for chunk in _chunks(group, width * call.model.vectors.shape[1]):
+        for chunk in _chunks(group, width * model.vectors.shape[1]):
             queries, indices = zip(*chunk, strict=True)
             yield queries, functools.partial(run.evaluate_stacked, indices)
 
 
 def _set_batches(run: _Run) -> Batches:
-    metric, plan, call, reasons = run[:4]
-    sets = _SetRows.look_up(plan, call)
+    metric, plan, model, reasons = run[:4]
+    sets = _SetRows.look_up(metric, plan, model)
     sets.explain(plan, reasons)
     groups = defaultdict(list)
     for i, set_indices in enumerate(zip(plan.targets, plan.attributes, strict=True)):
         if i not in reasons:
             targets, attributes = set_indices
-            sizes = [[sets.size(s) for s in indices] for indices in set_indices] if metric.calculate_p_value else None
+            sizes = [[sets.size(s) for s in indices] for indices in set_indices] if metric.p_value else None
             groups[_batch_key(metric, (len(targets), len(attributes)), sizes)].append(i)
-    device, dims = call.model.vectors.device, call.model.vectors.shape[1]
+    device, dims = model.vectors.device, model.vectors.shape[1]
     table, mask = padded(sets.rows, device)
     word_ids = sets.identities() if run.identifies_words else sets.word_ids
     words = None if word_ids is None else padded(word_ids, device)[0]
-    shared = _supports_sharing(metric) and not metric.calculate_p_value and not metric.replicates
+    shared = _supports_sharing(metric) and not metric.p_value and not metric.replicates
     size = mask.shape[1] * dims
     # Sets that are part of many queries are read once, if all of them fit in memory.
     fits_in_memory = shared and len(sets.rows) * max(size, len(sets.rows) * mask.shape[1]) <= BUDGET
@@ -204,7 +178,7 @@ def _set_batches(run: _Run) -> Batches:
         for chunk in _chunks(queries, mask.shape[1] if fits_in_memory else sum(template) * size):
             t, a = ([indices[i] for i in chunk] for indices in (plan.targets, plan.attributes))
             if shared:
-                yield chunk, functools.partial(_evaluate_shared, metric, table, mask, words, t, a, call)
+                yield chunk, functools.partial(_evaluate_shared, metric, table, mask, words, t, a, model)
             else:
                 index = IndexedQuery.of_sets(table, mask, np.array(sets.lengths()), t, a, words)
                 yield chunk, functools.partial(run.evaluate, index)
@@ -218,7 +192,7 @@ def _supports_sharing(metric: BaseMetric) -> bool:
 
 def _batch_key(metric: BaseMetric, template: tuple[int, int], lengths: Any) -> tuple[Any, ...]:
     """Return the key of a query's batch: with p-values also the sizes, as padding would make exact tests random."""
-    return template, repr(lengths) if metric.calculate_p_value else None
+    return template, repr(lengths) if metric.p_value else None
 
 
 def _chunks(items: Sequence[Any], cost: int) -> Iterator[Sequence[Any]]:
@@ -236,12 +210,16 @@ class _SetRows(NamedTuple):
     loss_reasons: dict[int, str]  # set -> reason why it is unusable
 
     @staticmethod
-    def look_up(plan: Plan, call: Call) -> "_SetRows":
+    def look_up(metric: BaseMetric, plan: Plan, model: WordEmbeddingModel) -> "_SetRows":
         """Look up all sets of a plan as `WordEmbeddingModel.index_query` does."""
-        model = call.model
-        matches = [call.search.words(members) for members in plan.sets]
-        loss_reasons = _loss_reasons(matches, call)
-        _log_losses(plan, matches, loss_reasons, call)
+        search = model.search(metric.preprocessors, metric.strategy)
+        matches = [search.words(members) for members in plan.sets]
+        loss_reasons = _loss_reasons(matches, model, metric.lost_vocabulary_threshold)
+        for s, match in enumerate(matches):
+            if s in loss_reasons:
+                log.warning("the set %s... %s in the model %r", plan.sets[s][:3], loss_reasons[s], model.name)
+            elif match.lost and metric.warn_not_found_words:
+                log.warning("not in the vocabulary of %r: %s", model.name, ", ".join(match.lost))
         indexed_rows = [
             model._table.indexed_rows([] if s in loss_reasons else match.keys) for s, match in enumerate(matches)
         ]
@@ -281,9 +259,9 @@ class _SetRows(NamedTuple):
                 reasons.setdefault(i, "; ".join(descriptions))
 
 
-def _loss_reasons(matches: list[WordMatches], call: Call) -> dict[int, str]:
+def _loss_reasons(matches: list[WordMatches], model: WordEmbeddingModel, threshold: float) -> dict[int, str]:
     """Return the reasons why sets are unusable, and compute the rows of the other sets."""
-    table, threshold = call.model._table, call.lost_vocabulary_threshold
+    table = model._table
     loss_reasons = {s: reason for s, match in enumerate(matches) if (reason := match.loss_reason(threshold))}
     valid = {s: match.keys for s, match in enumerate(matches) if s not in loss_reasons}
     try:
@@ -297,14 +275,6 @@ def _loss_reasons(matches: list[WordMatches], call: Call) -> dict[int, str]:
     return loss_reasons
 
 
-def _log_losses(plan: Plan, matches: list[WordMatches], loss_reasons: dict[int, str], call: Call) -> None:
-    for s, match in enumerate(matches):
-        if s in loss_reasons:
-            log.warning("the set %s... %s in the model %r", plan.sets[s][:3], loss_reasons[s], call.model.name)
-        elif match.lost and call.warn_not_found_words:
-            log.warning("not in the vocabulary of %r: %s", call.model.name, ", ".join(match.lost))
-
-
 def _evaluate_shared(
     metric: BaseMetric,
     table: Tensor,
@@ -312,16 +282,19 @@ def _evaluate_shared(
     words_of_rows: Tensor | None,
     targets: list,
     attributes: list,
-    call: Call,
-) -> dict[str, Tensor]:
+    model: WordEmbeddingModel,
+) -> Estimate:
     words, queries = [], []
     for indices in targets, attributes:
         sets, positions = torch.tensor(indices, device=table.device).unique(return_inverse=True)
-        vectors = call.model.vectors[table[sets]]
-        if call.normalize:
+        vectors = model.vectors[table[sets]]
+        if metric.normalize:
             vectors = word_sets.unit(vectors.double())
         ids = None if words_of_rows is None or metric.unit == "row" else words_of_rows[sets]
         words.append(word_sets.as_words(vectors, mask[sets], words=ids))
         queries.append(positions)
     assert metric.measure_shared is not None  # see `_supports_sharing`
-    return metric.measure_shared(*words, *queries)
+    measured = metric.measure_shared(*words, *queries)
+    value = next(iter(measured.values()))
+    nan = torch.full_like(value, torch.nan)
+    return Estimate(value, nan, nan, details=measured)

@@ -247,7 +247,7 @@ def _warn_of_sizes(score: Callable[..., Tensor], sizes: list[Tensor]) -> None:
         counts = " and ".join(str(int(size[unequal])) for size in sizes)
         warnings.warn(
             f"{getattr(score, '__name__', 'score')} of sets of {counts} words is biased by their sizes: its interval "
-            "is about the score without the bias, details['corrected'] (`rnd_corrected`); or write distance='cos'",
+            "is about the score without the bias, details['corrected']; or write distance='cos'",
             UncertaintyWarning,
             stacklevel=5,
         )

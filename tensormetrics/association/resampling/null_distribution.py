@@ -14,14 +14,8 @@ from ...core.resampling.corrections import StepDown
 from .draws import chunks
 
 Alternative = Literal["two-sided", "greater", "less"]
-TestType = Literal["right-sided", "left-sided", "two-sided"]
 Method = Literal["auto", "exact", "approximate"]
 ALTERNATIVES: tuple[Alternative, ...] = get_args(Alternative)
-TEST_TYPES: dict[TestType, Alternative] = {  # WEFE's names
-    "right-sided": "greater",
-    "left-sided": "less",
-    "two-sided": "two-sided",
-}
 METHODS: tuple[Method, ...] = get_args(Method)
 NUM_SCALE_DRAWS = 1000  # draws from which the scale of each query's scores is estimated
 

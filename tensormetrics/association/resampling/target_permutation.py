@@ -52,7 +52,7 @@ def target_permutation_p_value(
     if getattr(score, "tuples", ()):
         raise TypeError(
             f"metric: got {score.__name__}, whose targets are pairs, wanted one of two separate sets; "
-            "write RIPA().run_query(..., calculate_p_value=True)"
+            "write RIPA(p_value=True).run_query(...)"
         )
     return target_null(metric, x, y, a, seed).p_value(alternative, method, replicates)
 

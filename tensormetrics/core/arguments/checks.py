@@ -15,7 +15,10 @@ from torch import Tensor
 P = ParamSpec("P")
 R = TypeVar("R")
 
-WEFE = "distance_type", "preprocessor_args", "secondary_preprocessor_args", "word_embedding", "word_embeddings_models"
+WEFE = (
+    *("calculate_p_value", "distance_type", "p_value_iterations", "p_value_method", "p_value_test_type"),
+    *("preprocessor_args", "secondary_preprocessor_args", "word_embedding", "word_embeddings_models"),
+)
 COMPAT = {  # argument of another package -> the module of `tensormetrics.compat` for it
     **dict.fromkeys(WEFE, "wefe"),
     **dict.fromkeys(("ci_probability", "min_sig_diff", "num_samples"), "prob_conf_mat"),

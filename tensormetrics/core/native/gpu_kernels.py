@@ -220,7 +220,7 @@ def _advice(family: Family) -> str:
 def _warn(name: str, device: torch.device, answer: Answer) -> None:
     warnings.warn(
         f"{FAMILIES[name].used_by}: the {name} kernels do not run on {device}: {answer.reason}. Plain torch answers, "
-        "more slowly; `tensormetrics check-gpu` tries all kernels.",
+        "more slowly; `tensormetrics info --gpu` tries all kernels.",
         RuntimeWarning,
         stacklevel=level_of_caller(),
     )

@@ -63,7 +63,9 @@ def value_rows(result: Any, names: tuple[str, ...] | None = None) -> list[list[f
 def result_lines(result: Any, spec: str = "") -> list[str]:
     """Return a line for each value, at most 20; those of several values begin with their labels."""
     is_comparison = "p_value" in result.tensors
-    texts = [interval_text(*row, spec=spec, is_signed=is_comparison) for row in value_rows(result)[:MAX_LINES]]
+    rows = value_rows(result)[:MAX_LINES]
+    intervals = None if result.confidence is None and all(math.isnan(low) for _, low, _ in rows) else "brackets"
+    texts = [interval_text(*row, spec=spec, is_signed=is_comparison, intervals=intervals) for row in rows]
     if is_comparison:
         p_values = [p for (p,) in value_rows(result, ("p_value",))]
         texts = [f"{text}, {p_value_text(p)}" for text, p in zip(texts, p_values, strict=False)]

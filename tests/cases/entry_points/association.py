@@ -83,7 +83,6 @@ def metric_quantity(
     function: str,
     more: dict[str, EntryPoint] | None = None,
     *,
-    key: str = "result",
     rtol: float = 1e-9,
     query_of: Callable[..., Any] = as_query,
     **options: Any,
@@ -92,21 +91,11 @@ def metric_quantity(
 
     def of_query(*word_sets: Tensor) -> Any:
         query, model = query_of(targets, word_sets)
-        return metric_class(**options).run_query(query, model)[key]
+        return metric_class(**options).run_query(query, model).value
 
     def of_table(*word_sets: Tensor) -> Any:
         query, model = query_of(targets, word_sets)
-        return association.run_queries(metric_class, [query], [model], metric_params=options, value=key).iloc[0, 0]
-
-    def of_scores(*word_sets: Tensor) -> Any:
-        query, model = query_of(targets, word_sets)
-        scores = association.run_queries(
-            metric_class, [query], [model], metric_params=options, value=key, as_dataframe=False
-        )
-        return scores.values[0, 0]
-
-    def result_of(values: dict[str, Tensor]) -> Tensor:
-        return values[key] if key in values else next(iter(values.values()))
+        return association.run_queries(metric_class(**options), [query], [model]).cells[0][0]
 
     first = FUNCTIONS.get(function) or getattr(association, function)
     entry_points: dict[str, EntryPoint] = {
@@ -114,19 +103,19 @@ def metric_quantity(
         **(more or {}),
         f"association.{function}, masks": padded_with_masks(first),
         f"association.{function}, batch": lambda *word_sets: first(*(word_set[None] for word_set in word_sets)),
-        f"association.{name}, measure": lambda *word_sets: result_of(metric_class(**options).measure(*word_sets)),
-        f"association.{name}, evaluate": lambda *word_sets: result_of(metric_class(**options).evaluate(*word_sets)),
+        f"association.{name}, measure": lambda *word_sets: next(
+            iter(metric_class(**options).measure(*word_sets).values())
+        ),
+        f"association.{name}, evaluate": lambda *word_sets: metric_class(**options).evaluate(*word_sets).value,
         f"association.{name}, run_query": of_query,
         "association.run_queries": of_table,
-        "association.run_queries, QueryScores": of_scores,
     }
-    if key == "result" or options.get("return_effect_size"):
-        entry_points[f"association.{name}"] = lambda *word_sets: updated(
-            metric_class(**options), *(word_set[None] for word_set in word_sets)
-        ).compute()
-        entry_points[f"association.{name}, forward"] = lambda *word_sets: metric_class(**options)(
-            *(word_set[None] for word_set in word_sets)
-        )
+    entry_points[f"association.{name}"] = lambda *word_sets: updated(
+        metric_class(**options), *(word_set[None] for word_set in word_sets)
+    ).compute()
+    entry_points[f"association.{name}, forward"] = lambda *word_sets: metric_class(**options)(
+        *(word_set[None] for word_set in word_sets)
+    )
     reasons = {
         "other dimensions": "a model has one dimension",
         "not a number": "a model has finite vectors",
@@ -134,7 +123,6 @@ def metric_quantity(
     names_in_words = (
         f"association.{name}, run_query",
         "association.run_queries",
-        "association.run_queries, QueryScores",
     )
     skip_reasons = dict.fromkeys(names_in_words, reasons)
     if "association.gweat, two groups" in entry_points:
@@ -173,12 +161,10 @@ SCORES = {
 }
 
 
-def evaluated(name: str, key: str, **options: Any) -> EntryPoint:
-    return lambda *word_sets: getattr(association, name)(**options).evaluate(*word_sets)[key]
-
-
 def tested(name: str, **options: Any) -> EntryPoint:
-    return evaluated(name, "p_value", calculate_p_value=True, **options)
+    return lambda *word_sets: (
+        getattr(association, name)(p_value=True, **options).evaluate(*word_sets).details["p_value"]
+    )
 
 
 def p_value_of_weat(*word_sets: Tensor) -> Tensor:
@@ -190,15 +176,12 @@ def p_value_of_weat(*word_sets: Tensor) -> Tensor:
 
 def query_p_value(*word_sets: Tensor) -> Any:
     query, model = as_query(2, word_sets)
-    return association.WEAT().run_query(query, model, calculate_p_value=True)["p_value"]
+    return association.WEAT(p_value=True).run_query(query, model).details["p_value"]
 
 
 def table_p_value(*word_sets: Tensor) -> Any:
     query, model = as_query(2, word_sets)
-    options = {"calculate_p_value": True}
-    return association.run_queries(association.WEAT, [query], [model], metric_params=options, value="p_value").iloc[
-        0, 0
-    ]
+    return association.run_queries(association.WEAT(p_value=True), [query], [model], value="p_value").cells[0][0]
 
 
 P_VALUES = {
@@ -210,7 +193,7 @@ P_VALUES = {
         },
         {
             "association.permutation_p_value": p_value_of_weat,
-            "association.permutation_p_value, exact": tested("WEAT", p_value_method="exact"),
+            "association.permutation_p_value, exact": tested("WEAT", method="exact"),
             "association.WEAT, p_values": lambda *word_sets: association.WEAT().p_values(*word_sets)["p_value"],
             "association.WEAT, evaluate": tested("WEAT"),
             "association.WEAT, run_query": query_p_value,
@@ -332,7 +315,7 @@ MORE = {
             "association.group_permutation_p_value": lambda x, a: association.group_permutation_p_value(
                 x, a, replicates=200
             ),
-            "association.GWEAT, evaluate": tested("GWEAT", p_value_iterations=200),
+            "association.GWEAT, evaluate": tested("GWEAT", permutations=200),
         },
     ),
     "p-value of RIPA": Quantity(
@@ -341,7 +324,7 @@ MORE = {
             "association.sign_flip_p_value": lambda *word_sets: association.sign_flip_p_value(
                 association.ripa(*word_sets, per_word=True)[1].mean(-2), replicates=200
             ),
-            "association.RIPA, evaluate": tested("RIPA", p_value_iterations=200),
+            "association.RIPA, evaluate": tested("RIPA", permutations=200),
         },
     ),
     "p-value of RND": Quantity(
@@ -350,7 +333,7 @@ MORE = {
             "association.target_permutation_p_value": lambda *word_sets: association.target_permutation_p_value(
                 association.rnd, *word_sets, replicates=200
             ),
-            "association.RND, evaluate": tested("RND", p_value_iterations=200),
+            "association.RND, evaluate": tested("RND", permutations=200),
         },
     ),
     "WEAT's bootstrap": Quantity(
@@ -359,7 +342,7 @@ MORE = {
             "association.bootstrap_interval": lambda *word_sets: (
                 association.bootstrap_interval(association.weat, *word_sets, replicates=100).low
             ),
-            "association.WEAT, evaluate": evaluated("WEAT", "low", replicates=100),
+            "association.WEAT, evaluate": lambda *word_sets: association.WEAT(replicates=100).evaluate(*word_sets).low,
         },
     ),
 }
