@@ -164,8 +164,26 @@ def _has_bounds(operands: list[Operand], value: Tensor) -> Tensor:
     return is_known
 
 
-def _pseudo_draws(operands: list[Operand], value: Tensor, jackknife: Jackknife | None) -> Tensor:
-    # ->  (R, V)
+def margin_draws(operands: list[Operand], value: Tensor, jackknife: Jackknife | None) -> tuple[Tensor, Tensor] | None:
+    # ->  (R, V) each, NaN where the range is unknown
+    """Draw with one whole pseudo-unit at the lower end of the range, and with one at the upper end."""
+    has_bounds = _has_bounds(operands, value)
+    if not bool(has_bounds.any()):
+        return None
+    first = operands[0].resampled
+    mass = pseudo_masses(first.seed, len(first.weighted), value.device).sum(0)  # exponential
+    both = torch.stack([mass, 0 * mass])
+    low, high = (
+        _pseudo_draws(operands, value, jackknife, masses).where(has_bounds, torch.nan)
+        for masses in (both, both.flip(0))
+    )
+    return low, high
+
+
+def _pseudo_draws(
+    operands: list[Operand], value: Tensor, jackknife: Jackknife | None, masses: Tensor | None = None
+) -> Tensor:
+    # masses: (2, R)  ->  (R, V)
     """Draw with a pseudo-unit, half of it the worst and half the best item; of a difference, the best and the worst."""
     bounds = [_bound_rows(operand) for operand in operands]
     bounds = [rows if operand.sign > 0 else rows[::-1] for operand, rows in zip(operands, bounds, strict=True)]
@@ -174,8 +192,8 @@ def _pseudo_draws(operands: list[Operand], value: Tensor, jackknife: Jackknife |
         lowest, highest = (_moved_to_data(operands, rows, value, jackknife) for rows in (lowest, highest))
     first = operands[0].resampled
     size = _effective_size(first) if jackknife is None else jackknife.effective_size
-    masses = size * pseudo_masses(first.seed, len(first.weighted), value.device)
-    masses = masses.view(2, -1, *[1] * first.observed.ndim)
+    masses = pseudo_masses(first.seed, len(first.weighted), value.device) if masses is None else masses
+    masses = size * masses.view(2, -1, *[1] * first.observed.ndim)
     draws = []
     for operand, low, high in zip(operands, lowest, highest, strict=True):
         added = masses[0] * low.nan_to_num(0) + masses[1] * high.nan_to_num(0)

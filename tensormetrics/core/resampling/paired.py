@@ -12,6 +12,7 @@ from .intervals import (
     counts_of,
     draw_sets,
     jackknife_of,
+    margin_draws,
     ranges_of,
     read_operands,
     unit_count_warning,
@@ -48,6 +49,7 @@ def comparisons(a: Resampled | Joined, b: Resampled | Joined, question: Question
         None if a.half is None or b.half is None else _swap_test(operands, a.half, b.half),
         _standard_error(operands, jackknife, draws),
         one_unit=jackknife is not None and jackknife.num_units == 1,
+        margin_draws=None if question.rope is None else margin_draws(operands, difference, jackknife),
         all_equal=has_same_draws or (differs is not None and not bool(differs.any())),
     )
     counts = counts_of(a, jackknife) | {"discordant": None if differs is None else int(differs.sum())}
@@ -136,12 +138,15 @@ def comparisons_with(a: Resampled | Joined, reference: float, question: Question
     value, jackknife, ranges = values.read(a.observed), jackknife_of(operands), ranges_of(operands)
     test, is_binomial = _exact_test(a, values, reference)
     draws = draw_sets(operands, value, jackknife).minus(reference)
+    margins = None if question.rope is None else margin_draws(operands, value, jackknife)
     evidence = Evidence(
         value - reference,
         draws,
         (ranges[0] - reference, ranges[1] - reference),
         test,
         _standard_error(operands, jackknife, draws),
+        None if margins is None else (margins[0] - reference, margins[1] - reference),
+        least_p=0.0 if jackknife is None or is_binomial else 2.0**-jackknife.num_units,
         one_unit=jackknife is not None and jackknife.num_units == 1,
     )
     counts = counts_of(a, jackknife)
@@ -160,9 +165,9 @@ def _exact_test(a: Resampled, values: Values, reference: float) -> tuple[ExactTe
         return signs, False
     successes, trials, applies = fractions
     exact = binomial_test(successes, trials, reference)
-    others = signs or ExactTest(*(torch.full_like(tail, torch.nan) for tail in exact))
-    test = ExactTest(*(torch.where(applies, tail, other) for tail, other in zip(exact, others, strict=True)))
-    return test, bool(applies.all())
+    nan = torch.full_like(exact.greater, torch.nan)
+    others = signs or ExactTest(nan, nan, ~exact.is_exact)
+    return either(applies, exact, others), bool(applies.all())
 
 
 def _sign_test(a: Resampled, values: Values, reference: float) -> ExactTest | None:

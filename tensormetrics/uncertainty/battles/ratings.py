@@ -17,16 +17,17 @@ from ...core.arguments import checks
 from ...core.metric.base import Options
 from ...core.metric.row_metric import RowMetric
 from ...core.resampling.errors import UncertaintyWarning
+from ...core.resampling.families import MEMBER, corrected
 from ...core.resampling.intervals import interval
 from ...core.resampling.paired import comparisons_with
 from ...core.resampling.resampling import Joined, Resampled
 from ...core.resampling.units import unit_counts
 from ...core.resampling.weights import ItemNames, ResamplingUnits, check_draws, digest, fingerprint
-from ...core.results.comparison_table import ComparisonTable
+from ...core.results.comparison_table import RANK_COLUMNS, ComparisonTable, rank_cells
 from ...core.results.estimates import Comparison, Estimate, check_confidence
-from ...core.results.table import Table, pairs_table
+from ...core.results.table import Comparisons, Table, pairs_table
 from ..pairs.metric_pairs import Options as ComparisonOptions
-from ..pairs.model_tables import correct_comparisons, one_warning, rank_models
+from ..pairs.model_tables import one_warning
 from .bradley_terry import Battles, check_connected, check_prior, fit
 from .outcomes import INVALID, MISSING, BattleTable, outcome_codes, read_outcomes
 from .rates import resampled_position_effect, win_rates
@@ -292,7 +293,7 @@ class Ratings(RowMetric):
         a: str | None = None,
         b: str | None = None,
         *,
-        correction: str = "holm",
+        correction: str = "max-t",
         confidence: float = 0.95,
         alternative: str = "two-sided",
         replicates: int | None = None,
@@ -304,7 +305,7 @@ class Ratings(RowMetric):
         Args:
             a: A model; None for all pairs.
             b: Another one.
-            correction: Correction of the p-values of all pairs; see `correct_p_values`.
+            correction: Correction of all pairs; see `tensormetrics.compare`.
             confidence: Mass of the interval, in (0, 1).
             alternative: ``"two-sided"``, ``"greater"``: a is above b, or ``"less"``.
             replicates: Number of random draws, by default 1000.
@@ -327,13 +328,17 @@ class Ratings(RowMetric):
                 for argument, name in (("a", a), ("b", b)):
                     checks.check_choice(argument, name, models)
                 return self._compared(resampled, estimate, [(models.index(str(a)), models.index(str(b)))], options)[0]
-            pairs = list(itertools.combinations(range(len(models)), 2))
-            compared = self._compared(resampled, estimate, pairs, options)
-        by_pair = {
-            (models[i], models[j]): {"rating": comparison} for (i, j), comparison in zip(pairs, compared, strict=True)
-        }
-        table = pairs_table(correct_comparisons(by_pair, correction), ["rating"])
-        return ComparisonTable._of(table, self._model_table(resampled, estimate))
+            by_pair = self._all_pairs(resampled, estimate, options, correction)
+        return ComparisonTable._of(pairs_table(by_pair, ["rating"]), self._model_table(estimate, by_pair))
+
+    def _all_pairs(
+        self, resampled: Resampled, estimate: Estimate, options: ComparisonOptions, correction: str
+    ) -> Comparisons:
+        models = self._table().models
+        pairs = list(itertools.combinations(range(len(models)), 2))
+        compared = self._compared(resampled, estimate, pairs, options._replace(of_family=True))
+        compared = corrected(compared, correction)
+        return {(models[i], models[j]): {"rating": result} for (i, j), result in zip(pairs, compared, strict=True)}
 
     def _compared(
         self, resampled: Resampled, estimate: Estimate, pairs: list[tuple[int, int]], options: ComparisonOptions
@@ -343,8 +348,10 @@ class Ratings(RowMetric):
             differences = resampled._replace(read=self._difference_of(*chunk.unbind(1)))
             result = comparisons_with(differences, 0.0, options.question(self._direction))
             for position, (i, j) in enumerate(chunk.tolist()):
-                single = result[position]
-                compared.append(dataclasses.replace(single, name="rating", a=estimate[i], b=estimate[j]))
+                fields: dict[str, Any] = {"name": "rating", "a": estimate[i], "b": estimate[j]}
+                if options.of_family:
+                    fields["details"] = result.details | {MEMBER: result.details[MEMBER].take(position)}
+                compared.append(dataclasses.replace(result[position], **fields))
         return compared
 
     def _difference_of(self, i: Tensor, j: Tensor) -> Any:
@@ -372,26 +379,23 @@ class Ratings(RowMetric):
         """
         confidence = check_confidence(options.pop("confidence", 0.95))
         resampled = self._replicates("table", **options)
-        table = self._model_table(resampled, self._estimates(resampled, confidence))
+        estimate = self._estimates(resampled, confidence)
+        with one_warning():
+            pairs = self._all_pairs(resampled, estimate, ComparisonOptions(confidence), "max-t")
+        table = self._model_table(estimate, pairs)
         return table._with(title=name).sort("rating")
 
-    def _model_table(self, resampled: Resampled, estimate: Estimate) -> Table:
+    def _model_table(self, estimate: Estimate, pairs: Comparisons) -> Table:
         table = self._table()
         wins, ties = table.counts(ties=True)
         battles = (wins + wins.mT + ties).sum(-1)
         rates = (wins + ties / 2).sum(-1) / battles
-        rating = resampled.read
-
-        def one(i: int) -> Resampled:
-            return resampled._replace(read=lambda parameters: rating(parameters)[..., i])
-
-        ranks = rank_models([one(i) for i in range(len(table.models))], True, estimate.confidence or 0.95)
-        directions = {"rating": True, "battles": None, "win rate": True}
-        columns = directions | dict.fromkeys(("first rank", "last rank", "best"))
-        rows = []
-        lists = (battles.tolist(), rates.tolist(), ranks.first.tolist(), ranks.last.tolist())
-        for i, (count, rate, first, last) in enumerate(zip(*lists, strict=True)):
-            rows.append([estimate[i], int(count), rate, first, last, first == 1])
+        columns = {"rating": True, "battles": None, "win rate": True} | dict.fromkeys(RANK_COLUMNS)
+        ranks = rank_cells(table.models, pairs, "rating")
+        rows = [
+            {"rating": estimate[i], "battles": int(count), "win rate": rate, **ranks_of_model}
+            for i, (count, rate, ranks_of_model) in enumerate(zip(battles.tolist(), rates.tolist(), ranks, strict=True))
+        ]
         return Table(list(table.models), columns, rows, index="model")
 
     def predict(
