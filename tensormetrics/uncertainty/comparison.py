@@ -44,10 +44,11 @@ def compare(
     Two models: each item (or group of items) has the same weight in both samples, so that items that are hard for both
     models add no noise: see `Metric.interval`, also for the options. The p-value is that of a paired randomization
     test, which swaps items, or groups, of a and b (Noreen 1989; Yeh 2000, doi:10.3115/992730.992783), or that of the
-    interval's draws if it is larger; draws that all lie on one side leave an exact p-value as it is. Up to 12 items or groups that differ all swaps are enumerated; otherwise they are
-    drawn, with resolution 1 / (1 + replicates). Means whose differences of items all have one size, such as fractions
-    of right items, have the exact binomial test (McNemar's). Of more than 1,000 items or groups swaps are always drawn.
-    Options that say how a model answers, such as the distance or the search of embeddings, may differ.
+    interval's draws if it is larger; draws that all lie on one side leave an exact p-value as it is. Up to 12 items or
+    groups that differ all swaps are enumerated; otherwise they are drawn, with resolution 1 / (1 + replicates). Means
+    whose differences of items all have one size, such as fractions of right items, have the exact binomial test
+    (McNemar's). Of more than 1,000 items or groups swaps are always drawn. Options that say how a model answers, such
+    as the distance or the search of embeddings, may differ.
 
     A number: the interval is `interval(a)` minus it. The p-value of a fraction of right items without groups, at most
     1,000, is that of the exact binomial test (two-sided twice the smaller tail), of other means that of random signs of
@@ -56,7 +57,8 @@ def compare(
     Several models: name -> model, or name -> {name: score}, or a DataFrame whose column `model` names them, in a table
     of all pairs that also knows the models, their ranks and the best ones, see `ComparisonTable`; with a `baseline` in
     a table of all models, each score with its interval, its difference from the baseline and the p-value of that, both
-    corrected over the models. Verdicts, ranks and the best models follow corrected p-values. `table.compare()` is then the table of all pairs.
+    corrected over the models. Verdicts, ranks and the best models follow corrected p-values. `table.compare()` is then
+    the table of all pairs.
 
     The interval, `p_value` and `p_better` are one statement for every alternative: the interval excludes 0 exactly
     where `p_value` <= 1 - `confidence`, for which the end nearer to 0 is moved where tests and draws differ. A

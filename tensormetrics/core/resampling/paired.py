@@ -125,7 +125,7 @@ def _pairs_warning(jackknife: Jackknife | None, alternative: str, evidence: Evid
     if jackknife.num_units == 1:
         return "one pair: its spread cannot be known; wanted at least 6 pairs"
     if evidence.test is None:
-        return unit_count_warning(jackknife, evidence.difference, evidence.range, False, False).replace("item", "pair")
+        return unit_count_warning(jackknife, evidence.draws, False).replace("item", "pair")
     return swap_count_warning(jackknife.num_units, "pair", alternative)
 
 
@@ -137,6 +137,8 @@ def comparisons_with(a: Resampled | Joined, reference: float, question: Question
     operands = [Operand(a, values)]
     value, jackknife, ranges = values.read(a.observed), jackknife_of(operands), ranges_of(operands)
     test, is_binomial = _exact_test(a, values, reference)
+    if a.signs is not None and reference == 0:
+        test, is_binomial = binomial_test(*a.signs, 0.5), True
     draws = draw_sets(operands, value, jackknife).minus(reference)
     margins = None if question.rope is None else margin_draws(operands, value, jackknife)
     evidence = Evidence(
@@ -151,7 +153,7 @@ def comparisons_with(a: Resampled | Joined, reference: float, question: Question
     )
     counts = counts_of(a, jackknife)
     is_grouped = counts["groups"] != counts["items"]
-    message = unit_count_warning(jackknife, value, ranges, is_grouped, a.is_smooth)
+    message = unit_count_warning(jackknife, draws, is_grouped)
     if not message and jackknife is not None and test is not None and not is_binomial:
         message = swap_count_warning(jackknife.num_units, "group" if is_grouped else "item", question.alternative)
     counts["test"] = "exact binomial" if is_binomial else "bootstrap" if test is None else "random signs"

@@ -127,7 +127,8 @@ def _interval(evidence: Evidence, question: Question) -> tuple[Tensor, Tensor]:
     if evidence.one_unit:
         return lowest, highest
     if question.alternative == "two-sided":
-        return evidence.draws.interval(question.confidence)
+        low, high = evidence.draws.interval(question.confidence)
+        return torch.maximum(low, lowest), torch.minimum(high, highest)
     low, high = evidence.draws.interval(2 * question.confidence - 1)  # whose tails are 1 - confidence each
     return (low, highest) if question.alternative == "greater" else (lowest, high)
 

@@ -287,7 +287,7 @@ class Comparison(Result):
         test: Where `p_value` comes from: "paired swaps" (exact for differences of one size, as McNemar's test, and for
             few units), "exact binomial", "random signs", "corrected t", "hierarchical t" or "anytime"; "bootstrap" or
             "draws" without a separate test.
-        p_corrected: p-values corrected over all comparisons of the same call, as the interval is; None for a single one.
+        p_corrected: p-values corrected over all comparisons of a call, as the interval is; None for a single one.
         p_not_worse: p-values of non-inferiority, that a is not worse than b by `rope` or more; None without `rope`.
             The larger one of a t test and of draws with an imagined item on which a is worst and b best.
         p_equivalent: p-values of equivalence, that the difference is smaller than `rope` on both sides (two one-sided
