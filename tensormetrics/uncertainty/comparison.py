@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..core.resampling.families import without_draws
 from ..core.results.estimates import Comparison
 from .anytime.paired_sequences import compare_sequences
 from .anytime.sequences import check_anytime
@@ -30,7 +31,7 @@ def compare(
     replicates: int | None = None,
     seed: int | None = None,
     rope: float | None = None,
-    correction: str = "holm",
+    correction: str = "max-t",
     baseline: str | None = None,
     anytime: bool = False,
     looks: Sequence[int] | None = None,
@@ -43,10 +44,11 @@ def compare(
     Two models: each item (or group of items) has the same weight in both samples, so that items that are hard for both
     models add no noise: see `Metric.interval`, also for the options. The p-value is that of a paired randomization
     test, which swaps items, or groups, of a and b (Noreen 1989; Yeh 2000, doi:10.3115/992730.992783), or that of the
-    interval's draws if it is larger. Up to 12 items or groups that differ all swaps are enumerated; otherwise they are
-    drawn, with resolution 1 / (1 + replicates). Means whose differences of items all have one size, such as fractions
-    of right items, have the exact binomial test (McNemar's). Of more than 1,000 items or groups swaps are always drawn.
-    Options that say how a model answers, such as the distance or the search of embeddings, may differ.
+    interval's draws if it is larger; draws that all lie on one side leave an exact p-value as it is. Up to 12 items or
+    groups that differ all swaps are enumerated; otherwise they are drawn, with resolution 1 / (1 + replicates). Means
+    whose differences of items all have one size, such as fractions of right items, have the exact binomial test
+    (McNemar's). Of more than 1,000 items or groups swaps are always drawn. Options that say how a model answers, such
+    as the distance or the search of embeddings, may differ.
 
     A number: the interval is `interval(a)` minus it. The p-value of a fraction of right items without groups, at most
     1,000, is that of the exact binomial test (two-sided twice the smaller tail), of other means that of random signs of
@@ -54,8 +56,9 @@ def compare(
 
     Several models: name -> model, or name -> {name: score}, or a DataFrame whose column `model` names them, in a table
     of all pairs that also knows the models, their ranks and the best ones, see `ComparisonTable`; with a `baseline` in
-    a table of all models, each score with its interval, its difference from the baseline and the p-value of that,
-    corrected over the models. `table.compare()` is then the table of all pairs.
+    a table of all models, each score with its interval, its difference from the baseline and the p-value of that, both
+    corrected over the models. Verdicts, ranks and the best models follow corrected p-values. `table.compare()` is then
+    the table of all pairs.
 
     The interval, `p_value` and `p_better` are one statement for every alternative: the interval excludes 0 exactly
     where `p_value` <= 1 - `confidence`, for which the end nearer to 0 is moved where tests and draws differ. A
@@ -82,8 +85,10 @@ def compare(
             one-sided interval begins (or ends) with a bound of this confidence and goes on to the end of the range.
         replicates: Number of random draws; see `Metric.interval`.
         seed: Seed of the draws.
-        correction: Correction of the p-values of several models, for each score by itself, and of the fields of
-            `FieldScores`; see `correct_p_values`.
+        correction: Correction of p-values and intervals of several models, for each score by itself, and of the fields
+            of `FieldScores`: ``"max-t"``, the largest deviation of all of them in the common draws, which loses little
+            where they rise and fall together; or that of `correct_p_values`, whose p-values many replicates have to
+            resolve.
         baseline: Name of the model from which the others differ.
         rope: Differences up to it do not matter in practice; `p_rope` is the probability of such a difference.
         anytime: Whether interval and p-value hold at every number of items at once, see `interval`: of scores of two
@@ -102,7 +107,7 @@ def compare(
         >>> hard = torch.linspace(0, 1, 40)
         >>> small, large = hard < 0.5, hard < 0.8
         >>> print(f"{compare(large, small):.2f}")
-        +0.30 [+0.14, +0.45], p = 0.002
+        +0.30 [+0.14, +0.45], p < 0.001
         >>> compare({"small": small, "large": large, "larger": hard < 0.82}).best
         ('large', 'larger')
         >>> from tensormetrics.retrieval import HitRate
@@ -112,7 +117,7 @@ def compare(
         >>> a.update(torch.eye(3)[labels] + 0.3 * torch.randn(60, 3, generator=generator), labels)
         >>> b.update(torch.eye(3)[labels] + 0.6 * torch.randn(60, 3, generator=generator), labels)
         >>> print(f"{compare(a, b):.2f}")
-        +0.43 [+0.30, +0.56], p = 0.002
+        +0.43 [+0.30, +0.56], p < 0.001
         >>> print(f"{compare(b, 0.4, alternative='greater'):.2f}")
         +0.17 [+0.06, +0.60], p = 0.007
     """
@@ -144,8 +149,12 @@ def compare(
         raise TypeError("b: got a NoneType, wanted scores of the same items, or a number")
     check_comparable(a, b)
     source.check_unused(source._fields, f"a {type(a).__name__}, which knows its items")
+    correct = getattr(a, "corrected", None) if type(a) is type(b) else None
+    options = options._replace(of_family=correct is not None)
     comparisons = compare_sampled(SampledMetric.of(a, options), SampledMetric.of(b, options), options)
-    return a.corrected(b, comparisons, correction) if hasattr(a, "corrected") and type(a) is type(b) else comparisons
+    if correct is None:
+        return comparisons
+    return {name: without_draws(comparison) for name, comparison in correct(b, comparisons, correction).items()}
 
 
 def _compared_anytime(

@@ -12,7 +12,6 @@ from ..core.arguments import checks
 from ..core.arguments.checks import array_as_tensor
 from ..core.numbers.exact_sums import ratio
 from ..core.numbers.student import t_quantiles_of, t_sf
-from ..core.results.conclusions import assurance_of
 from ..core.results.estimates import Comparison, check_confidence
 
 MAX_ITEMS = 2**40
@@ -162,7 +161,9 @@ def _as_numbers(value: Any, device: torch.device) -> Tensor:
 def _check(values: dict[str, Tensor], confidence: float, size: float, rope: float | None) -> None:
     """Raise a ValueError for a number out of range, with one synchronization."""
     sd, margin = values["sd"], rope or 0.0
-    right = {"sd: wanted numbers >= 0": (sd >= 0) & sd.isfinite()}
+    right = {
+        "sd: wanted numbers above 0; differences that are all alike tell nothing of others": (sd > 0) & sd.isfinite()
+    }
     if "difference" in values:
         effect = values["difference"] + margin if rope is not None else values["difference"].abs()
         right["difference: wanted finite numbers other than 0, with rope above -rope"] = (
@@ -192,7 +193,7 @@ class _Test:
 
     def power(self, groups: Tensor, effect: Tensor) -> Tensor:
         # groups: (...) int64  effect: (...)  ->  (...)
-        return self._power_of_shift(groups, (effect * groups.double().sqrt()).clamp(max=1e9))  # infinite if the sd is 0
+        return self._power_of_shift(groups, effect * groups.double().sqrt())
 
     def _power_of_shift(self, groups: Tensor, shift: Tensor) -> Tensor:
         limit = t_quantiles_of(self.below, groups - 1)
@@ -223,14 +224,13 @@ def more_items(comparison: Comparison, power: float) -> int | None:
     """Return how many more items decide a comparison of one value with this probability; None if no number does."""
     if comparison.se is None or comparison.items is None or comparison.confidence is None:
         raise ValueError("comparison: got one without se, items and confidence, wanted one of compare(a, b)")
-    size, error, confidence = comparison.difference.abs().cpu(), comparison.se.cpu(), comparison.confidence
 
     def is_enough(more: int) -> bool:
-        return float(assurance_of(size, error, more / count, confidence).better) >= power
+        return max(map(float, comparison.assurance(more))) >= power
 
-    count = comparison.items
-    is_open = float(comparison.low) <= 0 <= float(comparison.high)  # with the p-value, by which no items are too few
-    low, high = (0 if is_open else -1), MAX_ITEMS
+    if not float(comparison.low) <= 0 <= float(comparison.high):
+        return 0
+    low, high = 0, MAX_ITEMS
     if not is_enough(high):
         return None
     while high - low > 1:

@@ -477,7 +477,6 @@ OPTIONS = {  # command -> further words -> the line; after an invalid value come
     "association": {
         "": "VECTORS: got nothing, wanted a file; or --pairs FILE --model DIRECTORY...",
         "--pairs y.txt": "--pairs: wanted --model DIRECTORY, too...",
-        "--pairs y.txt --model . --correction max-t": "--correction: got max-t with --pairs...",
         "v.txt --model .": "--model: is for --pairs; write both",
         "v.txt --pairs y.txt --model .": "--pairs: got VECTORS too, wanted one of them",
         "none.txt": "none.txt: there is no such file",

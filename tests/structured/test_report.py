@@ -123,8 +123,11 @@ def test_comparison_by_field_corrects_the_fields_in_which_models_differ():
     a, b = (evaluate(preds, refs, Invoice, replicates=400) for preds in (better, worse))
     comparisons = compare(a, b)
     leaves = ["f1[number]", "f1[total]", "f1[items[].price]"]  # all skus are right in both
+    for name in leaves:
+        assert comparisons[name].p_value <= comparisons[name].p_corrected <= 0.05 and comparisons[name].low > 0
+    by_holm = compare(a, b, correction="holm")
     corrected = correct_p_values(torch.stack([comparisons[name].p_value for name in leaves]))
-    assert torch.equal(corrected, torch.stack([comparisons[name].p_corrected for name in leaves]))
+    assert torch.equal(corrected, torch.stack([by_holm[name].p_corrected for name in leaves]))
     assert comparisons["f1[items[].sku]"].p_corrected is None and comparisons["micro-f1"].p_corrected is None
     assert float(comparisons["f1[total]"].difference) > 0
     table = a.compare(b)

@@ -127,7 +127,7 @@ def comparison_with(
         from scipy.stats import binomtest
 
         right, count = int(rows[:, 0].sum()), len(rows)
-        tails = [binomtest(right, count, constant, alternative=tail).pvalue for tail in ("greater", "less")]
+        tails = [*(binomtest(right, count, constant, alternative=tail).pvalue for tail in ("greater", "less")), True]
     else:
         constant_rows = np.stack([constant * sizes, sizes], 1)
         tails = swap_p_values(rows, constant_rows, lambda x, y: read(x) - read(y), True, swap_masks)
@@ -138,11 +138,12 @@ def comparison_with(
 
 
 def comparison_statistics(value, sets, tails, ends, confidence, alternative):
-    # tails: p-values of a test, greater and less
+    # tails: p-values of a test, greater and less, and whether it is exact
     fractions_better = [(draws > 0).mean() + (draws == 0).mean() / 2 for draws in sets]
     p_values = {}
     for name, tail, sign in (("greater", tails[0], 1), ("less", tails[1], -1)):
-        against = [(1 + (sign * draws <= 0).sum()) / (1 + len(draws)) for draws in sets]
+        beyond = [(sign * draws <= 0).sum() for draws in sets]
+        against = [(1 + hits) / (1 + len(sets[0])) for hits in beyond if hits or not tails[2]]
         p_values[name] = max(tail, *against, 0.0 if sign * value > 0 else 0.5)
     p_values["two-sided"] = min(1.0, 2 * min(p_values.values()))
     p_value = p_values[alternative]
@@ -159,8 +160,8 @@ def comparison_statistics(value, sets, tails, ends, confidence, alternative):
     return low, high, p_value, float(np.clip(better, mid_p / 2, 1 - mid_p / 2))
 
 
-def swap_p_values(a, b, difference, is_mean, swap_masks) -> tuple[float, float]:
-    # ->  probabilities of a difference >= the observed one and <= the observed one
+def swap_p_values(a, b, difference, is_mean, swap_masks) -> tuple[float, float, bool]:
+    # ->  probabilities of a difference >= the observed one and <= the observed one, and whether they are exact
     observed = difference(a.sum(0), b.sum(0))
     differs = (a != b).any(1)
     row_differences = (a - b)[differs]
@@ -172,9 +173,10 @@ def swap_p_values(a, b, difference, is_mean, swap_masks) -> tuple[float, float]:
         from scipy.stats import binom
 
         above = int((row_differences[:, 0] > 0).sum())
-        return binom.sf(above - 1, len(row_differences), 0.5), binom.cdf(above, len(row_differences), 0.5)
+        return binom.sf(above - 1, len(row_differences), 0.5), binom.cdf(above, len(row_differences), 0.5), True
     else:
         masks = np.zeros((2 ** differs.sum(), len(a)))
         masks[:, differs] = list(product((0, 1), repeat=int(differs.sum())))
     null_differences = np.array([difference(a.sum(0) + mask @ (b - a), b.sum(0) - mask @ (b - a)) for mask in masks])
-    return float((null_differences >= observed - 1e-10).mean()), float((null_differences <= observed + 1e-10).mean())
+    above, below = null_differences >= observed - 1e-10, null_differences <= observed + 1e-10
+    return float(above.mean()), float(below.mean()), not random

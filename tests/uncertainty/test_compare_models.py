@@ -1,6 +1,7 @@
 """Comparison of several models in one table."""
 
 import pytest
+import scipy.stats
 import torch
 from torchmetrics.classification import BinaryAccuracy
 
@@ -28,16 +29,13 @@ def test_compare_several_models_equals_pairwise_compare(models):
     table = compare(hit_rates, rope=0.01)
     assert table.rows == ("small - large", "small - middle", "large - middle")
     assert [*table.columns] == ["difference", "p", "corrected p", "p_better", "verdict"] and table.best == ("large",)
-    p_values = []
     for row in table.rows:
         one = compare(*(hit_rates[name] for name in row.split(" - ")), rope=0.01)
         cell = table[row, "difference"]
-        assert [float(x) for x in (*cell, cell.p_better, cell.p_rope)] == [
-            float(x) for x in (*one, one.p_better, one.p_rope)
-        ]
-        assert table[row, "p"] == float(one.p_value) and table[row, "verdict"] == one.verdict
-        p_values.append(one.p_value)
-    assert table.columns["corrected p"].tolist() == correct_p_values(torch.stack(p_values)).tolist()
+        assert [*map(float, (cell, cell.p_better, cell.p_rope))] == [*map(float, (one, one.p_better, one.p_rope))]
+        assert cell.low <= one.low and cell.high >= one.high and table[row, "verdict"] == cell.verdict
+        assert table[row, "p"] == float(one.p_value) <= table[row, "corrected p"] == float(cell.p_corrected)
+        assert ((cell.low > 0) | (cell.high < 0)) == (cell.p_corrected <= 0.05)
 
 
 def test_compare_with_baseline_adds_differences_to_scores(models):
@@ -50,7 +48,8 @@ def test_compare_with_baseline_adds_differences_to_scores(models):
             assert [*map(float, table[name, score])] == [*map(float, metric_of.interval())]
             if name != "small":
                 one = compare(metric_of, models["small"][score])
-                assert [*map(float, table[name, f"{score} - small"])] == [*map(float, one)]
+                cell = table[name, f"{score} - small"]
+                assert cell.difference == one.difference and cell.low <= one.low and cell.high >= one.high
     p_values = [compare(models[name]["hits"], models["small"]["hits"]).p_value for name in ("large", "middle")]
     expected = correct_p_values(torch.stack(p_values), "bh")
     assert [table["large", "hits p"], table["middle", "hits p"]] == expected.tolist()
@@ -73,6 +72,29 @@ def test_table_sort_and_tied_agree_with_pairwise_p_values(models):
 
 def pair_of(table, *names):
     return next(row for row in table.rows if set(row.split(" - ")) == set(names))
+
+
+def test_many_clearly_different_models_are_significant_in_all_tables():
+    """No pair has an item on which the worse model is right: McNemar's p-values are below 1e-30."""
+    hard = torch.rand(2000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    models = {f"m{i}": (hard < 0.2 + 0.6 * i / 7).double() for i in range(8)}
+    table = compare(models)
+    assert float(table.columns["corrected p"].max()) <= 2 / 1001 * (1 + 1e-9)
+    assert table.best == ("m7",) and table.ranks == {f"m{i}": (8 - i, 8 - i) for i in range(8)}
+    assert {*table.columns["verdict"]} == {"worse"}
+    others = {f"m{i}": (hard < 0.2 + 0.6 * i / 26).double() for i in range(1, 27)} | {"base": models["m0"]}
+    with_baseline = compare(others, baseline="base")
+    assert with_baseline.tied("score") == ("m26",) and with_baseline["m1", "score p"] < 0.01
+    with pytest.warns(UncertaintyWarning, match="^correction: 1000 replicates show no p-value below 0.0559 of 28"):
+        assert float(compare(models, correction="holm").columns["corrected p"].max()) > 0.05
+
+
+@pytest.mark.parametrize("right", [(30, 26), (30, 24), (30, 22)])
+def test_best_of_two_models_agrees_with_their_p_value(right):
+    table = compare({name: [1] * count + [0] * (30 - count) for name, count in zip("ab", right, strict=True)})
+    exact = scipy.stats.binomtest(right[0] - right[1], right[0] - right[1]).pvalue
+    assert float(table["a - b", "p"]) >= exact * (1 - 1e-9) and table.ranks["a"][0] == 1
+    assert (table.best == ("a",)) == (table["a - b", "p"] <= 0.05) == (table["a - b", "verdict"] == "better")
 
 
 def test_table_after_metric_reset_keeps_its_scores(models):

@@ -1,5 +1,6 @@
 """Intervals and comparisons of existing scores in arrays, dictionaries and tables."""
 
+import itertools
 import json
 import pickle
 
@@ -8,11 +9,12 @@ import pytest
 import torch
 from golden import golden
 
-from tensormetrics import Table, compare, interval
+from tensormetrics import Comparison, Table, compare, interval
+from tensormetrics.core.resampling.families import MEMBER, FamilyMember, corrected
+from tensormetrics.core.results.comparison_table import rank_cells
 from tensormetrics.posterior import Study
 from tensormetrics.retrieval import evaluate_run
 from tensormetrics.uncertainty import BrierScore, Scores, UncertaintyWarning
-from tensormetrics.uncertainty.statistics.rank_sets import rank_sets
 
 
 def check_golden(case, result):
@@ -57,10 +59,23 @@ def test_compare_golden_cases_equal_stored_values(case):
 @golden("scores", "rank_sets")
 def test_rank_sets_golden_cases_equal_stored_values(case):
     values, draws = (torch.tensor(case["inputs"][name], dtype=torch.float64) for name in ("values", "draws"))
-    ranks, expected = rank_sets(values, draws), case["expected"]
-    assert ranks.critical == pytest.approx(expected["critical"], rel=1e-12)
-    assert [ranks.first.tolist(), ranks.last.tolist()] == [expected["first_rank"], expected["last_rank"]]
-    assert (ranks.first == 1).nonzero().flatten().tolist() == expected["not_worse_than_best"]
+    pairs, members, expected = [*itertools.combinations(range(len(values)), 2)], [], case["expected"]
+    nan = torch.tensor(torch.nan)
+    for i, j in pairs:
+        difference, deviations = values[i] - values[j], draws[:, i] - draws[:, j] - (values[i] - values[j])
+        member = FamilyMember(deviations / deviations.std(), -nan.new_tensor(torch.inf), nan.new_tensor(torch.inf))
+        ends = difference, difference, difference, torch.tensor(0.0).double(), nan, nan
+        members.append(Comparison(*ends, se=deviations.std(), confidence=0.95, details={MEMBER: member}))
+    family = corrected(members, "max-t")
+    for (i, j), comparison in zip(pairs, family, strict=True):  # ends at the critical value
+        reach = expected["critical"] * (draws[:, i] - draws[:, j]).std()
+        assert [*map(float, comparison)] == pytest.approx(
+            [float(values[i] - values[j] + x * reach) for x in (0, -1, 1)]
+        )
+    cells = rank_cells(range(len(values)), {pair: {"": c} for pair, c in zip(pairs, family, strict=True)}, "")
+    first, last, is_best = zip(*(cell.values() for cell in cells), strict=True)
+    assert [[*first], [*last]] == [expected["first_rank"], expected["last_rank"]]
+    assert [i for i, best in enumerate(is_best) if best] == expected["not_worse_than_best"]
 
 
 def test_interval_of_equal_scores_in_any_container_is_equal(two):
@@ -180,7 +195,10 @@ def test_compare_table_equals_comparisons_of_all_pairs(kind, items, generator):
     for row in table.rows:
         a, b = row.split(" - ")
         one, cell = compare(models[a], models[b], **options), table[row, "difference"]
-        assert statistics(cell) == close_to(one) and float(cell.p_rope) == float(one.p_rope)
+        assert [statistics(cell)[i] for i in (0, 3, 4)] == [close_to(one)[i] for i in (0, 3, 4)] and float(
+            cell.p_rope
+        ) == float(one.p_rope)
+        assert float(cell.low) <= float(one.low) + 1e-9 and float(cell.high) >= float(one.high) - 1e-9
         assert cell.discordant == one.discordant and cell.items == one.items == items
         for name in ("p_not_worse", "p_equivalent", "se", "sd"):
             assert float(getattr(cell, name)) == pytest.approx(float(getattr(one, name)))

@@ -80,10 +80,6 @@ def test_a_pilot_of_scores_is_their_paired_difference(generator):
     assert float(plan((a[0], b[0]), difference=0.1, power=0.8).sd) == pytest.approx(float(compare(a[0], b[0]).sd))
 
 
-def test_plan_without_variance_needs_two_items():
-    assert int(plan(sd=0.0, difference=0.1, power=0.8).items) == 2
-
-
 def test_planned_power_is_reached_in_simulated_samples():
     items, generator = int(plan(sd=1.0, difference=0.5, power=0.8).items), torch.Generator().manual_seed(0)
     samples = torch.randn(20_000, items, generator=generator, dtype=torch.float64) + 0.5
@@ -93,7 +89,8 @@ def test_planned_power_is_reached_in_simulated_samples():
 
 
 def comparison(difference, se):
-    values = map(torch.tensor, (difference, -1.0, 1.0, 1.0, 0.5, torch.nan))
+    ends = difference - 1.959964 * se, difference + 1.959964 * se
+    values = (torch.tensor(x, dtype=torch.float64) for x in (difference, *ends, 1.0, 0.5, torch.nan))
     return Comparison(*values, se=torch.tensor(se), items=200, confidence=0.95)
 
 
@@ -103,5 +100,5 @@ def test_more_items_are_the_fewest_that_decide():
     assert more is not None and float(pilot.assurance(more).better) >= 0.8 > float(pilot.assurance(more - 1).better)
     assert more_items(comparison(-0.02, 0.015), 0.8) == more
     assert more_items(pilot, 0.95) is None  # unreachable: the limit is Phi(.02 / .015) = .909
-    assert more_items(comparison(0.05, 0.015), 0.8) == 1  # its interval contains 0 nevertheless
+    assert more_items(comparison(0.05, 0.015), 0.8) == 0  # its interval excludes 0
     assert more_items(compare([1.0] * 8 + [0.5], 0.0), 0.8) == 0

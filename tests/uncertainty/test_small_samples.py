@@ -142,13 +142,6 @@ def test_comparison_with_one_discordant_item_is_undecided():
     assert comparison.discordant == 1
 
 
-def test_comparison_of_equal_models_is_undecided():
-    a = torch.ones(30)
-    comparison = comparisons(*(resampled(means(a), replicates=1000) for _ in "ab"), Question(0.95, rope=0.1))
-    assert comparison.p_value == 1 and comparison.p_better == 0.5 and comparison.difference == 0
-    assert float(comparison.high) == pytest.approx(0.07, abs=0.01) and comparison.low < 0
-
-
 @pytest.mark.parametrize("n", [10, 30])
 def test_pseudo_draws_of_binary_means_are_jeffreys(n):
     """The ends are those of Beta(x + 1/2, n - x + 1/2), except where the jackknife is wider."""
@@ -343,4 +336,4 @@ def test_interval_of_a_wrapped_metric_with_item_bounds_is_not_a_point():
     estimate = metric.interval()
     assert estimate.low == 0 and 0.1 < estimate.high < 2
     with pytest.warns(UncertaintyWarning, match="^all items are alike and the range of the score is unknown"):
-        assert without_bounds.interval().high == 0
+        assert without_bounds.interval().high == torch.inf

@@ -23,8 +23,6 @@ def prefer(
     """Score the pairs of a file by the language model of a folder; return the exit status."""
     if model is None:
         raise BadInput("--pairs: wanted --model DIRECTORY, too")
-    if correction == "max-t":
-        raise BadInput("--correction: got max-t with --pairs, wanted holm or bh")
     with naming():
         is_triples = existing(pairs).suffix == ".json"
         read: Any = read_sentence_triples(pairs) if is_triples else read_sentence_pairs(pairs)
@@ -39,7 +37,7 @@ def prefer(
         values = {name: float(value) for name, value in metric.compute().items()}
         draws = {"replicates": replicates} if replicates else {}
         estimates = metric.interval(confidence=confidence, **draws) if replicates else None
-        tests = metric.sign_test(correction=correction or "holm", confidence=confidence, **draws)
+        tests = metric.sign_test(correction=correction or "max-t", confidence=confidence, **draws)
     rows = {
         name: {
             "score": value,

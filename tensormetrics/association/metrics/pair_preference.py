@@ -13,12 +13,13 @@ from ...core.arguments.checks import takes_arrays
 from ...core.metric.base import Options
 from ...core.metric.row_metric import RowMetric
 from ...core.numbers.exact_sums import index_add
-from ...core.resampling.corrections import correct_p_values
 from ...core.resampling.draws import Bounds, mean_bounds
+from ...core.resampling.families import corrected, without_draws
 from ...core.resampling.resampling import Items, Joined, Resampled, combine
 from ...core.resampling.weights import check_draws
 from ...core.results.estimates import Comparison, Estimate
-from ...uncertainty.comparison import compare
+from ...uncertainty.pairs.metric_pairs import Options as ComparisonOptions
+from ...uncertainty.pairs.metric_pairs import SampledMetric, compare_sampled
 
 PROTOCOLS = ("crows-pairs", "stereoset")
 ALL = "all"
@@ -204,14 +205,14 @@ class PairPreference(RowMetric):
         """Number of pairs with a NaN or infinite score."""
         return (~self.preferred.view(-1, 2).isfinite().all(-1)).sum()
 
-    def sign_test(self, *, correction: str = "holm", **options: Any) -> Any:
+    def sign_test(self, *, correction: str = "max-t", **options: Any) -> Any:
         """Test whether the share differs from one half.
 
         Ties are ignored. Without groups the test is the exact binomial one; its p-value is never below that of the
         interval's draws, see `tensormetrics.compare`.
 
         Args:
-            correction: Correction of the p-values of the categories; see `correct_p_values`.
+            correction: Correction over the categories; see `tensormetrics.compare`.
             **options: Options of `compare`: `alternative`, `confidence`, `replicates`, `seed`, `rope`.
 
         Returns:
@@ -223,16 +224,16 @@ class PairPreference(RowMetric):
             >>> print(f"{metric.sign_test(replicates=9_999).p_value:.6f}")  # 2 / 2 ** 12
             0.000488
         """
-        comparisons = compare(self, self.scale / 2, **options)
+        chosen = ComparisonOptions(**options, of_family=True)
+        half = SampledMetric.of(self.scale / 2, chosen)
+        comparisons = compare_sampled(SampledMetric.of(self, chosen), half, chosen)
         if isinstance(comparisons, Comparison):
-            return comparisons
+            return without_draws(comparisons)
         comparisons = {name: value for name, value in comparisons.items() if name in self._preference_names()}
         names = self._preference_names()[1:]
         if names:
-            corrected = correct_p_values(torch.stack([comparisons[name].p_value for name in names]), correction)
-            for name, p_value in zip(names, corrected, strict=True):
-                comparisons[name] = dataclasses.replace(comparisons[name], p_corrected=p_value)
-        return comparisons
+            comparisons |= dict(zip(names, corrected([comparisons[name] for name in names], correction), strict=True))
+        return {name: without_draws(comparison) for name, comparison in comparisons.items()}
 
     def _direction(self, name: str) -> bool | None:
         return True if name.rpartition("/")[2] in ("lms", "icat") else None

@@ -50,6 +50,7 @@ class Jackknife(NamedTuple):
 
     standard_error: Tensor  # (V,)
     influence_sd: Tensor  # (V,), standard deviation of the influences, standard_error * sqrt(num_units)
+    bias: Tensor  # (V,), of the values (Quenouille 1956, doi:10.1093/biomet/43.3-4.353)
     num_differing: Tensor  # (V,), units whose influence is not the most frequent one
     effective_size: float  # mean size of the unit of a random item: sum of squared sizes over sum of sizes
     num_units: int
@@ -76,6 +77,7 @@ def delete_one_jackknife(values: Tensor, without: Tensor, sizes: Tensor) -> Jack
     return Jackknife(
         standard_error=(squares / count / max(count - 1, 1)).sqrt(),
         influence_sd=(squares / max(count - 1, 1)).sqrt(),
+        bias=-influences.mean(0),
         num_differing=count - lengths.amax(0),
         effective_size=float(sizes.square().sum()) / items,
         num_units=count,

@@ -34,22 +34,21 @@ class DrawSets(NamedTuple):
     first: Tensor
     second: Tensor
     has_second: Tensor  # (V,) bool
+    is_unknown: Tensor  # (V,) bool, values whose spread the data do not show
 
     def interval(self, confidence: float) -> tuple[Tensor, Tensor]:
         # ->  (V,) each
         """Return the outer envelope of the intervals of both sets."""
-        ends = equal_tailed_interval(self.first, confidence)
-        if self.second is self.first:
-            return ends
-        others = equal_tailed_interval(self.second, confidence)
-        return (
-            torch.where(self.has_second, torch.fmin(ends[0], others[0]), ends[0]),
-            torch.where(self.has_second, torch.fmax(ends[1], others[1]), ends[1]),
-        )
+        low, high = equal_tailed_interval(self.first, confidence)
+        if self.second is not self.first:
+            others = equal_tailed_interval(self.second, confidence)
+            low = torch.where(self.has_second, torch.fmin(low, others[0]), low)
+            high = torch.where(self.has_second, torch.fmax(high, others[1]), high)
+        return low.masked_fill(self.is_unknown, -torch.inf), high.masked_fill(self.is_unknown, torch.inf)
 
     def minus(self, reference: float) -> "DrawSets":
         """Return the draws of the differences to a number."""
-        return DrawSets(self.first - reference, self.second - reference, self.has_second)
+        return self._replace(first=self.first - reference, second=self.second - reference)
 
 
 class Operand(NamedTuple):
@@ -67,16 +66,12 @@ def interval(resampled: Resampled | Joined, confidence: float) -> Any:
     values = values_of(resampled)
     operands = [Operand(resampled, values)]
     value, jackknife = read_operands(operands, lambda operand: operand.resampled.observed), jackknife_of(operands)
-    ranges = ranges_of(operands)
-    if jackknife is not None and jackknife.num_units == 1:
-        low, high = (end.expand_as(value) for end in ranges)
-    else:
-        low, high = draw_sets(operands, value, jackknife).interval(confidence)
+    ranges, draws = ranges_of(operands), draw_sets(operands, value, jackknife)
+    low, high = draws.interval(confidence)
+    low, high = torch.maximum(low, ranges[0]), torch.minimum(high, ranges[1])
     low, high = (end.where(value.isfinite(), torch.nan) for end in (torch.fmin(low, value), torch.fmax(high, value)))
     counts = counts_of(resampled, jackknife)
-    if message := unit_count_warning(
-        jackknife, value, ranges, counts["groups"] != counts["items"], resampled.is_smooth
-    ):
+    if message := unit_count_warning(jackknife, draws, counts["groups"] != counts["items"]):
         warnings.warn(message, UncertaintyWarning, stacklevel=3)
     is_counted = resampled.units is not None or resampled.unit_counts is not None
     details = {} if is_counted else {"groups_estimated": True}
@@ -132,6 +127,10 @@ def ranges_of(operands: list[Operand]) -> tuple[Tensor, Tensor]:
 def draw_sets(operands: list[Operand], value: Tensor, jackknife: Jackknife | None) -> DrawSets:
     """Draw the value: J or JT, and P where bounds are known; the replicates where units are too many."""
     replicates = read_operands(operands, lambda operand: operand.resampled.weighted)
+    center = value
+    if operands[0].resampled.is_biased:
+        center = value - torch.maximum(_bias_of(operands, jackknife), replicates.mean(0) - value)
+        replicates = replicates - replicates.mean(0) + center
     is_comparison = len(operands) > 1
     has_bounds = _has_bounds(operands, value)
     low, high = ranges_of(operands)
@@ -140,47 +139,108 @@ def draw_sets(operands: list[Operand], value: Tensor, jackknife: Jackknife | Non
         return torch.minimum(torch.maximum(draws, low), high)
 
     if jackknife is None or not all(operand.resampled.is_smooth for operand in operands):
-        heavy = has_bounds & (excess_kurtosis(replicates) > HEAVY_TAILS)
-        pseudo = _pseudo_draws(operands, value, None) if bool(heavy.any()) else replicates
-        return DrawSets(clip(replicates), clip(pseudo), heavy)
+        kurtosis = excess_kurtosis(replicates)
+        is_alike = kurtosis == torch.inf
+        heavy = has_bounds & (is_alike if jackknife is not None and _lacks_bounds(operands) else kurtosis > HEAVY_TAILS)
+        pseudo = _pseudo_draws(operands, value, None, replicates) if bool(heavy.any()) else replicates
+        is_unknown = ~has_bounds & is_alike & (not operands[0].resampled.has_pseudo_items)
+        if jackknife is not None and jackknife.num_units == 1:
+            is_unknown = torch.ones_like(is_unknown)
+        return DrawSets(clip(replicates), clip(pseudo), heavy, is_unknown & value.isfinite())
     scales = torch.ones_like(replicates[:, :1])
     if is_comparison or not bool(has_bounds.all()):
         seed, df = operands[0].resampled.seed, jackknife.effective_units - 1
         scales = t_scales(seed, len(replicates), df, value.device)[:, None]
         scales = scales if is_comparison else torch.where(has_bounds, 1.0, scales)
-    moved = clip(scaled_draws(value, replicates, jackknife.standard_error, scales))
-    pseudo = clip(_pseudo_draws(operands, value, jackknife)) if bool(has_bounds.any()) else moved
-    return DrawSets(moved, pseudo, has_bounds)
+    moved = clip(scaled_draws(center, replicates, jackknife.standard_error, scales))
+    pseudo = clip(_pseudo_draws(operands, value, jackknife, replicates)) if bool(has_bounds.any()) else moved
+    is_unknown = (jackknife.num_differing == 0) & ~has_bounds | (jackknife.num_units == 1)
+    return DrawSets(moved, pseudo, has_bounds, is_unknown & value.isfinite())
 
 
 def _has_bounds(operands: list[Operand], value: Tensor) -> Tensor:
     # ->  (V,) bool
     is_known = torch.ones_like(value, dtype=torch.bool)
+    if _lacks_bounds(operands):
+        low, high = ranges_of(operands)
+        return is_known & (low.isfinite() & high.isfinite()) & (not operands[0].resampled.has_pseudo_items)
     for operand in operands:
-        if operand.resampled.bounds is None:
-            return torch.zeros_like(is_known)
         worst, best = _bound_rows(operand)
         is_known = is_known & operand.values.read(operand.resampled.observed + worst + best).isfinite()
     return is_known
 
 
-def _pseudo_draws(operands: list[Operand], value: Tensor, jackknife: Jackknife | None) -> Tensor:
-    # ->  (R, V)
+def margin_draws(operands: list[Operand], value: Tensor, jackknife: Jackknife | None) -> tuple[Tensor, Tensor] | None:
+    # ->  (R, V) each, NaN where the range is unknown
+    """Draw with one whole pseudo-unit at the lower end of the range, and with one at the upper end."""
+    has_bounds = _has_bounds(operands, value)
+    if not bool(has_bounds.any()):
+        return None
+    first = operands[0].resampled
+    mass = pseudo_masses(first.seed, len(first.weighted), value.device).sum(0)  # exponential
+    at_low = torch.stack([mass, 0 * mass])
+    replicates = read_operands(operands, lambda operand: operand.resampled.weighted)
+    low, high = (_pseudo_draws(operands, value, jackknife, replicates, part) for part in (at_low, at_low.flip(0)))
+    return low.where(has_bounds, torch.nan), high.where(has_bounds, torch.nan)
+
+
+def _pseudo_draws(
+    operands: list[Operand],
+    value: Tensor,
+    jackknife: Jackknife | None,
+    replicates: Tensor,
+    masses: Tensor | None = None,
+) -> Tensor:
+    # replicates: (R, V)  masses: (2, R)  ->  (R, V)
     """Draw with a pseudo-unit, half of it the worst and half the best item; of a difference, the best and the worst."""
+    first = operands[0].resampled
+    masses = pseudo_masses(first.seed, len(first.weighted), value.device) if masses is None else masses
+    if _lacks_bounds(operands):
+        return _pseudo_values(operands, value, jackknife, replicates, masses)
     bounds = [_bound_rows(operand) for operand in operands]
     bounds = [rows if operand.sign > 0 else rows[::-1] for operand, rows in zip(operands, bounds, strict=True)]
     lowest, highest = ([rows[end] for rows in bounds] for end in (0, 1))
     if jackknife is not None and all(cast(Bounds, operand.resampled.bounds).is_mean for operand in operands):
         lowest, highest = (_moved_to_data(operands, rows, value, jackknife) for rows in (lowest, highest))
-    first = operands[0].resampled
     size = _effective_size(first) if jackknife is None else jackknife.effective_size
-    masses = size * pseudo_masses(first.seed, len(first.weighted), value.device)
-    masses = masses.view(2, -1, *[1] * first.observed.ndim)
+    masses = size * masses.view(2, -1, *[1] * first.observed.ndim)
     draws = []
     for operand, low, high in zip(operands, lowest, highest, strict=True):
         added = masses[0] * low.nan_to_num(0) + masses[1] * high.nan_to_num(0)
         draws.append(operand.sign * operand.values.read(operand.resampled.weighted + added))
     return torch.stack(draws).sum(0)
+
+
+def _bias_of(operands: list[Operand], jackknife: Jackknife | None) -> Tensor:
+    # ->  (V,)
+    if jackknife is not None:
+        return jackknife.bias
+    return torch.stack([operand.sign * cast(Tensor, operand.resampled.bias).flatten() for operand in operands]).sum(0)
+
+
+def _lacks_bounds(operands: list[Operand]) -> bool:
+    return any(operand.resampled.bounds is None for operand in operands)
+
+
+def _pseudo_values(
+    operands: list[Operand], value: Tensor, jackknife: Jackknife | None, draws: Tensor, masses: Tensor
+) -> Tensor:
+    # draws: (R, V)  masses: (2, R)  ->  (R, V)
+    """Draw values of known range and unknown rows with a pseudo-unit, as if they were means over the units."""
+    first = operands[0].resampled
+    if jackknife is None:
+        units = max(first.num_items / _effective_size(first), 1.0)
+        ends = [end.expand_as(value) for end in ranges_of(operands)]
+    else:
+        units = jackknife.effective_units
+        distances = [(end - value).abs() for end in ranges_of(operands)]
+        fractions = [bound_fraction(jackknife, distance, len(operands) > 1) for distance in distances]
+        ends = [
+            torch.lerp(value, end.expand_as(value), f) for end, f in zip(ranges_of(operands), fractions, strict=True)
+        ]
+    total = (units / t_scales(first.seed, len(draws), 2 * units, value.device).square())[:, None]  # Gamma(units)
+    low, high = masses[..., None]
+    return (total * draws + low * ends[0] + high * ends[1]) / (total + low + high)
 
 
 def _moved_to_data(operands: list[Operand], rows: list[Tensor], value: Tensor, jackknife: Jackknife) -> list[Tensor]:
@@ -216,22 +276,15 @@ def counts_of(resampled: Resampled, jackknife: Jackknife | None) -> dict[str, An
     return {"items": items, "groups": groups, "effective_groups": float(groups)}
 
 
-def unit_count_warning(
-    jackknife: Jackknife | None, value: Tensor, ranges: tuple[Tensor, Tensor], is_grouped: bool, is_smooth: bool
-) -> str:
+def unit_count_warning(jackknife: Jackknife | None, draws: DrawSets, is_grouped: bool) -> str:
     unit = "group" if is_grouped else "item"
-    if jackknife is None:
-        return ""
-    if jackknife.num_units == 1:
+    if jackknife is not None and jackknife.num_units == 1:
         return f"one {unit}: its spread cannot be known; wanted at least 5 {unit}s"
-    if jackknife.num_units < MIN_UNITS:
+    if bool(draws.is_unknown.any()):
+        return f"all {unit}s are alike and the range of the score is unknown, so that the interval has no ends"
+    if jackknife is not None and jackknife.num_units < MIN_UNITS:
         return (
             f"{jackknife.num_units} {unit}s: the interval rests on the range of the scores rather than on their "
             f"spread; wanted at least {MIN_UNITS}"
         )
-    if not is_smooth:
-        return ""
-    is_unbounded = bool((ranges[0] == -torch.inf).any() or (ranges[1] == torch.inf).any())
-    if is_unbounded and not bool(jackknife.num_differing.any()) and bool(value.isfinite().any()):
-        return f"all {unit}s are alike and the range of the score is unknown, so that the interval has no width"
     return ""

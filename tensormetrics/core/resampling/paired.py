@@ -12,6 +12,7 @@ from .intervals import (
     counts_of,
     draw_sets,
     jackknife_of,
+    margin_draws,
     ranges_of,
     read_operands,
     unit_count_warning,
@@ -48,6 +49,7 @@ def comparisons(a: Resampled | Joined, b: Resampled | Joined, question: Question
         None if a.half is None or b.half is None else _swap_test(operands, a.half, b.half),
         _standard_error(operands, jackknife, draws),
         one_unit=jackknife is not None and jackknife.num_units == 1,
+        margin_draws=None if question.rope is None else margin_draws(operands, difference, jackknife),
         all_equal=has_same_draws or (differs is not None and not bool(differs.any())),
     )
     counts = counts_of(a, jackknife) | {"discordant": None if differs is None else int(differs.sum())}
@@ -123,7 +125,7 @@ def _pairs_warning(jackknife: Jackknife | None, alternative: str, evidence: Evid
     if jackknife.num_units == 1:
         return "one pair: its spread cannot be known; wanted at least 6 pairs"
     if evidence.test is None:
-        return unit_count_warning(jackknife, evidence.difference, evidence.range, False, False).replace("item", "pair")
+        return unit_count_warning(jackknife, evidence.draws, False).replace("item", "pair")
     return swap_count_warning(jackknife.num_units, "pair", alternative)
 
 
@@ -135,18 +137,23 @@ def comparisons_with(a: Resampled | Joined, reference: float, question: Question
     operands = [Operand(a, values)]
     value, jackknife, ranges = values.read(a.observed), jackknife_of(operands), ranges_of(operands)
     test, is_binomial = _exact_test(a, values, reference)
+    if a.signs is not None and reference == 0:
+        test, is_binomial = binomial_test(*a.signs, 0.5), True
     draws = draw_sets(operands, value, jackknife).minus(reference)
+    margins = None if question.rope is None else margin_draws(operands, value, jackknife)
     evidence = Evidence(
         value - reference,
         draws,
         (ranges[0] - reference, ranges[1] - reference),
         test,
         _standard_error(operands, jackknife, draws),
+        None if margins is None else (margins[0] - reference, margins[1] - reference),
+        least_p=0.0 if jackknife is None or is_binomial else 2.0**-jackknife.num_units,
         one_unit=jackknife is not None and jackknife.num_units == 1,
     )
     counts = counts_of(a, jackknife)
     is_grouped = counts["groups"] != counts["items"]
-    message = unit_count_warning(jackknife, value, ranges, is_grouped, a.is_smooth)
+    message = unit_count_warning(jackknife, draws, is_grouped)
     if not message and jackknife is not None and test is not None and not is_binomial:
         message = swap_count_warning(jackknife.num_units, "group" if is_grouped else "item", question.alternative)
     counts["test"] = "exact binomial" if is_binomial else "bootstrap" if test is None else "random signs"
@@ -160,9 +167,9 @@ def _exact_test(a: Resampled, values: Values, reference: float) -> tuple[ExactTe
         return signs, False
     successes, trials, applies = fractions
     exact = binomial_test(successes, trials, reference)
-    others = signs or ExactTest(*(torch.full_like(tail, torch.nan) for tail in exact))
-    test = ExactTest(*(torch.where(applies, tail, other) for tail, other in zip(exact, others, strict=True)))
-    return test, bool(applies.all())
+    nan = torch.full_like(exact.greater, torch.nan)
+    others = signs or ExactTest(nan, nan, ~exact.is_exact)
+    return either(applies, exact, others), bool(applies.all())
 
 
 def _sign_test(a: Resampled, values: Values, reference: float) -> ExactTest | None:

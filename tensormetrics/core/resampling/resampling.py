@@ -13,6 +13,7 @@ from .units import Units, unit_counts, units_of_items
 from .weights import fingerprint, joined, weighted_sums
 
 Range = tuple[float | Tensor, float | Tensor]  # of all values, or (V,)
+CHUNK = 2**22  # counts at a time
 UNKNOWN: Range = (-torch.inf, torch.inf)
 
 
@@ -32,6 +33,10 @@ class Resampled(NamedTuple):
     range: Range = UNKNOWN
     is_smooth: bool = True  # else the jackknife is inconsistent, as for medians (Efron 1982, section 3.4)
     unit_counts: tuple[int, float] | None = None  # of stored rows with too many units, see `units.unit_counts`
+    is_biased: bool = False  # replicates add the bias of few items once more; draws are centered without both
+    bias: Tensor | None = None  # (), of the value, if there are no units of which the jackknife could tell it
+    signs: tuple[Tensor, Tensor] | None = None  # (V,) positive and all signs, of which chance makes half positive
+    has_pseudo_items: bool = False  # `weighted` has them, so that none are added
     as_second: Callable[[], Tensor] | None = None  # `weighted` with other pseudo-items, for the second of two
 
 
@@ -55,6 +60,7 @@ class Items(NamedTuple):
     range: Range = UNKNOWN
     identity: tuple[Tensor, ...] = ()  # (N,) int64 each, all equal for equal items; by default the units alone
     is_smooth: bool = True
+    is_biased: bool = False
 
     def resampled(self, replicates: int, seed: int) -> Resampled:
         """Return the sums that the items have in all replicates."""
@@ -69,8 +75,9 @@ class Items(NamedTuple):
         sizes = None
         if units is None:
             sizes = joined(weighted_sums(torch.ones_like(rows[:, :1]), self.units, replicates, seed)[0])[:, 0, 0]
+        observed = rows.sum(0, keepdim=True) if is_one_sum else index_add(zeros, 0, cells, rows)
         return Resampled(
-            observed=rows.sum(0, keepdim=True) if is_one_sum else index_add(zeros, 0, cells, rows),
+            observed=observed,
             weighted=joined(sums[0]),
             half=joined(sums[1]) if mixes else None,
             read=self.read,
@@ -82,8 +89,21 @@ class Items(NamedTuple):
             bounds=self.bounds,
             range=self.range,
             is_smooth=self.is_smooth,
+            is_biased=self.is_biased,
+            bias=_bias_of_counts(observed, self.read) if self.is_biased and units is None else None,
             unit_counts=unit_counts(self.units) if units is None else None,
         )
+
+
+def _bias_of_counts(counts: Tensor, read: Callable[[Tensor], Any]) -> Tensor:
+    # counts: (C, 1), of items in each cell  ->  ()
+    """Return the jackknife's bias of a value of counts: all items of a cell leave the same value behind."""
+    filled, total, bias = counts[:, 0].nonzero()[:, 0], counts.sum(), counts.new_zeros(())
+    for cells in filled.split(max(CHUNK // len(counts), 1)):
+        without = counts.repeat(len(cells), 1, 1)
+        without[torch.arange(len(cells), device=cells.device), cells, 0] -= 1
+        bias = bias + ((read(without) - read(counts)) * counts[cells, 0]).sum()
+    return bias * (total - 1) / total
 
 
 def combine(parts: Sequence[Resampled | Joined], join: Callable[[list[Any]], Any]) -> Joined:

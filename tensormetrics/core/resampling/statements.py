@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_unflatten
 from ..numbers.student import t_sf
 from ..results.estimates import Comparison
 from .errors import UncertaintyWarning
+from .families import MEMBER, FamilyMember, consistent
 from .intervals import DrawSets
 from .resampling import Values
 from .swaps import ExactTest
@@ -25,6 +26,7 @@ class Question(NamedTuple):
     alternative: str = "two-sided"
     rope: float | None = None
     direction: Callable[[str], bool | None] = lambda name: True  # of a name, False where less is better
+    of_family: bool = False  # the comparison is one of several, to be corrected by `families.corrected`
 
 
 class Evidence(NamedTuple):
@@ -35,6 +37,8 @@ class Evidence(NamedTuple):
     range: tuple[Tensor, Tensor]  # (V,) or () each, the smallest and the largest value that a difference can have
     test: ExactTest | None
     standard_error: Tensor | None = None  # (V,)
+    margin_draws: tuple[Tensor, Tensor] | None = None  # (R, V) each, see `intervals.margin_draws`
+    least_p: float = 0.0  # of one side, of signs of the units
     one_unit: bool = False  # there is a single unit (an item or a group), so that the variance is unknown
     all_equal: bool = False  # both models have equal values on every unit
 
@@ -51,7 +55,7 @@ def statements(values: Values, evidence: Evidence, question: Question, counts: d
     p_value = _p_value(evidence, draw_sets, question.alternative)
     p_better = _p_better(evidence, draw_sets, _signs(values, question.direction).to(difference))
     low, high = torch.fmin(low, difference), torch.fmax(high, difference)  # contain the observed difference
-    low, high = _consistent(low, high, evidence, p_value, question.confidence)
+    low, high = consistent(low, high, difference, p_value, question.confidence)
     p_rope = torch.full_like(difference, torch.nan)
     if question.rope is not None:
         fractions = [
@@ -66,33 +70,42 @@ def statements(values: Values, evidence: Evidence, question: Question, counts: d
         columns["sd"] = evidence.standard_error * counts["groups"] ** 0.5
         if question.rope is not None:
             signs = _signs(values, question.direction).to(difference)
-            columns |= _margin_tests(signs * difference, evidence, question.rope, counts["groups"])
+            columns |= _margin_tests(signs, evidence, question.rope, counts["groups"])
     columns = {name: column.where(difference.isfinite(), torch.nan) for name, column in columns.items()}
     columns["difference"] = difference
     fields: dict[str, Any] = {**counts, "confidence": question.confidence, "rope": question.rope}
     fields["alternative"] = question.alternative
+    member = None
+    if question.of_family and evidence.standard_error is not None:
+        ends = (end.expand_as(difference) for end in evidence.range)
+        member = FamilyMember((draws.first - difference) / evidence.standard_error, *ends)
 
-    def comparison(*tensors: Tensor) -> Comparison:
-        return Comparison(**{**dict(zip(columns, tensors, strict=True)), **fields})
+    def comparison(index: Tensor, *tensors: Tensor) -> Comparison:
+        details = {} if member is None else {MEMBER: member.take(index.long())}
+        return Comparison(**{**dict(zip(columns, tensors, strict=True)), **fields, "details": details})
 
-    return values.restored([*columns.values()], comparison)
+    index = torch.arange(difference.numel(), device=difference.device)
+    return values.restored([index, *columns.values()], comparison)
 
 
-def _margin_tests(better: Tensor, evidence: Evidence, rope: float, num_units: int) -> dict[str, Tensor]:
-    # better: (V,), the difference in the direction of the metric  ->  (V,) each
-    """Return p-values of Student's t tests against the margin `rope`.
+def _margin_tests(signs: Tensor, evidence: Evidence, rope: float, num_units: int) -> dict[str, Tensor]:
+    # signs: (V,), the direction of the metric  ->  (V,) each
+    """Return p-values against the margin `rope`: the larger of Student's t test's and that of draws.
 
     Their alternatives are: the first model is worse by less than the margin (`p_not_worse`), and the difference lies
-    within the margin on both sides (`p_equivalent`).
+    within the margin on both sides (`p_equivalent`). The draws have one imagined item at the far end of the range, so
+    that n items without a difference have about (1 - rope)^n; without a spread and a range nothing is known.
     """
-    error = cast(Tensor, evidence.standard_error)
+    difference, error = evidence.difference, cast(Tensor, evidence.standard_error)
+    no_draws = difference.new_empty(0, len(difference))
     tails = []
-    for margin in (better + rope, rope - better):
-        tail = t_sf(margin / error, max(num_units - 1, 1))
-        tails.append(torch.where(error > 0, tail, (margin <= 0).double()))
-    unknown = torch.ones_like(better)  # for one unit, which has no variance
-    p_not_worse, p_not_better = (unknown if evidence.one_unit else tail for tail in tails)
-    return {"p_not_worse": p_not_worse, "p_equivalent": torch.maximum(p_not_worse, p_not_better)}
+    for sign, draws in zip((1, -1), evidence.margin_draws or (no_draws, no_draws), strict=True):
+        tail = t_sf((sign * difference + rope) / error, max(num_units - 1, 1)).masked_fill(error == 0, 0)
+        count, hits = draws.isnan().logical_not().sum(0), (sign * draws <= -rope).sum(0).double()
+        share = torch.where(count > 0, (1 + hits) / (1 + count), (error == 0).double())
+        tails.append(torch.ones_like(tail) if evidence.one_unit else torch.maximum(tail, share))
+    above, below = tails
+    return {"p_not_worse": above.where(signs > 0, below), "p_equivalent": torch.maximum(above, below)}
 
 
 def swap_count_warning(count: int, unit: str, alternative: str) -> str:
@@ -114,25 +127,30 @@ def _interval(evidence: Evidence, question: Question) -> tuple[Tensor, Tensor]:
     if evidence.one_unit:
         return lowest, highest
     if question.alternative == "two-sided":
-        return evidence.draws.interval(question.confidence)
+        low, high = evidence.draws.interval(question.confidence)
+        return torch.maximum(low, lowest), torch.minimum(high, highest)
     low, high = evidence.draws.interval(2 * question.confidence - 1)  # whose tails are 1 - confidence each
     return (low, highest) if question.alternative == "greater" else (lowest, high)
 
 
 def _p_value(evidence: Evidence, draw_sets: list[Tensor], alternative: str) -> Tensor:
     # ->  (V,)
-    """Return the largest p-value of the draw sets and the exact test; two-sided: twice the smaller one-sided."""
+    """Return the largest p-value of the draw sets and the test; two-sided: twice the smaller one-sided."""
     difference = evidence.difference
     if evidence.one_unit or evidence.all_equal:
         return torch.ones_like(difference)
-    greater, less = evidence.test or (torch.full_like(difference, torch.nan),) * 2
+    nan = torch.full_like(difference, torch.nan)
+    greater, less, is_exact = evidence.test or (nan, nan, torch.zeros_like(nan, dtype=torch.bool))
     for draws in draw_sets:
         count = draws.isnan().logical_not().sum(0)
-        greater = torch.fmax(greater, (1 + (draws <= 0).sum(0).double()) / (1 + count))
-        less = torch.fmax(less, (1 + (draws >= 0).sum(0).double()) / (1 + count))
+        beyond = [(draws <= 0).sum(0).double(), (draws >= 0).sum(0).double()]
+        # Draws that all agree say no more than that p is below their resolution, which an exact p-value knows better.
+        of_greater, of_less = (torch.where(is_exact & (hits == 0), nan, (1 + hits) / (1 + count)) for hits in beyond)
+        greater, less = torch.fmax(greater, of_greater), torch.fmax(less, of_less)
     # A difference <= 0 is no evidence for "greater", nor one >= 0 for "less".
     greater = greater.where(difference > 0, greater.clamp(min=0.5))
     less = less.where(difference < 0, less.clamp(min=0.5))
+    greater, less = greater.clamp(min=evidence.least_p), less.clamp(min=evidence.least_p)
     p_values = {"greater": greater, "less": less, "two-sided": 2 * torch.minimum(greater, less)}
     return p_values[alternative].clamp(max=1)
 
@@ -158,21 +176,6 @@ def _p_better(evidence: Evidence, draw_sets: list[Tensor], direction: Tensor) ->
         return p_better
     mid_p = evidence.test.mid_p.nan_to_num(0)
     return p_better.clamp(mid_p / 2, 1 - mid_p / 2)
-
-
-def _consistent(
-    low: Tensor, high: Tensor, evidence: Evidence, p_value: Tensor, confidence: float
-) -> tuple[Tensor, Tensor]:
-    # low, high, p_value: (V,)  ->  (V,) each
-    """Adjust the interval to the p-value, so that it excludes 0 exactly where p_value <= 1 - confidence.
-
-    Where it does, an end beyond 0 becomes the number next to 0; elsewhere the interval is extended to 0.
-    """
-    tiny = torch.finfo(low.dtype).tiny
-    is_significant, is_above = p_value <= 1 - confidence, evidence.difference > 0
-    low = torch.where(is_significant & is_above, low.clamp(min=tiny), low)
-    high = torch.where(is_significant & ~is_above, high.clamp(max=-tiny), high)
-    return torch.where(is_significant, low, low.clamp(max=0)), torch.where(is_significant, high, high.clamp(min=0))
 
 
 def _signs(values: Values, direction: Callable[[str], bool | None]) -> Tensor:

@@ -20,6 +20,7 @@ class ExactTest(NamedTuple):
 
     greater: Tensor  # (V,), chance of the observed difference or a larger one
     less: Tensor
+    is_exact: Tensor  # (V,) bool, all outcomes were enumerated; else some were drawn
 
     @property
     def mid_p(self) -> Tensor:
@@ -100,7 +101,8 @@ def _counted(observed: Tensor, swapped: Tensor, tolerance: Tensor, is_random: bo
     equal = (excess.abs() <= tolerance).sum(0).double() + is_random  # the observed one is one of the random ones
     toward, opposite = (above + equal) / count / 2, 1 - above / count / 2
     tails = torch.where(observed > tolerance, toward, opposite), torch.where(observed < -tolerance, toward, opposite)
-    return ExactTest(*(tail.masked_fill(observed.isnan(), torch.nan) for tail in tails))
+    greater, less = (tail.masked_fill(observed.isnan(), torch.nan) for tail in tails)
+    return ExactTest(greater, less, torch.full_like(observed, not is_random, dtype=torch.bool))
 
 
 def _binomial(a: Tensor, b: Tensor) -> tuple[ExactTest, Tensor]:
@@ -123,5 +125,5 @@ def binomial_test(successes: Tensor, trials: Tensor, chance: float) -> ExactTest
     failures = (trials - k).clamp(min=0)
     log_counts = torch.lgamma(trials.double() + 1) - torch.lgamma(k + 1) - torch.lgamma(failures + 1)
     chances = (log_counts + torch.xlogy(k, p) + torch.xlogy(failures, 1 - p)).exp().masked_fill(k > trials, 0)
-    tails = (chances.masked_fill(outside, 0).sum(0).clamp(max=1) for outside in (k < successes, k > successes))
-    return ExactTest(*tails)
+    greater, less = (chances.masked_fill(outside, 0).sum(0).clamp(max=1) for outside in (k < successes, k > successes))
+    return ExactTest(greater, less, torch.ones_like(greater, dtype=torch.bool))

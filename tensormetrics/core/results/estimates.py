@@ -14,7 +14,7 @@ from torch.utils._pytree import register_pytree_node
 
 from ..arguments import checks
 from .conclusions import Assurance, assurance_of, verdict_of
-from .formatting import description, interval_text, label_texts, p_value_text, result_lines, value_rows
+from .formatting import description, interval_text, label_texts, p_value_texts, result_lines, value_rows
 from .plots import plot_values
 from .text_tables import data_frame, rendered
 
@@ -111,8 +111,8 @@ class Result:
             for label, row in zip(label_texts(self), value_rows(self), strict=True)
         ]
         if is_comparison:
-            for row, (p,) in zip(rows, value_rows(self, ("p_value",)), strict=True):
-                row.append(p_value_text(p))
+            for row, text in zip(rows, p_value_texts(self), strict=True):
+                row.append(text)
         return f"{rendered('html', headers, rows)}\n<p>{description(self)}</p>"
 
     def __iter__(self) -> Iterator[Tensor]:
@@ -287,10 +287,11 @@ class Comparison(Result):
         test: Where `p_value` comes from: "paired swaps" (exact for differences of one size, as McNemar's test, and for
             few units), "exact binomial", "random signs", "corrected t", "hierarchical t" or "anytime"; "bootstrap" or
             "draws" without a separate test.
-        p_corrected: p-values corrected over all comparisons of the same call; None for a single one.
+        p_corrected: p-values corrected over all comparisons of a call, as the interval is; None for a single one.
         p_not_worse: p-values of non-inferiority, that a is not worse than b by `rope` or more; None without `rope`.
-        p_equivalent: p-values of equivalence, that the difference is smaller than `rope` (two one-sided t tests, whose
-            confidence interval is that of 1 - 2 p: at .05 that of 90 %); None without `rope`.
+            The larger one of a t test and of draws with an imagined item on which a is worst and b best.
+        p_equivalent: p-values of equivalence, that the difference is smaller than `rope` on both sides (two one-sided
+            tests, whose confidence interval is that of 1 - 2 p: at .05 that of 90 %); None without `rope`.
         se: Standard errors of the difference; None if unknown.
         sd: Standard deviations of the difference per group (or item), from which `plan` starts; None if unknown.
         a: Score of a with its interval; None if unknown.
@@ -346,16 +347,32 @@ class Comparison(Result):
         """Return the conclusion of the interval as a text, or nested lists of texts for several values.
 
         "better" or "worse" if the interval excludes 0, with a `rope` also "better by more than rope", "worse by more
-        than rope", "equivalent" (within it), "not worse" and "not better", else "undecided". That is
-        stricter than `p_equivalent`: a p-value of .05 belongs to the interval of 90 %.
+        than rope", "equivalent" (within it), "not worse" and "not better", else "undecided". "not worse" and
+        "equivalent" also need their p-values at most 1 - `confidence`, and are stricter: a p-value of .05 belongs to
+        the interval of 90 %.
         """
-        rows = value_rows(self, ("low", "high") if self.higher_is_better else ("high", "low"))
-        sign = 1 if self.higher_is_better else -1
-        verdicts = np.array([verdict_of(sign * low, sign * high, self.rope) for low, high in rows], dtype=object)
-        return verdicts.reshape(self.low.shape).tolist()
+        names = ("low", "high") if self.higher_is_better else ("high", "low")
+        rows = value_rows(self, names)
+        sign, level = 1 if self.higher_is_better else -1, 1 - (self.confidence or 0.95)
+        p_values = [[0.0, 0.0]] * len(rows)
+        if self.p_not_worse is not None and self.p_equivalent is not None:
+            p_values = value_rows(self, ("p_not_worse", "p_equivalent"))
+        verdicts = [
+            verdict_of(sign * low, sign * high, self.rope, p_not_worse, p_equivalent, level)
+            for (low, high), (p_not_worse, p_equivalent) in zip(rows, p_values, strict=True)
+        ]
+        return np.array(verdicts, dtype=object).reshape(self.low.shape).tolist()
+
+    @property
+    def _decisive_p(self) -> Tensor:
+        return self.p_value if self.p_corrected is None else self.p_corrected
+
+    @property
+    def _is_significant(self) -> bool:
+        return float(self._decisive_p) <= 1 - (self.confidence or 0.95)
 
     def assurance(self, more: int) -> Assurance:
-        """Return how likely `more` items, like those of the data, make the interval exclude 0.
+        """Return how likely `more` items like those of the data make the interval exclude 0; for 0, whether it does.
 
         The predictive law of the larger sample, in which today's difference is not the true one (Spiegelhalter,
         Freedman & Blackburn 1986, doi:10.1016/0197-2456(86)90003-6).
@@ -377,8 +394,10 @@ class Comparison(Result):
             raise ValueError(
                 "assurance: got a comparison without se, items and confidence, wanted one of compare(a, b)"
             )
-        sign = 1 if self.higher_is_better else -1
-        return assurance_of(sign * self.difference, self.se, more / self.items, self.confidence)
+        below = (1 + self.confidence) / 2 if self.alternative == "two-sided" else self.confidence
+        z = float(torch.special.ndtri(torch.tensor(below, dtype=torch.float64, device="cpu")))
+        chances = assurance_of(self.difference, self.low, self.high, more / self.items, z)
+        return chances if self.higher_is_better else Assurance(*reversed(chances))
 
 
 def check_confidence(confidence: float) -> float:

@@ -45,6 +45,13 @@ def p_value_text(p_value: float) -> str:
     return "p < 0.001" if p_value < 0.0005 else f"p = {p_value:.3f}"
 
 
+def p_value_texts(result: Any) -> list[str]:
+    """Return the p-value of each difference as text, the corrected one where there is one."""
+    is_corrected = result.p_corrected is not None
+    p_values = value_rows(result, ("p_corrected" if is_corrected else "p_value",))
+    return [f"{'corrected ' * is_corrected}{p_value_text(p)}" for (p,) in p_values]
+
+
 def label_texts(result: Any) -> list[str]:
     """Return a text for each value: its labels or indices, "" for a single value."""
     shape, labels = result.low.shape, result.labels
@@ -67,8 +74,7 @@ def result_lines(result: Any, spec: str = "") -> list[str]:
     intervals = None if result.confidence is None and all(math.isnan(low) for _, low, _ in rows) else "brackets"
     texts = [interval_text(*row, spec=spec, is_signed=is_comparison, intervals=intervals) for row in rows]
     if is_comparison:
-        p_values = [p for (p,) in value_rows(result, ("p_value",))]
-        texts = [f"{text}, {p_value_text(p)}" for text, p in zip(texts, p_values, strict=False)]
+        texts = [f"{text}, {p_text}" for text, p_text in zip(texts, p_value_texts(result), strict=False)]
     if result.labels is not None:
         labels = label_texts(result)[:MAX_LINES]
         width = max(map(len, labels), default=0)

@@ -230,11 +230,7 @@ class Table:
         best, *others = self.sort(column).rows
         pairs = {frozenset(pair): comparisons[column] for pair, comparisons in self._pairs("tied").items()}
 
-        def is_tied(comparison: Comparison) -> bool:
-            p_value = comparison.p_value if comparison.p_corrected is None else comparison.p_corrected
-            return not float(p_value) <= 1 - (comparison.confidence or 0.95)
-
-        return best, *(other for other in others if is_tied(pairs[frozenset((best, other))]))
+        return best, *(other for other in others if not pairs[frozenset((best, other))]._is_significant)
 
     def to_text(self, precision: int = 3) -> str:
         """Return aligned columns of text, as `print` shows them."""
@@ -380,8 +376,7 @@ def pairs_table(pairs: Comparisons, columns: Sequence[str]) -> Table:
                     "NaN": float(comparison.details.get("nan_fraction", 0)),
                 }
             else:
-                corrected = p_values["corrected p"]
-                row |= {name: comparison, f"{name} p": p_values["p"] if corrected is None else corrected}
+                row |= {name: comparison, f"{name} p": float(comparison._decisive_p)}
     if not any(row.get("NaN") for row in rows.values()):
         for row in rows.values():
             row.pop("NaN", None)

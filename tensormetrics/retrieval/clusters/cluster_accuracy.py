@@ -57,6 +57,8 @@ class ClusterAccuracy(ClusteringMetric):
     `update(labels, clusters)`, (n,) each, batch by batch. For embeddings: `EmbeddingClusterAccuracy`.
     """
 
+    is_biased = True
+
     def __init__(self, memory_budget: int | None = None, **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)
         if memory_budget is not None:
@@ -117,7 +119,7 @@ class EmbeddingClusterAccuracy(EmbeddingMetric):
         else:
             clusters = torch.as_tensor(self.kmeans_func(inputs.query, n_clusters), device=codes.device)
         score = functools.partial(cluster_accuracy, memory_budget=self.memory_budget)
-        self._items = functools.partial(items_of, codes, clusters, queries.names, score)
+        self._items = functools.partial(items_of, codes, clusters, queries.names, score, biased=type(self).__name__)
         return cluster_accuracy(codes, clusters, memory_budget=self.memory_budget)
 
 

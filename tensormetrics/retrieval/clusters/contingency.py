@@ -19,6 +19,8 @@ from ...core.resampling.weights import ItemNames, ResamplingUnits
 from ..deterministic import distinct
 from ..inputs import as_labels, as_tensor, budget, check_finite
 
+MAX_ALONE = 0.03  # of the items, each the only one in its cell, where a biased score has an interval
+
 
 class Contingency(NamedTuple):
     """Numbers of items that classes (rows) and clusters (columns) have in common: the nonzero cells, in row order.
@@ -99,16 +101,23 @@ def items_of(
     names: ItemNames,
     score: Callable[[Contingency], Tensor],
     value_range: tuple[float, float] = (0.0, 1.0),
+    biased: str = "",
 ) -> Items:
-    # labels, clusters: (N,)
+    # labels, clusters: (N,)  biased: name of a score that few items in a cell raise
     """Return one row for each item, in its cell, so that weighted sums are tables of weighted items."""
     table, cells = _count_cells(labels.shape, *_check_labels(labels, clusters))
+    alone = int((table.count == 1).sum())
+    if biased and alone > MAX_ALONE * table.total:
+        raise NotImplementedError(
+            f"{biased}: {alone} of {table.total} items are alone in their class and cluster, so that chance raises the "
+            f"score by an unknown amount; above {MAX_ALONE:.0%} there is no interval, take AdjustedRand"
+        )
     ones = torch.ones(len(cells), 1, dtype=torch.float64, device=cells.device)
     read = functools.partial(_read, table=table, score=score)
     identity = names.columns(None if labels.is_floating_point() else labels)
     # Clusters of two models are unrelated, so that their sums are not mixed.
     return Items(ones, names.units, read, cells, max(len(table.count), 1), mixes=False)._replace(
-        range=value_range, identity=identity
+        range=value_range, identity=identity, is_biased=bool(biased)
     )
 
 
@@ -157,13 +166,16 @@ def as_contingency(labels: Tensor | Contingency, clusters: Tensor | None) -> Con
 class ClusteringMetric(RowMetric):
     """Base class of metrics that keep the labels and clusters of every update; `score` scores their table.
 
-    `interval` reports the uncertainty of the score for a fixed clustering: with many small clusters it is too high,
-    since unequal weights look like information. Subclasses have the same states, so that in a MetricCollection they
+    `interval` reports the uncertainty of the score for a fixed clustering. Chance raises scores of information and the
+    accuracy of few items in a cell: their intervals are centered on the score less the bias of the jackknife, and
+    refused where more than 3 % of the items are alone in their cell, whose part of the bias is that of cells that were
+    not seen (Good 1953, doi:10.1093/biomet/40.3-4.237). Subclasses have the same states: in a MetricCollection they
     form one compute group and keep one copy. On several ranks each holds the labels and clusters of all, 16 bytes an
     item: pairs are counted by sorting them.
     """
 
     higher_is_better = True
+    is_biased = False
     plot_lower_bound: float | None = 0.0
     plot_upper_bound: float | None = 1.0
 
@@ -198,6 +210,7 @@ class ClusteringMetric(RowMetric):
     def compute(self) -> Tensor:
         # ->  () float64
         if type(self).no_interval is Metric.no_interval:
-            options = self.item_names(), self.score, self.value_range()
+            biased = type(self).__name__ if self.is_biased else ""
+            options = self.item_names(), self.score, self.value_range(), biased
             self._items = functools.partial(items_of, self.labels, self.clusters, *options)
         return self.score(contingency(self.labels, self.clusters))

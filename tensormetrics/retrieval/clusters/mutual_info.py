@@ -167,6 +167,8 @@ class NormalizedMutualInfo(ClusteringMetric):
     `update(labels, clusters)`, (n,) each, batch by batch; formula: `normalized_mutual_info`.
     """
 
+    is_biased = True
+
     def __init__(self, average: Average = "arithmetic", **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)
         checks.check_choice("average", average, AVERAGES)
@@ -207,6 +209,8 @@ class Homogeneity(ClusteringMetric):
     `update(labels, clusters)`, (n,) each, batch by batch; formula: `homogeneity`.
     """
 
+    is_biased = True
+
     def score(self, table: Contingency) -> Tensor:
         # ->  (...) float64
         return homogeneity(table)
@@ -218,6 +222,8 @@ class Completeness(ClusteringMetric):
     `update(labels, clusters)`, (n,) each, batch by batch; formula: `completeness`.
     """
 
+    is_biased = True
+
     def score(self, table: Contingency) -> Tensor:
         # ->  (...) float64
         return completeness(table)
@@ -228,6 +234,8 @@ class VMeasure(ClusteringMetric):
 
     `update(labels, clusters)`, (n,) each, batch by batch; formula: `v_measure`.
     """
+
+    is_biased = True
 
     def __init__(self, beta: float = 1.0, **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Sequence
@@ -16,8 +15,8 @@ from ...core.arguments import checks
 from ...core.metric.base import Options
 from ...core.metric.distributed import constructor_options
 from ...core.metric.sum_metric import SumMetric
-from ...core.resampling.corrections import correct_p_values
 from ...core.resampling.draws import Bounds
+from ...core.resampling.families import corrected
 from ...core.resampling.resampling import Joined, Resampled, combine
 from ...core.results.estimates import Comparison
 from ..types.json_kinds import json_kind
@@ -251,18 +250,14 @@ class FieldScores(SumMetric):
     def corrected(
         self, other: FieldScores, comparisons: dict[str, Comparison], correction: str
     ) -> dict[str, Comparison]:
-        """Correct the p-values jointly for all fields in which the two models differ in at least one document."""
+        """Correct the comparisons jointly for all fields in which the two models differ in at least one document."""
         with self._whole_state("comparison"), other._whole_state("comparison"):
             sums = self.counts_by_row(self.weighted), self.counts_by_row(other.weighted)
         differs = (sums[0] != sums[1]).flatten(0, 2).any(-1).any(0)
         names = [f"f1[{self.paths[n]}]" for n in self._leaf_rows() if differs[n]]
         if not names:
             return comparisons
-        p_values = correct_p_values(torch.stack([comparisons[name].p_value for name in names]), correction)
-        return comparisons | {
-            name: dataclasses.replace(comparisons[name], p_corrected=p_value)
-            for name, p_value in zip(names, p_values, strict=True)
-        }
+        return comparisons | dict(zip(names, corrected([comparisons[name] for name in names], correction), strict=True))
 
     def explain(self, pred: Any, ref: Any) -> Explanation:
         """Align a prediction with its reference by the options of the metric, without changing the state.

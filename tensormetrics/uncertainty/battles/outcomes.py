@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from ...core.arguments import checks
-from ...core.resampling.units import MAX_UNITS, Units
 from ...core.resampling.weights import ItemNames, joined, weighted_sums
 from .bradley_terry import Battles
 
@@ -99,21 +98,3 @@ class BattleTable(NamedTuple):
                 rows, self.names.units, size, seed, cells=cells, width=self._width, start=start, sizes=sizes
             )
             yield self._split(joined(sums[0])[..., 0], ties), sizes
-
-    def counts_without(self, ties: bool) -> Any:
-        # ->  (..., K, K) counts, of a chunk of units each
-        """Yield the counts without each unit, in the order of `units`."""
-        cells, unit = self.cells(), self.names.units.unique(return_inverse=True)[1]
-        total = torch.bincount(cells, minlength=self._width)
-        count, step = int(unit.max()) + 1, max(CHUNK // self._width, 1)
-        for start in range(0, count, step):
-            size = min(step, count - start)
-            in_chunk = (unit >= start) & (unit < start + size)
-            index = (unit[in_chunk] - start) * self._width + cells[in_chunk]
-            unit_counts = torch.bincount(index, minlength=size * self._width).view(size, self._width)
-            yield self._split((total - unit_counts).double(), ties)
-
-    def units(self) -> Units | None:
-        """Return the units with rows to be filled in; None if there are too many."""
-        distinct, sizes = self.names.units.unique(return_counts=True)
-        return None if len(distinct) > MAX_UNITS else Units(distinct, sizes.double(), sizes.double())

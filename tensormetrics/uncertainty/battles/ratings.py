@@ -1,6 +1,7 @@
 """Ratings of models from pairwise judgements, with ties and intervals."""
 
 import dataclasses
+import functools
 import itertools
 import json
 import math
@@ -16,17 +17,19 @@ from typing_extensions import Unpack
 from ...core.arguments import checks
 from ...core.metric.base import Options
 from ...core.metric.row_metric import RowMetric
+from ...core.numbers.philox import philox4x32, philox_key
 from ...core.resampling.errors import UncertaintyWarning
+from ...core.resampling.families import MEMBER, corrected
 from ...core.resampling.intervals import interval
 from ...core.resampling.paired import comparisons_with
 from ...core.resampling.resampling import Joined, Resampled
-from ...core.resampling.units import unit_counts
+from ...core.resampling.units import group_size, unit_counts, units_of_values
 from ...core.resampling.weights import ItemNames, ResamplingUnits, check_draws, digest, fingerprint
-from ...core.results.comparison_table import ComparisonTable
+from ...core.results.comparison_table import RANK_COLUMNS, ComparisonTable, rank_cells
 from ...core.results.estimates import Comparison, Estimate, check_confidence
-from ...core.results.table import Table, pairs_table
+from ...core.results.table import Comparisons, Table, pairs_table
 from ..pairs.metric_pairs import Options as ComparisonOptions
-from ..pairs.model_tables import correct_comparisons, one_warning, rank_models
+from ..pairs.model_tables import one_warning
 from .bradley_terry import Battles, check_connected, check_prior, fit
 from .outcomes import INVALID, MISSING, BattleTable, outcome_codes, read_outcomes
 from .rates import resampled_position_effect, win_rates
@@ -36,6 +39,9 @@ SCALES = {"elo": (ELO, 1000.0), "logit": (1.0, 0.0)}  # factor of a strength, ra
 MIN_BATTLES = 10  # of a model; below that a warning is issued
 EQUAL = 1e-9  # strengths that differ by less are equal up to rounding
 CHUNK = 2**18  # draws of differences at a time
+LEVELS = 2**12  # quantiles of the distribution of imagined wins
+MAX_LOG_NU = 5.0  # from which replicates of ties alone start
+SMALLEST_WIN = 1e-5  # imagined wins below it count as it, so that strengths are finite
 
 Models = Tensor | Sequence[str] | Sequence[int]
 
@@ -44,8 +50,11 @@ class Ratings(RowMetric):
     """Ratings of models from battles: who is stronger if people or judges only say which of two answers is better?
 
     Strengths are those of `bradley_terry`, with ties the model of Davidson; intervals reweigh the battles, or groups of
-    them. A rating is relative to the mean of the models, or to the `anchor`: whether one model is better than another
-    is the question of `compare`, which knows that errors of ratings belong together.
+    them, together with one imagined battle for each model, half won and half lost, instead of the prior: a model that
+    won all of 20 battles may lose the next one. The win rate of two models has Jeffreys' interval, and independent
+    battles of only two models have the p-value of the exact binomial test. A rating is relative to the mean of the
+    models, or to the `anchor`: whether one model is better than another is the question of `compare`, which knows that
+    errors of ratings belong together.
 
     Args:
         models: Names of the models, or their number. By default those that occur; a number is then a name.
@@ -66,7 +75,7 @@ class Ratings(RowMetric):
         >>> {model: round(float(rating)) for model, rating in ratings.compute().items()}
         {'large': 1170, 'small': 914, 'tiny': 916}
         >>> print(f"{ratings.compare('large', 'small'):.0f}")
-        +256 [+177, +343], p = 0.002
+        +256 [+145, +334], p = 0.002
         >>> ratings.compare().best
         ('large',)
         >>> print(f"{ratings.position_effect():.2f}")
@@ -245,14 +254,17 @@ class Ratings(RowMetric):
         replicates, seed = check_draws(replicates, seed)
         table = self._table()
         observed = self._fit(table)
-        start = torch.cat([observed[:-1], observed[-1:].log()])
+        start = torch.cat([observed[:-1], observed[-1:].log().clamp(max=MAX_LOG_NU)])
         chunks = list(table.weighted_counts(replicates, seed, self.ties))
-        weighted = torch.cat([self._refitted(counts, start) for counts, _ in chunks])
-        units = table.units()
-        if units is not None:
-            without = torch.cat([self._refitted(counts, start) for counts in table.counts_without(self.ties)])
-            units = units._replace(rows=observed - without)
         models = table.models
+        imagined = group_size(table.names.units) * _imagined_wins(len(models), replicates, seed).to(observed)
+        weighted = torch.cat([
+            _with_nu(fit(Battles(counts.wins + wins, counts.ties), None, start))
+            for (counts, sizes), wins in zip(chunks, imagined.split([len(sizes) for _, sizes in chunks]), strict=True)
+        ])  # fmt: skip
+        units = units_of_values(table.names.units)
+        if units is not None:
+            units = units._replace(rows=observed.new_zeros(len(units.ids), len(observed)))
         return Resampled(
             observed=observed,
             weighted=weighted,
@@ -263,15 +275,13 @@ class Ratings(RowMetric):
             num_items=len(table.first),
             sizes=torch.cat([sizes for _, sizes in chunks]),
             seed=seed,
+            is_smooth=False,
+            has_pseudo_items=True,
             unit_counts=unit_counts(table.names.units) if units is None else None,
         )
 
     def _replicates(self, method: str, replicates: int | None = None, seed: int | None = None) -> Resampled:
         return cast(Resampled, self._resampled(method, replicates, seed))
-
-    def _refitted(self, counts: Battles, start: Tensor) -> Tensor:
-        # counts: (B, K, K)  ->  (B, K + 1)
-        return _with_nu(fit(counts, self.prior_sd, start))
 
     def _estimates(self, resampled: Resampled | Joined, confidence: float) -> Estimate:
         table = self._table()
@@ -292,7 +302,7 @@ class Ratings(RowMetric):
         a: str | None = None,
         b: str | None = None,
         *,
-        correction: str = "holm",
+        correction: str = "max-t",
         confidence: float = 0.95,
         alternative: str = "two-sided",
         replicates: int | None = None,
@@ -304,7 +314,7 @@ class Ratings(RowMetric):
         Args:
             a: A model; None for all pairs.
             b: Another one.
-            correction: Correction of the p-values of all pairs; see `correct_p_values`.
+            correction: Correction of all pairs; see `tensormetrics.compare`.
             confidence: Mass of the interval, in (0, 1).
             alternative: ``"two-sided"``, ``"greater"``: a is above b, or ``"less"``.
             replicates: Number of random draws, by default 1000.
@@ -327,25 +337,42 @@ class Ratings(RowMetric):
                 for argument, name in (("a", a), ("b", b)):
                     checks.check_choice(argument, name, models)
                 return self._compared(resampled, estimate, [(models.index(str(a)), models.index(str(b)))], options)[0]
-            pairs = list(itertools.combinations(range(len(models)), 2))
-            compared = self._compared(resampled, estimate, pairs, options)
-        by_pair = {
-            (models[i], models[j]): {"rating": comparison} for (i, j), comparison in zip(pairs, compared, strict=True)
-        }
-        table = pairs_table(correct_comparisons(by_pair, correction), ["rating"])
-        return ComparisonTable._of(table, self._model_table(resampled, estimate))
+            by_pair = self._all_pairs(resampled, estimate, options, correction)
+        return ComparisonTable._of(pairs_table(by_pair, ["rating"]), self._model_table(estimate, by_pair))
+
+    def _all_pairs(
+        self, resampled: Resampled, estimate: Estimate, options: ComparisonOptions, correction: str
+    ) -> Comparisons:
+        models = self._table().models
+        pairs = list(itertools.combinations(range(len(models)), 2))
+        compared = self._compared(resampled, estimate, pairs, options._replace(of_family=True))
+        compared = corrected(compared, correction)
+        return {(models[i], models[j]): {"rating": result} for (i, j), result in zip(pairs, compared, strict=True)}
 
     def _compared(
         self, resampled: Resampled, estimate: Estimate, pairs: list[tuple[int, int]], options: ComparisonOptions
     ) -> list[Comparison]:
         compared = []
         for chunk in torch.tensor(pairs, device=self.first.device).split(max(CHUNK // len(resampled.weighted), 1)):
-            differences = resampled._replace(read=self._difference_of(*chunk.unbind(1)))
+            differences = resampled._replace(
+                read=self._difference_of(*chunk.unbind(1)), signs=self._wins_of_two(*chunk[0].tolist())
+            )
             result = comparisons_with(differences, 0.0, options.question(self._direction))
             for position, (i, j) in enumerate(chunk.tolist()):
-                single = result[position]
-                compared.append(dataclasses.replace(single, name="rating", a=estimate[i], b=estimate[j]))
+                fields: dict[str, Any] = {"name": "rating", "a": estimate[i], "b": estimate[j]}
+                if options.of_family:
+                    fields["details"] = result.details | {MEMBER: result.details[MEMBER].take(position)}
+                compared.append(dataclasses.replace(result[position], **fields))
         return compared
+
+    def _wins_of_two(self, i: int, j: int) -> tuple[Tensor, Tensor] | None:
+        # ->  (1,) wins of i and battles without a tie
+        """Return the counts of the only two models, if their battles are independent."""
+        table = self._table()
+        if len(table.models) > 2 or table.names.groups is not None:
+            return None
+        wins = table.counts(ties=True).wins
+        return wins[i, j][None], (wins[i, j] + wins[j, i])[None]
 
     def _difference_of(self, i: Tensor, j: Tensor) -> Any:
         # i, j: (V,) int64
@@ -372,26 +399,23 @@ class Ratings(RowMetric):
         """
         confidence = check_confidence(options.pop("confidence", 0.95))
         resampled = self._replicates("table", **options)
-        table = self._model_table(resampled, self._estimates(resampled, confidence))
+        estimate = self._estimates(resampled, confidence)
+        with one_warning():
+            pairs = self._all_pairs(resampled, estimate, ComparisonOptions(confidence), "max-t")
+        table = self._model_table(estimate, pairs)
         return table._with(title=name).sort("rating")
 
-    def _model_table(self, resampled: Resampled, estimate: Estimate) -> Table:
+    def _model_table(self, estimate: Estimate, pairs: Comparisons) -> Table:
         table = self._table()
         wins, ties = table.counts(ties=True)
         battles = (wins + wins.mT + ties).sum(-1)
         rates = (wins + ties / 2).sum(-1) / battles
-        rating = resampled.read
-
-        def one(i: int) -> Resampled:
-            return resampled._replace(read=lambda parameters: rating(parameters)[..., i])
-
-        ranks = rank_models([one(i) for i in range(len(table.models))], True, estimate.confidence or 0.95)
-        directions = {"rating": True, "battles": None, "win rate": True}
-        columns = directions | dict.fromkeys(("first rank", "last rank", "best"))
-        rows = []
-        lists = (battles.tolist(), rates.tolist(), ranks.first.tolist(), ranks.last.tolist())
-        for i, (count, rate, first, last) in enumerate(zip(*lists, strict=True)):
-            rows.append([estimate[i], int(count), rate, first, last, first == 1])
+        columns = {"rating": True, "battles": None, "win rate": True} | dict.fromkeys(RANK_COLUMNS)
+        ranks = rank_cells(table.models, pairs, "rating")
+        rows = [
+            {"rating": estimate[i], "battles": int(count), "win rate": rate, **ranks_of_model}
+            for i, (count, rate, ranks_of_model) in enumerate(zip(battles.tolist(), rates.tolist(), ranks, strict=True))
+        ]
         return Table(list(table.models), columns, rows, index="model")
 
     def predict(
@@ -469,6 +493,36 @@ class Ratings(RowMetric):
             table = self._table()
         resampled = resampled_position_effect(table, *check_draws(replicates, seed))
         return dataclasses.replace(interval(resampled, confidence), name="position effect")
+
+
+def _imagined_wins(count: int, replicates: int, seed: int) -> Tensor:
+    # ->  (R, K, K)
+    """Draw wins for each ordered pair of models, of Gamma(1 / (2 (K - 1))) mass: one imagined battle for each model.
+
+    For two models the draws of the win rate are those of Jeffreys' interval, whose prior removes the bias of
+    strengths (Firth 1993, doi:10.1093/biomet/80.1.27).
+    """
+    pairs = count * (count - 1)
+    blocks, index = (torch.arange(size, device="cpu") for size in (-(-pairs // 4), replicates))
+    lanes = philox4x32((blocks, index[:, None], 0, 0), philox_key(seed, "battles", "draws", "imagined"))
+    order = torch.stack(lanes, -1).flatten(1)[:, :pairs].argsort(0).argsort(0)
+    levels = (2 * order + 1) * LEVELS // (2 * replicates)  # each part of the distribution is drawn once
+    wins = torch.zeros(replicates, count, count, dtype=torch.float64, device="cpu")
+    wins[:, ~torch.eye(count, dtype=torch.bool, device="cpu")] = _gamma_quantiles(1 / (2 * max(count - 1, 1)))[levels]
+    return wins
+
+
+@functools.lru_cache(maxsize=64)
+def _gamma_quantiles(shape: float) -> Tensor:
+    # ->  (LEVELS,)
+    a = torch.tensor(shape, dtype=torch.float64, device="cpu")
+    target = (torch.arange(LEVELS, device="cpu").double() + 0.5) / LEVELS
+    low, high = torch.full_like(target, math.log(SMALLEST_WIN)), torch.full_like(target, math.log(100.0))
+    for _ in range(50):
+        center = (low + high) / 2
+        is_below = torch.special.gammainc(a, center.exp()) < target
+        low, high = center.where(is_below, low), high.where(is_below, center)
+    return ((low + high) / 2).exp()
 
 
 def _with_nu(parameters: Tensor) -> Tensor:

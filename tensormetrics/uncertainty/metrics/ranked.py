@@ -171,6 +171,7 @@ class RankedMetric(RowMetric):
             seed=seed,
             range=(0.0, 1.0),
             is_smooth=False,
+            has_pseudo_items=True,
             unit_counts=unit_counts(names.units) if units is None else None,
             as_second=lambda: areas("second pseudo")[0],
         )

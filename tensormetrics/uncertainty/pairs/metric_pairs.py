@@ -28,6 +28,7 @@ class Options(NamedTuple):
     replicates: int | None = None
     seed: int | None = None
     rope: float | None = None
+    of_family: bool = False
 
     def question(self, direction: Callable[[str], bool | None]) -> Question:
         """Return the checked options; ValueError for one that is out of range."""
@@ -37,7 +38,7 @@ class Options(NamedTuple):
             checks.check_number("confidence", confidence, "a number between 0.5 and 1 for one side", lambda x: x > 0.5)
         if self.rope is not None:
             checks.check_number("rope", self.rope, "None or a number >= 0", lambda x: x >= 0)
-        return Question(confidence, self.alternative, self.rope, direction)
+        return Question(confidence, self.alternative, self.rope, direction, self.of_family)
 
 
 class SampledMetric(NamedTuple):

@@ -7,21 +7,17 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import torch
 from torchmetrics import MetricCollection
 
 from ...core.arguments import checks
-from ...core.resampling.corrections import CORRECTIONS, correct_p_values
-from ...core.resampling.draws import t_scales
 from ...core.resampling.errors import UncertaintyWarning
-from ...core.resampling.resampling import Resampled, values_of
+from ...core.resampling.families import FAMILY_CORRECTIONS, corrected
 from ...core.results.cells import single_values
-from ...core.results.comparison_table import ComparisonTable
+from ...core.results.comparison_table import RANK_COLUMNS, ComparisonTable, rank_cells
 from ...core.results.estimates import Comparison
 from ...core.results.table import Comparisons, Table, pairs_table
 from ..item_scores.item_scores import Scores
 from ..item_scores.score_sources import NO_SOURCE, Source, is_scores
-from ..statistics.rank_sets import RankSets, rank_sets
 from .metric_pairs import Options, SampledMetric, check_comparable, compare_sampled
 from .paired_scores import PairedScores
 
@@ -31,13 +27,13 @@ Models = dict[str, dict[str, SampledMetric]]  # model -> metric ("" for a model 
 def compare_models(
     models: Mapping[str, Any],
     options: Options,
-    correction: str = "holm",
+    correction: str = "max-t",
     baseline: str | None = None,
     source: Source = NO_SOURCE,
     on_missing: str = "error",
 ) -> Table:
     """Return the table of all pairs, or with a baseline that of all models; see `compare`."""
-    checks.check_choice("correction", correction, CORRECTIONS)
+    checks.check_choice("correction", correction, FAMILY_CORRECTIONS)
     if len(models) < 2:
         raise ValueError(f"a: got {len(models)} models, wanted at least two")
     if baseline is not None:
@@ -51,7 +47,7 @@ def compare_models(
         all_pairs = functools.cache(lambda: _comparisons(samples, paired, pairs, options, correction))
         if baseline is None:
             table = pairs_table(all_pairs(), [*_columns(samples)])
-            return ComparisonTable._of(table, _ranked(samples, options.confidence))
+            return ComparisonTable._of(table, _ranked(samples, all_pairs()))
         others = [(model, baseline) for model in samples if model != baseline]
         differences = _comparisons(samples, paired, others, options, correction)
     return _table(samples, differences, baseline, correction)._compared_by(all_pairs)
@@ -128,70 +124,47 @@ def _comparisons(
     samples: Models, paired: dict[str, PairedScores], pairs: Any, options: Options, correction: str
 ) -> Comparisons:
     by_pair: dict[tuple[str, str], dict[str, Comparison]] = {pair: {} for pair in pairs}
+    options = options._replace(of_family=True)
     for metric in next(iter(samples.values())):
         if metric in paired:
             compared: Iterator[Any] = paired[metric].pairs(pairs, options)
         else:
             compared = (compare_sampled(samples[a][metric], samples[b][metric], options) for a, b in pairs)
-        for pair, comparison in zip(pairs, compared, strict=True):
+        for pair, comparison in zip(pairs, _corrected(list(compared), correction), strict=True):
             by_pair[pair] |= _values(comparison, metric)
-    return correct_comparisons(by_pair, correction)
+    return by_pair
 
 
-def _ranked(samples: Models, confidence: float) -> Table:
+def _corrected(compared: list[Any], correction: str) -> list[Any]:
+    """Correct the comparisons of each name over all pairs."""
+    if isinstance(compared[0], Mapping):
+        columns = {name: corrected([results[name] for results in compared], correction) for name in compared[0]}
+        return [{name: column[i] for name, column in columns.items()} for i in range(len(compared))]
+    return corrected(compared, correction)
+
+
+def _ranked(samples: Models, pairs: Comparisons) -> Table:
     """Return the table of the models, with the ranks that each may have if there is one score with a direction."""
     columns = _columns(samples)
     rows: list[dict[str, Any]] = [{} for _ in samples]
     for row, metrics in zip(rows, samples.values(), strict=True):
         for metric, sample in metrics.items():
             row |= _values(sample.estimates, metric)
-    resampled = [sample.resampled for metrics in samples.values() for sample in metrics.values()]
-    (direction, *others) = columns.values()
-    if direction is not None and not others and all(isinstance(part, Resampled) for part in resampled):
-        ranks = rank_models(resampled, direction, confidence)
-        columns |= {"first rank": None, "last rank": None, "best": None}
-        for row, first, last in zip(rows, ranks.first.tolist(), ranks.last.tolist(), strict=True):
-            row |= {"first rank": first, "last rank": last, "best": first == 1}
+    (column, direction), *others = columns.items()
+    if direction is not None and not others:
+        columns |= dict.fromkeys(RANK_COLUMNS)
+        for row, ranks in zip(rows, rank_cells(samples, pairs, column), strict=True):
+            row |= ranks
     return Table(list(samples), columns, rows, index="model")
 
 
-def rank_models(resampled: list[Resampled], direction: bool, confidence: float) -> RankSets:
-    """Return the ranks of models with one value each; stored units give the small-sample errors."""
-    sign = 1.0 if direction else -1.0
-    readers = [values_of(part).read for part in resampled]
-    values = torch.cat([sign * read(part.observed) for read, part in zip(readers, resampled, strict=True)])
-    draws = torch.cat([sign * read(part.weighted) for read, part in zip(readers, resampled, strict=True)], 1)
-    units = [part.units for part in resampled]
-    if any(unit is None or len(unit.ids) < 2 for unit in units):
-        return rank_sets(values, draws, confidence)
-    without = [
-        sign * read(part.observed - unit.rows)  # type: ignore[union-attr]
-        for read, part, unit in zip(readers, resampled, units, strict=True)
-    ]
-    influences = (values - torch.cat(without, 1)).T
-    count, sizes = influences.shape[1], units[0].sizes  # type: ignore[union-attr]
-    distances = torch.cdist(influences, influences, compute_mode="donot_use_mm_for_euclid_dist")
-    df = float(sizes.sum().square() / sizes.square().sum()) - 1
-    return rank_sets(
-        values,
-        draws,
-        confidence,
-        standard_errors=distances * ((count - 1) / count) ** 0.5,
-        scales=t_scales(resampled[0].seed, len(draws), df, draws.device),
-    )
-
-
 def correct_comparisons(by_pair: Comparisons, correction: str) -> Comparisons:
-    """Correct the p-values of each column over the pairs, where there are several."""
-    checks.check_choice("correction", correction, CORRECTIONS)
-    if len(by_pair) < 2:
-        return by_pair
-    corrected: dict[tuple[str, str], dict[str, Comparison]] = {pair: {} for pair in by_pair}
-    for column in next(iter(by_pair.values())):
-        p_values = torch.stack([comparisons[column].p_value for comparisons in by_pair.values()])
-        for (pair, comparisons), p_value in zip(by_pair.items(), correct_p_values(p_values, correction), strict=True):
-            corrected[pair][column] = dataclasses.replace(comparisons[column], p_corrected=p_value)
-    return corrected
+    """Correct each column over the pairs, where there are several."""
+    columns = {
+        column: corrected([comparisons[column] for comparisons in by_pair.values()], correction)
+        for column in next(iter(by_pair.values()), {})
+    }
+    return {pair: {name: column[i] for name, column in columns.items()} for i, pair in enumerate(by_pair)}
 
 
 def _table(samples: Models, differences: Comparisons, baseline: str, correction: str) -> Table:
@@ -205,10 +178,13 @@ def _table(samples: Models, differences: Comparisons, baseline: str, correction:
         for metric, sample in metrics.items():
             row |= _values(sample.estimates, metric)
         for name, comparison in differences.get((model, baseline), {}).items():
-            p_value = comparison.p_value if comparison.p_corrected is None else comparison.p_corrected
-            row |= {f"{name} - {baseline}": comparison, f"{name} p": p_value}
+            row |= {f"{name} - {baseline}": comparison, f"{name} p": comparison._decisive_p}
         rows.append({name: row.get(name) for name in columns})
-    caption = f"p: corrected over {len(differences)} models ({correction})" if len(differences) > 1 else None
+    caption = (
+        f"intervals of differences and p: corrected over {len(differences)} models ({correction})"
+        if len(differences) > 1
+        else None
+    )
     return Table(list(samples), columns, rows, caption=caption, index="model")
 
 

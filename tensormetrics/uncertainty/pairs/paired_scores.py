@@ -12,6 +12,7 @@ from torch import Tensor
 from ...core.arguments import checks
 from ...core.resampling import intervals
 from ...core.resampling.errors import UncertaintyWarning
+from ...core.resampling.families import MEMBER
 from ...core.resampling.means import UNBOUNDED, Means, resampled_means
 from ...core.resampling.paired import comparisons
 from ...core.resampling.weights import check_draws
@@ -95,8 +96,9 @@ class PairedScores(NamedTuple):
         names = {field.name for field in dataclasses.fields(result)} - {*tensor_names}
         fields = {name: getattr(result, name) for name in names}
         fields |= {"name": first.name, "higher_is_better": first.higher_is_better}
-        for values, count, (a, b) in zip(tensors, discordant, pairs, strict=True):
-            details = dict(self.details)
+        family = result.details[MEMBER]
+        for i, (values, count, (a, b)) in enumerate(zip(tensors, discordant, pairs, strict=True)):
+            details = self.details | {MEMBER: family.take(i)}
             pair_fields = {"a": self.estimates[a], "b": self.estimates[b], "discordant": count, "details": details}
             yield Comparison(**{**fields, **dict(zip(tensor_names, values, strict=True)), **pair_fields})
 

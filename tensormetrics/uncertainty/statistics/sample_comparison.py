@@ -86,7 +86,7 @@ def comparison_of_draws(
     unknown = difference.new_full((), torch.inf)
     evidence = Evidence(
         difference=difference.flatten(),
-        draws=DrawSets(flat, flat, torch.zeros_like(flat[0], dtype=torch.bool)),
+        draws=DrawSets(flat, flat, *(torch.zeros_like(flat[0], dtype=torch.bool),) * 2),
         range=(-unknown, unknown),
         test=None,
     )
