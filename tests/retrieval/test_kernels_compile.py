@@ -101,7 +101,7 @@ def canonical_sizes(dim, kind):
 
 PREPARE_TYPES = {"x": "*fp32", "rounding": "fp32", "summing": "fp32", "nonfinite": "*i8", "is_bounded": "*i8"}
 PREPARE_TYPES |= dict.fromkeys(("center", "norms", "fixed_scale", "sizes"), "*fp64")
-PREPARE_TYPES |= dict.fromkeys(("largest", "max_low", "ordered", "position"), "*i64") | {
+PREPARE_TYPES |= dict.fromkeys(("largest", "max_low", "lengths", "ordered", "position"), "*i64") | {
     "table": "*fp16",
     "order": "*i32",
 }
@@ -140,7 +140,9 @@ LAUNCHES = {  # kernel, constants, types, warps, stages
     "middle": (prepare._center, {"UNIT": False, "ROWS": 128, "SIZE": 16, "x_step": 1}, PREPARE_TYPES, 8, 3),
     "lengths": (prepare._lengths, {"UNIT": False, "ROWS": 8, "SIZE": 256, "x_step": 1}, PREPARE_TYPES, 4, 3),
     "sizes": (prepare._sizes, {"HAS_SCALE": False, "SIZE": 256}, PREPARE_TYPES, 4, 3),
-    "references": (prepare._references, ROUND_CONSTANTS | {"BLOCK": 32, "STRIDE": 4}, PREPARE_TYPES, 8, 3),
+    "references": (
+        prepare._references, ROUND_CONSTANTS | {"BLOCK": 32, "STRIDE": 4, "LONGEST": 16}, PREPARE_TYPES, 8, 3
+    ),
     "queries": (prepare._queries, ROUND_CONSTANTS | {"ROWS": 32}, PREPARE_TYPES | {"query_scale": "*fp32"}, 8, 3),
     "queries of two parts, cosine": (
         prepare._queries, ROUND_CONSTANTS | {"factor": 1, "PARTS": 2, "UNIT": True, "ROWS": 32},
