@@ -34,7 +34,7 @@ def import_kernels() -> None:
     triton.next_power_of_2 = lambda n: 1 << (n - 1).bit_length()
     triton.language = mock.MagicMock()
     with mock.patch.dict(sys.modules, {"triton": triton, "triton.language": triton.language}):
-        for name in ("canonical", "nearest", "prepare", "counting", "direct", "scores"):
+        for name in ("canonical", "nearest", "prepare", "counting", "direct", "scores", "finish"):
             importlib.import_module(f"tensormetrics.retrieval.search.kernels.{name}")
         importlib.import_module("tensormetrics.association.resampling.kernels")
 
@@ -115,6 +115,29 @@ def nearest(
     if options["HAS_DISTANCES"]:
         found = found.sqrt() if options["IS_ROOT"] else -found if options["KIND"] == 1 else found
         distances.fill_(-torch.inf if options["KIND"] == 1 else torch.inf)[:, :k] = found[:, :k]
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    pass  # `finish` computes all distances
+
+
+center = lengths = sizes = references = queries = block_minima = sample = select_blocks = _nothing
+collect = collect_from_blocks = _nothing
+
+
+def finish(query, q_row, q_step, reference, *others, **options: Any) -> None:
+    self_index, found, is_proven, k = others[8], others[15], others[16], others[-1]
+    delta = CANONICAL[options["KIND"]].of_table(query, reference, torch.arange(len(reference)), 2**26)
+    delta = delta.masked_fill(delta.isnan() | (torch.arange(len(reference)) == self_index[:, None]), torch.inf)
+    smallest, order = delta.sort(dim=1, stable=True)
+    found.copy_(order.masked_fill(smallest == torch.inf, -1)[:, :k])
+    is_proven.fill_(1)
+
+
+def canonical(query, q_row, q_step, reference, r_row, r_step, row, column, delta, pairs, width, *_, **options: Any):
+    row = row if options["HAS_ROW"] else torch.arange(pairs) // width
+    found = CANONICAL[options["KIND"]].of_pairs(query, reference, row, column.clamp(min=0), 2**26)
+    delta.copy_(found.masked_fill(column < 0, torch.inf))
 
 
 def matches(

@@ -20,8 +20,9 @@ def try_search(device: torch.device) -> bool:
     from .search.knn import TorchKNN
 
     def compute(x: Tensor) -> tuple[Tensor, ...]:
-        # Of many references few blocks are read again, and of few references all.
-        return TorchKNN().indices(x, 1, x, True), TorchKNN("ip").indices(x[:5], 10, x[:1024])
+        # Few blocks are read again; all are multiplied again; a sample limits many neighbors.
+        few = TorchKNN("ip").indices(x[:5], 10, x[:1024]), TorchKNN("cosine").indices(x[:5], 90, x[:300])
+        return TorchKNN().indices(x, 1, x, True), *few
 
     return is_equal_on(device, compute, sample_input(2304, 16))
 

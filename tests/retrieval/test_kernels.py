@@ -10,6 +10,7 @@ from tensormetrics.retrieval import TorchKMeans, TorchKNN, positive_ranks
 from tensormetrics.retrieval.ranking import rank_counts
 from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.fp16_filter import Float16Filter
+from tensormetrics.retrieval.search.fp16_search import Float16Search
 from tensormetrics.retrieval.search.product_filter import Filter
 from tensormetrics.retrieval.search.references import QueryCache
 from tensormetrics.retrieval.search.stages import ProductStage
@@ -38,9 +39,9 @@ FAMILIES = [name if name in DIFFICULT else pytest.param(name, marks=pytest.mark.
 @pytest.mark.parametrize("family", FAMILIES)
 def test_kernels_neighbors_equal_torch(family, both, device):
     x = torch.tensor(families(N)[family], dtype=torch.float32, device=device)
-    expected, actual = both(lambda: TorchKNN().indices(x, 2, x, True))
+    expected, actual = both(lambda: TorchKNN().indices(x, 1, x, True))
     assert torch.equal(actual, expected)
-    for distance in ("ip", "cosine"):
+    for distance in ("ip", "cosine"):  # with a sample of the references
         expected, actual = both(lambda: TorchKNN(distance).indices(x[:7], 2, x, True))  # noqa: B023
         assert torch.equal(actual, expected)
 
@@ -135,6 +136,23 @@ def test_kernels_selected_blocks_certify_all_neighbors(family, both, device, mon
     assert torch.equal(actual, expected) and not rest_counts
 
 
+@pytest.mark.parametrize("plan", [(True, 1, 9, 64), (True, 9, 1, 4), (False, 6, 1, 8)])
+def test_kernels_too_low_limits_and_short_lists_are_replaced(plan, both, device, monkeypatch):
+    make = Float16Search.plan
+    monkeypatch.setattr(Float16Search, "plan", staticmethod(lambda *options: make(*options) if options[3] else plan))
+    x = torch.randn(N, 6, device=device)
+    expected, actual = both(lambda: TorchKNN().indices(x[:9], 5, x, True))
+    assert torch.equal(actual, expected)
+
+
+def test_kernels_all_references_in_order_equal_torch(both, device):
+    x = torch.randn(300, 6, device=device)[torch.arange(300, device=device) % 150]  # equal rows in several runs
+    self_index = torch.tensor([0, 200, -1], device=device)
+    for k in (150, 299):
+        expected, actual = both(lambda: TorchKNN().indices(x[:3], k, x, self_index=self_index))  # noqa: B023
+        assert torch.equal(actual, expected)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
 def test_kernels_dtypes_strides_and_self_index_equal_torch(dtype, both, device):
     x = torch.randn(5, N, device=device).to(dtype).mT
@@ -163,13 +181,6 @@ def test_kernels_more_positives_than_limit_equal_torch(both, device, monkeypatch
     x = torch.tensor(families(45)["every point five times"], dtype=torch.float32, device=device)
     expected, actual = both(lambda: positive_ranks(x, torch.arange(45, device=device) % 7, ties="optimistic"))
     assert torch.equal(actual.rank, expected.rank)
-
-
-@pytest.mark.slow
-def test_kernels_ranks_of_several_tiles_equal_torch(both, device):
-    x = torch.randn(300, 20, device=device)
-    expected, actual = both(lambda: positive_ranks(x, torch.arange(300, device=device) % 50).rank)
-    assert torch.equal(actual, expected)
 
 
 @pytest.mark.slow

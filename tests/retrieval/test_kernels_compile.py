@@ -13,11 +13,11 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from tensormetrics.retrieval.search.kernels import canonical, counting, direct, nearest, prepare, scores
+from tensormetrics.retrieval.search.kernels import canonical, counting, direct, finish, nearest, prepare, scores
 
 FP16_ARRAYS, INT32_ARRAYS = ("x", "y"), ("selected", "num_selected", "num_hits", "below")
 INT64_ARRAYS = ("source", "self_index", "nearest", "row")
-FP32_ARRAYS = ("left", "right", "row_bounds", "bias", "block_min", "limit", "low", "high")
+FP32_ARRAYS = ("left", "right", "row_bounds", "bias", "block_min", "limit", "low", "high", "values", "upper")
 TYPES = {
     **dict.fromkeys(FP16_ARRAYS, "*fp16"),
     **dict.fromkeys(FP32_ARRAYS, "*fp32"),
@@ -43,42 +43,10 @@ def compile_kernel(kernel, constants, types, warps, stages=3, architecture=90):
     return triton.compile(source, target=GPUTarget("cuda", architecture, 32), options=options)
 
 
-@pytest.mark.parametrize("symmetric", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_block_minima_run_on_tensor_cores(symmetric):
-    ptx = compile_kernel(nearest._block_minima, PRODUCT | {"symmetric": symmetric}, {}, 4).asm["ptx"]
-    assert "wgmma.mma_async" in ptx and "f32.f16.f16" in ptx
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "kernel, constants, types",
-    [
-        (nearest._collect_from_all, PRODUCT, {}),
-        (counting._count, COUNT_CONSTANTS, {"query": "*i32", "reference": "*i32", "num_undecided": "*i64"}),
-    ],
-)
-def test_other_products_run_on_tensor_cores(kernel, constants, types):
-    assert "wgmma.mma_async" in compile_kernel(kernel, constants, types, 8).asm["ptx"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "kernel, constants",
-    [
-        (nearest._select_blocks, {"QUERIES": 1, "WIDTH": 2048}),
-        (nearest._collect_from_blocks, {"factor": 2, "BLOCKS": 4, "DEPTH": 64, "STRIDE": 4}),
-        (canonical._rank, {"CAPACITY": 32, "CHUNK": 32}),
-    ],
-)
-def test_selection_kernels_compile_to_ptx(kernel, constants):
-    assert ".entry" in compile_kernel(kernel, constants, {}, 4).asm["ptx"]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [0, 1, 2])
 def test_canonical_distances_round_every_operation(kind):
-    sizes = {"COUNT": 32, "SIZE": 128, "LOG": 7, "query_step": 1, "reference_step": 1}
-    ptx = compile_kernel(canonical._canonical, {"KIND": kind, "HAS_ROW": True, **sizes}, PAIRS, 4).asm["ptx"]
+    ptx = compile_kernel(canonical._canonical, canonical_sizes(128, kind) | {"HAS_ROW": True}, PAIRS, 4).asm["ptx"]
     assert "fma.rn.f64" not in ptx and "add.rn.f64" in ptx and "mul.rn.f64" in ptx
     assert ("sqrt.rn.f64" in ptx) == ("div.rn.f64" in ptx) == (kind == 2)
 
@@ -87,21 +55,18 @@ COUNT_TYPES = {"query": "*i32", "reference": "*i32", "num_undecided": "*i64"}
 BLOCK_CONSTANTS = {"factor": 2, "BLOCKS": 4, "DEPTH": 64, "STRIDE": 4}
 
 
+def distance_constants(dim, kind, count):
+    sizes = {"KIND": kind, "COUNT": count, "SIZE": dim, "LOG": dim.bit_length() - 1}
+    return sizes | {"query_step": 1, "reference_step": 1}
+
+
 def canonical_sizes(dim, kind):
-    return {
-        "KIND": kind,
-        "HAS_ROW": False,
-        "COUNT": 4096 // dim,
-        "SIZE": dim,
-        "LOG": dim.bit_length() - 1,
-        "query_step": 1,
-        "reference_step": 1,
-    }
+    return distance_constants(dim, kind, 4096 // dim) | {"HAS_ROW": False}
 
 
 PREPARE_TYPES = {"x": "*fp32", "rounding": "fp32", "summing": "fp32", "nonfinite": "*i8", "is_bounded": "*i8"}
 PREPARE_TYPES |= dict.fromkeys(("center", "norms", "fixed_scale", "sizes"), "*fp64")
-PREPARE_TYPES |= dict.fromkeys(("largest", "max_low", "ordered", "position"), "*i64") | {
+PREPARE_TYPES |= dict.fromkeys(("largest", "max_low", "lengths", "ordered", "position"), "*i64") | {
     "table": "*fp16",
     "order": "*i32",
 }
@@ -121,26 +86,38 @@ MATCH_CONSTANTS |= {"SCORED": 4, "NOT_FINITE": 1}
 
 
 def nearest_constants(dim, best, kind):
-    sizes = {"SIZE": dim, "LOG": dim.bit_length() - 1, "COUNT": min(4096 // dim, 16), "BEST": best}
-    return NEAREST_CONSTANTS | sizes | {"KIND": kind, "query_step": 1, "reference_step": 1}
+    return NEAREST_CONSTANTS | distance_constants(dim, kind, min(4096 // dim, 16)) | {"BEST": best}
+
+
+SELECTION = {"SAMPLED": False, "QUERIES": 1}
+FINISH_TYPES = PAIRS | {"order": "*i32", "is_bounded": "*i8", "is_proven": "*i8"}
+
+
+def finish_constants(capacity, dim):
+    sizes = {"CAPACITY": capacity, "CHUNK": min(capacity, 256), "RUN": min(capacity, 64), "SAMPLED": True}
+    return sizes | distance_constants(dim, 0, min(4096 // dim, 16))
 
 
 LAUNCHES = {  # kernel, constants, types, warps, stages
     "block minima, half of all tiles": (nearest._block_minima, PRODUCT | {"symmetric": True}, {}, 4, 3),
     "block minima, all tiles": (nearest._block_minima, PRODUCT | {"symmetric": False}, {}, 4, 3),
-    "many": (nearest._collect_from_all, PRODUCT, {}, 8, 3),
+    "many": (nearest._collect, PRODUCT, {}, 8, 3),
+    "sample": (nearest._sample, COUNT_CONSTANTS, {}, 8, 3),
     "rank counts": (counting._count, COUNT_CONSTANTS, COUNT_TYPES, 8, 3),
-    "choose of 2,048": (nearest._select_blocks, {"QUERIES": 1, "WIDTH": 2048}, {}, 8, 3),
-    "choose of 4,096": (nearest._select_blocks, {"QUERIES": 1, "WIDTH": 4096}, {}, 16, 3),
+    "choose of 2,048": (nearest._select_blocks, SELECTION | {"WIDTH": 2048}, {}, 8, 3),
+    "choose of 8,192": (nearest._select_blocks, SELECTION | {"WIDTH": 8192}, {}, 16, 3),
     "few": (nearest._collect_from_blocks, BLOCK_CONSTANTS, {}, 4, 3),
-    "rank of 32": (canonical._rank, {"CAPACITY": 32, "CHUNK": 32}, {}, 1, 3),
-    "rank of 256": (canonical._rank, {"CAPACITY": 256, "CHUNK": 32}, {}, 8, 3),
+    "finish of 32": (finish._finish, finish_constants(32, 128), FINISH_TYPES, 4, 1),
+    "finish of 2,048, D = 512": (finish._finish, finish_constants(2048, 512), FINISH_TYPES, 4, 1),
+    "finish of 8,192": (finish._finish, finish_constants(8192, 128), FINISH_TYPES, 16, 1),
     "l2, D = 128": (canonical._canonical, canonical_sizes(128, 0), PAIRS, 4, 3),
     "l2, D = 512": (canonical._canonical, canonical_sizes(512, 0), PAIRS, 4, 3),
     "middle": (prepare._center, {"UNIT": False, "ROWS": 128, "SIZE": 16, "x_step": 1}, PREPARE_TYPES, 8, 3),
     "lengths": (prepare._lengths, {"UNIT": False, "ROWS": 8, "SIZE": 256, "x_step": 1}, PREPARE_TYPES, 4, 3),
     "sizes": (prepare._sizes, {"HAS_SCALE": False, "SIZE": 256}, PREPARE_TYPES, 4, 3),
-    "references": (prepare._references, ROUND_CONSTANTS | {"BLOCK": 32, "STRIDE": 4}, PREPARE_TYPES, 8, 3),
+    "references": (
+        prepare._references, ROUND_CONSTANTS | {"BLOCK": 32, "STRIDE": 4, "LONGEST": 16}, PREPARE_TYPES, 8, 3
+    ),
     "queries": (prepare._queries, ROUND_CONSTANTS | {"ROWS": 32}, PREPARE_TYPES | {"query_scale": "*fp32"}, 8, 3),
     "queries of two parts, cosine": (
         prepare._queries, ROUND_CONSTANTS | {"factor": 1, "PARTS": 2, "UNIT": True, "ROWS": 32},
@@ -159,6 +136,15 @@ UNMEASURED = {
     "matches": (scores._matches, MATCH_CONSTANTS, MATCH_TYPES, 4, 3),
     "means": (scores._means, {"ZERO": False, "SIZE": 1024}, MATCH_TYPES, 8, 3),
 }  # fmt: skip
+
+
+PRODUCTS = "block minima, half of all tiles", "block minima, all tiles", "many", "sample", "rank counts"
+
+
+@pytest.mark.parametrize("name", [PRODUCTS[0], *(pytest.param(name, marks=pytest.mark.slow) for name in PRODUCTS[1:])])
+def test_products_run_on_tensor_cores(name):
+    ptx = compile_kernel(*LAUNCHES[name]).asm["ptx"]
+    assert "wgmma.mma_async" in ptx and "f32.f16.f16" in ptx
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from fake_device import DEVICE, Device
 from kernels import INTERPRETED, interpreted
 
 from tensormetrics.retrieval import NDCG, AccuracyCalculator, HitRate, PrecisionAtK, RecallAtK, ReciprocalRank, TorchKNN
+from tensormetrics.retrieval.search import direct_search
 
 SIZES = (20, 36) if INTERPRETED else (260, 1024)
 
@@ -66,6 +67,25 @@ def test_launches_of_small_call_reach_goal_at_any_size_and_values(name):
             results = torch.utils._pytree.tree_map_only(torch.Tensor, lambda x: x.cpu(), results)
         torch.testing.assert_close(results, expected, rtol=1e-15, atol=0)
     assert len({*counts}) == 1 and counts[0][0] <= launches and counts[0][1] == waits and counts[0][2] <= 64
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("k", [1, 5, 19] if INTERPRETED else [2, 50, 259])
+def test_launches_of_large_search_reach_goal_for_any_k_and_size(k, monkeypatch):
+    monkeypatch.setattr(direct_search, "MAX_WORK", 0)
+    counts = set()
+    for size, kind in ((SIZES[0], "random"), (2 * SIZES[0], "random"), (SIZES[0], "duplicates")):
+        x, _ = rows(size, kind)
+        with Device(kernels=True) as device:
+            here = x.to(DEVICE)
+            device.operators = 0
+            device.waits.clear()
+            found = TorchKNN()(here, k, here, True)[1]
+            counts.add((device.operators, len(device.waits)))
+            found = found.cpu()
+        assert torch.equal(found, TorchKNN()(x, k, x, True)[1])
+    ((launches, waits),) = counts
+    assert launches <= 40 and waits == 1
 
 
 @pytest.mark.skipif(INTERPRETED, reason="counts calls of the library")

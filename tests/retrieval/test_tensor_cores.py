@@ -17,6 +17,7 @@ from retrieval_oracle import families as hard_families
 from torch import Tensor
 
 from tensormetrics.retrieval import TorchKNN
+from tensormetrics.retrieval.search import fp16_search
 from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.fp16_filter import Float16Filter
 from tensormetrics.retrieval.search.product_filter import Filter
@@ -97,6 +98,33 @@ def error_over_bound(x: Tensor, distance: str, parts: int, card: tuple[int, int]
 )
 def test_fp16_filter_values_are_within_their_bound(dim, parts, distance, family, card):
     assert error_over_bound(FAMILIES[family](dim), distance, parts, CARDS[card]) <= 1
+
+
+@pytest.mark.parametrize("k", [10, 90, 400, 1000])
+@pytest.mark.parametrize("kind", ["normal", "lognormal lengths", "unit length", "600 classes", "few huge rows"])
+def test_lists_of_candidates_hold_all_that_may_be_nearest(kind, k, monkeypatch):
+    monkeypatch.setattr(fp16_search, "SAMPLE", 1024)
+    x = torch.randn(6000, 32)
+    if kind == "600 classes":
+        x = torch.randn(600, 32)[torch.arange(6000) % 600] + x / 2
+    elif kind == "unit length":
+        x = torch.nn.functional.normalize(x)
+    elif kind == "lognormal lengths":
+        x *= (torch.randn(6000, 1) / 2).exp()
+    elif kind == "few huge rows":
+        x[::300] *= 1000
+    fp16_filter = Float16Filter(Filter(x, DISTANCES["l2"], torch.float32), LAYOUT)
+    is_sampled, rank, step, capacity = fp16_search.Float16Search.plan(k, len(x), LAYOUT.BLOCK)
+    queries = fp16_filter.query(x[:60])
+    value = fp16_filter.bias - fp16_filter.factor * (queries.rows[:60].float() @ fp16_filter.rows.float().T)
+    loss, length, rounding = queries.left[:, :60, None]
+    rows, blocks = fp16_filter.row_bounds, fp16_filter.right
+    error, of_block = (loss * right[0] + length * right[1] + right[2] for right in (rows, blocks))
+    upper = value + error
+    minima = upper[:, ::step] if is_sampled else value.view(60, -1, 32, 4).amin(2).flatten(1) + of_block
+    limit = minima.kthvalue(rank, 1, keepdim=True).values + rounding
+    assert ((value - error <= limit).sum(1) <= capacity).all()
+    assert ((upper + rounding <= limit).sum(1) > k).all()
 
 
 def allowed_sum_error(dim: int) -> float:

@@ -12,6 +12,7 @@ from .distance import rows_at_once
 from .kernels.tables import Float16Queries, Prepared
 from .product_filter import Filter
 
+LONGEST = 16  # one in so many blocks holds the longest rows only
 # The longest row gets a norm in [2^7, 2^8): far below the largest float16, and rows 2^20 times shorter lose no bits.
 _LIFT = 2.0**8
 _EPS = 2.0**-24  # unit roundoff of float32, in which products are accumulated
@@ -25,7 +26,8 @@ class Float16Filter:
     the query. With x', y' the rounded rows, x.y - x'.y' = (x - x').y' + x.(y - y'), and the product of x' and y' has an
     error of at most (D + 2) 2^-24 |x'| |y'| for float32 sums, plus 2^-22 for each step of a tensor core. So the error
     of a value is at most left[0] right[0] + left[1] right[1] + right[2] + left[2] / 2, with `left` of the query and
-    `right` of the reference's block. Blocks group rows by norm, so a huge row reduces the precision of one block only.
+    `right` of the reference's block. The longest rows form blocks of their own, so that they reduce the precision of
+    few blocks; the others are dealt to blocks by norm, so that all blocks have similar minima.
 
     `parts=2` stores the rounding error as a second float16: products of (low, high, high) by (high, low, high) have
     about 22 bits.
@@ -49,7 +51,7 @@ class Float16Filter:
     def _by_kernel(self, prepare: ModuleType) -> Prepared:
         filter_, kernels = self.filter, self.kernels
         inputs = filter_.reference, filter_.center, filter_.norms, filter_.nonfinite, filter_.sizes
-        layout = kernels.BLOCK, kernels.STRIDE, self.size, self.width
+        layout = kernels.BLOCK, kernels.STRIDE, LONGEST, self.size, self.width
         return prepare.references(*inputs, *self._options(), *layout)
 
     def _options(self) -> tuple[float, float, int, bool, int]:
@@ -61,9 +63,8 @@ class Float16Filter:
         table = torch.zeros(size, self.width * self.num_segments, dtype=torch.float16, device=device)
         bias = torch.full((size,), torch.inf, dtype=torch.float32, device=device)
         sizes = torch.zeros(4, size, dtype=torch.float64, device=device)
-        # The references of a block are consecutive by norm, while their positions are STRIDE apart.
-        ordered = filter_.norms.argsort()
-        positions = torch.arange(size, device=device).view(-1, kernels.BLOCK, kernels.STRIDE).mT.flatten()[:count]
+        norms, ordered = filter_.norms.sort()
+        positions = self.positions(norms)
         order = torch.full((size + 1,), -1, dtype=torch.int32, device=device)
         order[positions] = ordered.int()
         position = torch.empty_like(ordered)
@@ -84,6 +85,21 @@ class Float16Filter:
         right = row_bounds.view(3, -1, kernels.BLOCK, kernels.STRIDE).amax(2).flatten(1)
         low = low.amax()
         return Prepared(table, bias, order, position, row_bounds, right, self._left(sizes, low), low)
+
+    def positions(self, norms: Tensor) -> Tensor:
+        # norms: (R,) float64 ascending  ->  (R,) int64
+        """Return the position of each reference, by norm; those of a block are STRIDE apart."""
+        count, size, device = len(norms), self.kernels.BLOCK, norms.device
+        s, block = torch.arange(size, device=device), torch.arange(self.size // size, device=device)[:, None]
+        longest = len(block) // LONGEST
+        near, dealt = len(block) - longest, count - longest * size
+        exponent = norms.view(torch.int64)[(size * block[:near, 0] + size - 1).clamp(max=dealt - 1)] >> 52
+        group = -((exponent[-1] - exponent) // 4)  # the last block holds the longest of these rows, or follows it
+        start, stop = (torch.searchsorted(group, group, right=right)[:, None] for right in (False, True))
+        rank = torch.cat([size * start + s * (stop - start) + block[:near] - start, dealt + size * block[:longest] + s])
+        rank[:near].masked_fill_(rank[:near] >= dealt, count)
+        of_blocks = torch.arange(self.size, device=device).view(-1, size, self.kernels.STRIDE).mT.flatten()
+        return of_blocks.new_empty(count + 1).scatter_(0, rank.flatten(), of_blocks)[:count]
 
     def padded_rows(self, rows: int) -> int:
         return -(-rows // self.kernels.TILE) * self.kernels.TILE

@@ -1,5 +1,6 @@
 """Search on a GPU: float16 products exclude most references, canonical distances order the others."""
 
+import math
 from types import ModuleType
 
 import torch
@@ -8,74 +9,88 @@ from torch import Tensor
 from .references import QueryCache, References
 from .stages import Queries
 
+SAMPLE = 8192  # positions whose values limit those of the k nearest, if most blocks hold one of these
+MAX_CAPACITY = 2**14  # of a list, which one program sorts
+
 
 class Float16Search:
-    """Search stage that excludes blocks of references by float16 products.
+    """Search stage that lists the references whose float16 products are small enough, and sorts them.
 
-    No value of a block is below its minimum minus the error bound, and at least k references are nearer than the k-th
-    smallest minimum plus the bound. All references that may be among the k nearest are listed and sorted in canonical
-    order.
+    For small k, no value of a block is below its minimum minus the error bound, and at least k references are nearer
+    than the k-th smallest minimum plus the bound. For larger k, a sample of the references yields a limit; at least k
+    of the references below it have to be there with their bounds, else the query is not proven.
     """
 
     def __init__(
         self,
-        dim: int,
         k: int,
         references: References,
         memory: int,
         kernels: ModuleType,
         is_self_search: bool,
         query_cache: QueryCache | None = None,
+        is_repeated: bool = False,
     ) -> None:
         # is_self_search: query i is reference i  query_cache: prepared queries
-        self.references = references
-        self.kernels, self.filter = kernels, references.fp16_filter(kernels, memory)
-        self.k, self.capacity = k, self._capacity(k, len(references), kernels.BLOCK)
-        blocks = self.filter.right.shape[1]
-        row = 80 * self.capacity + 16 * k
+        # is_repeated: for queries whose list was too short or whose limit too low
+        self.references, self.kernels, self.k, self.is_repeated = references, kernels, k, is_repeated
+        self.filter = references.fp16_filter(kernels, memory)
+        size, blocks = len(self.filter.rows), self.filter.right.shape[1]
+        self.is_sampled, self.rank, self.step, self.capacity = self.plan(k, len(references), kernels.BLOCK, is_repeated)
+        width = -(-size // self.step) if self.is_sampled else blocks
+        row = 40 * self.capacity + 16 * k
         self.minima = None
-        if is_self_search and self.filter.euclidean and 4 * blocks * len(self.filter.rows) <= memory // 2:
+        if is_self_search and self.filter.euclidean and not self.is_sampled and 4 * blocks * size <= memory // 2:
             self.minima = self.kernels.block_minima(self.filter.as_queries, self.filter, symmetric=True)
         else:
-            row += 4 * blocks + 80 * dim
-        self.rows = max(memory // 2 // row, 1)
-        self.query_cache = query_cache
-        if query_cache:
+            row += 4 * width + 2 * self.filter.rows.shape[1] + 16
+        self.rows = max(min(memory // 2 // row, 2**30 // max(self.capacity, width)), 1)  # offsets have 32 bits
+        self.query_cache = None if is_repeated else query_cache
+        if self.query_cache:
             self.rows = max(self.rows // kernels.TILE, 1) * kernels.TILE
 
     @staticmethod
-    def is_faster(k: int, references: int, kernels: ModuleType) -> bool:
-        # If nearly all blocks are needed, the bound excludes little.
-        return 4 * (k + 1) * kernels.BLOCK <= 3 * references
+    def plan(k: int, references: int, block: int, is_repeated: bool = False) -> tuple[bool, int, int, int]:
+        """Return whether values are sampled, the rank that is the limit, the step of the sample, and the capacity."""
+        count = k + 1  # because one of them may be the query itself
+        if 2 * count * block <= references and not is_repeated:
+            expected = int((1 - (1 - count * block / references) ** (1 / block)) * references)
+            return False, count, 1, 1 << (expected + max(16, expected // 3)).bit_length()
+        # Odd, because positions of similar rows are powers of two apart.
+        step = -(-references // SAMPLE) | 1
+        mean, left_out = count / step, 1 - 1 / step
+        rank = (1 + is_repeated) * math.ceil(mean + 4.3 * math.sqrt(left_out * mean) + 3)
+        expected = min(rank * step, references)
+        deviation = step * math.sqrt(left_out * rank)
+        return True, rank, step, 1 << int(expected + expected / 16 + 3 * deviation + 16).bit_length()
 
     @staticmethod
-    def _capacity(k: int, references: int, block: int) -> int:
-        """Return the capacity of a candidate list: the number expected for random values, and a third more."""
-        fraction = 1 - (1 - (k + 1) * block / references) ** (1 / block)
-        expected = int(fraction * references)
-        return 1 << (expected + max(16, expected // 3)).bit_length()
+    def is_faster(k: int, references: References, kernels: ModuleType, is_repeated: bool = False) -> bool:
+        from .kernels.canonical import WIDEST
+
+        capacity = Float16Search.plan(k, len(references), kernels.BLOCK, is_repeated)[3]
+        return capacity <= MAX_CAPACITY and references.rows.shape[1] <= WIDEST
 
     def can_handle(self, queries: Queries) -> bool:
-        return queries.span is not None and queries.ignored is None
+        return queries.ignored is None and (self.is_repeated or queries.span is not None)
 
     def search(self, queries: Queries) -> tuple[Tensor, Tensor]:
         # ->  (Q, k) int64, -1 where fewer than k exist, (Q,) bool
-        from .kernels.canonical import in_order
+        from .kernels.finish import nearest
 
-        filter_, self_index = self.filter, queries.self_index
+        filter_, self_index, kernels = self.filter, queries.self_index, self.kernels
         if self.minima is not None:
-            fp16_queries, minima, source = filter_.as_queries, self.minima, filter_.position[queries.span]
+            fp16_queries, table, source = filter_.as_queries, self.minima, filter_.position[queries.span]
             is_bounded = fp16_queries.is_bounded[queries.span]
         else:
             cached = self.query_cache.fp16(queries.span, filter_) if self.query_cache and queries.span else None
             fp16_queries = cached or filter_.query(queries.rows)
-            minima = self.kernels.block_minima(fp16_queries, filter_)
+            if self.is_sampled:
+                table = kernels.sample(fp16_queries, filter_, self.step)
+            else:
+                table = kernels.block_minima(fp16_queries, filter_)
             source, is_bounded = torch.arange(len(self_index), device=self_index.device), fp16_queries.is_bounded
-        # k + 1, because one of them may be the query itself.
-        position, num_hits = self.kernels.candidates(minima, fp16_queries, source, filter_, self.k + 1, self.capacity)
-        index = filter_.order[position]
-        index.masked_fill_(index == self_index[:, None], -1)
-        delta = self.references.distance.of_lists(queries.rows, self.references.rows, index, memory=2**24)
-        delta.masked_fill_(index < 0, torch.inf)
-        index.masked_fill_(delta.isnan(), -1)
-        return in_order(delta, index, self.k), is_bounded & (num_hits <= self.capacity)
+        lists = kernels.candidates(table, fp16_queries, source, filter_, self.rank, self.capacity, self.is_sampled)
+        prepared = fp16_queries, source, filter_, self_index, is_bounded
+        code = self.references.distance.code
+        return nearest(queries.rows, self.references.rows, lists, *prepared, self.k, code, self.is_sampled)

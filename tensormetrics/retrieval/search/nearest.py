@@ -80,9 +80,11 @@ class NearestSearch:
             ExhaustiveStage(float64_stage),
         ]
         kernels = None if ignoring else operators.kernels(query.device, "search")
-        if kernels and Float16Search.is_faster(k, len(references), kernels):
-            fp16_search = Float16Search(query.shape[1], k, references, memory, kernels, is_self_search, query_cache)
-            self.stages.insert(0, fp16_search)
+        if kernels and Float16Search.is_faster(k, references, kernels):
+            fp16_search = Float16Search(k, references, memory, kernels, is_self_search, query_cache)
+            repeats = Float16Search.is_faster(k, references, kernels, True)
+            again = [Float16Search(k, references, memory, kernels, False, None, True)] if repeats else []
+            self.stages[:0] = [fp16_search, *again]
         if int16_search:
             self.stages.insert(0, int16_search)
         self.rows = self.stages[0].rows

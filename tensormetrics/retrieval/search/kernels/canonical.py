@@ -1,4 +1,4 @@
-"""Triton kernels of the order: canonical distances of listed pairs, and sorting of short candidate lists.
+"""Triton kernel of canonical distances of listed pairs.
 
 Imported only for CUDA tensors, or if TRITON_INTERPRET=1 interprets them on a CPU.
 """
@@ -11,7 +11,6 @@ from torch import Tensor
 from ....core.native.triton import launch
 
 WIDEST = 8192  # maximal number of columns, whose terms are computed at once
-_RANKED = 256  # maximal number of entries that are sorted by comparing all pairs
 
 
 @triton.jit
@@ -68,20 +67,6 @@ def _canonical(
     tl.store(delta + n, tl.where(j >= 0, value, float("inf")), mask=n < pairs)
 
 
-@triton.jit(do_not_specialize=["k", "capacity"])
-def _rank(delta, index, nearest, k, capacity, CAPACITY: tl.constexpr, CHUNK: tl.constexpr):
-    q = tl.program_id(0).to(tl.int64)
-    n = tl.arange(0, CAPACITY)
-    d, j = tl.load(delta + q * capacity + n)[:, None], tl.load(index + q * capacity + n)
-    rank = tl.zeros((CAPACITY,), dtype=tl.int32)
-    for start in range(0, CAPACITY, CHUNK):
-        m = start + tl.arange(0, CHUNK)
-        other, other_index = tl.load(delta + q * capacity + m)[None, :], tl.load(index + q * capacity + m)[None, :]
-        before = (other_index >= 0) & ((other < d) | ((other == d) & (other_index < j[:, None])))
-        rank += tl.sum(before.to(tl.int32), axis=1)
-    tl.store(nearest + q * k + rank, j, mask=(j >= 0) & (rank < k))
-
-
 def canonical_pairs(query: Tensor, reference: Tensor, row: Tensor | None, column: Tensor, kind: int) -> Tensor:
     # query: (Q, D)  reference: (R, D), D <= WIDEST  row, column: (n,) int64  ->  (n,) float64, inf where column is -1
     """Compute canonical distances as `Distance.of_pairs`; `kind` 0 is Euclidean, 1 the inner product, 2 cosine."""
@@ -96,20 +81,3 @@ def canonical_pairs(query: Tensor, reference: Tensor, row: Tensor | None, column
         enable_fp_fusion=False,
     )  # fmt: skip
     return delta
-
-
-def in_order(delta: Tensor, index: Tensor, k: int) -> Tensor:
-    # delta: (Q, N), N a power of two  index: (Q, N) int32, -1 if none  ->  (Q, k) int64 by (delta, index), -1 if none
-    if index.shape[1] <= _RANKED:
-        nearest = torch.full((len(index), k), -1, device=index.device)
-        capacity = index.shape[1]
-        launch(
-            _rank, (len(index),),
-            delta, index, nearest, k, capacity, CAPACITY=capacity, CHUNK=min(capacity, 32),
-            num_warps=max(capacity // 32, 1),
-            enable_fp_fusion=False,
-        )  # fmt: skip
-        return nearest
-    order = index.argsort(1)
-    order = order.gather(1, delta.gather(1, order).argsort(dim=1, stable=True))[:, :k]
-    return index.gather(1, order).long()

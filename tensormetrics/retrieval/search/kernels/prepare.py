@@ -168,19 +168,41 @@ def _store_left(
     tl.store(left + 2 * size + n, _rounded_up(2 * query_error))
 
 
+@triton.jit
+def _group(lengths, block, dealt, BLOCK: tl.constexpr):
+    # lengths: bits of float64 norms, ascending  ->  that of a block of consecutive rows; in one, norms differ 16 times
+    last = tl.load(lengths + tl.minimum(block * BLOCK + BLOCK - 1, dealt - 1)) >> 52
+    return ((tl.load(lengths + dealt - 1) >> 52) - last) // 4
+
+
+@triton.jit
+def _first_block(lengths, group, near, dealt, BLOCK: tl.constexpr):
+    low, high = 0, near
+    while low < high:
+        mid = (low + high) // 2
+        is_before = _group(lengths, mid, dealt, BLOCK) > group
+        low, high = tl.where(is_before, mid + 1, low), tl.where(is_before, high, mid)
+    return low
+
+
 @triton.jit(do_not_specialize=["count"])
 def _references(
-    x, x_row, x_step, center, nonfinite, ordered, sizes,
+    x, x_row, x_step, center, nonfinite, lengths, ordered, sizes,
     table, bias, order, position, row_bounds, right, left, max_low, count, size, dim, width, rounding, summing,
     factor: tl.constexpr, UNIT: tl.constexpr, PARTS: tl.constexpr, BLOCK: tl.constexpr, STRIDE: tl.constexpr,
-    SIZE: tl.constexpr,
+    LONGEST: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
-    # A program writes one block of references that are consecutive by norm; their positions are STRIDE apart.
-    block = tl.program_id(0)
-    n = block * BLOCK + tl.arange(0, BLOCK)
-    slot = block // STRIDE * (BLOCK * STRIDE) + tl.arange(0, BLOCK) * STRIDE + block % STRIDE
-    row = tl.load(ordered + n, mask=n < count, other=0)
-    valid = (n < count) & (tl.load(nonfinite + row, mask=n < count, other=1) == 0)
+    # A program writes one block of references, see `Float16Filter.positions`; their positions are STRIDE apart.
+    block, s, blocks = tl.program_id(0), tl.arange(0, BLOCK), size // BLOCK
+    slot = block // STRIDE * (BLOCK * STRIDE) + s * STRIDE + block % STRIDE
+    near, dealt = blocks - blocks // LONGEST, count - blocks // LONGEST * BLOCK
+    group = _group(lengths, block, dealt, BLOCK)
+    start = _first_block(lengths, group, near, dealt, BLOCK)
+    step = _first_block(lengths, group - 1, near, dealt, BLOCK) - start
+    n = tl.where(block < near, start * BLOCK + s * step + block - start, dealt + (block - near) * BLOCK + s)
+    is_row = n < tl.where(block < near, dealt, count)
+    row = tl.load(ordered + n, mask=is_row, other=0)
+    valid = is_row & (tl.load(nonfinite + row, mask=is_row, other=1) == 0)
     rows, scale = x + (row.to(tl.int64) * x_row)[:, None], tl.load(sizes) * _LIFT
     unit = _unit(rows, x_step, valid[:, None], dim, SIZE, UNIT)
     segments: tl.constexpr = 2 * PARTS - 1
@@ -191,9 +213,8 @@ def _references(
     ref_error = (9 * _EPS + 2 * rounding) * length * length if factor == 2 else tl.zeros_like(length)
     value = length * length if factor == 2 else ref_error
     tl.store(bias + slot, tl.where(valid, value, _INF).to(tl.float32))
-    tl.store(order + slot, tl.where(n < count, row, -1).to(tl.int32))
-    tl.store(position + row, slot.to(tl.int64), mask=n < count)
-    blocks = size // BLOCK
+    tl.store(order + slot, tl.where(is_row, row, -1).to(tl.int32))
+    tl.store(position + row, slot.to(tl.int64), mask=is_row)
     rounded32, lost32, ref_error32 = _rounded_up(rounded), _rounded_up(lost), _rounded_up(ref_error)
     tl.store(row_bounds + slot, rounded32)
     tl.store(row_bounds + size + slot, lost32)
@@ -286,7 +307,7 @@ def lengths(
 
 def references(
     rows: Tensor, center: Tensor, norms: Tensor, nonfinite: Tensor, sizes: Tensor, rounding: float, summing: float,
-    factor: int, unit: bool, parts: int, block: int, stride: int, size: int, width: int,
+    factor: int, unit: bool, parts: int, block: int, stride: int, longest: int, size: int, width: int,
 ) -> Prepared:  # fmt: skip
     # rows: (R, D)  ->  tables of `size` rows, `width` columns in each segment
     device, (count, dim) = rows.device, rows.shape
@@ -296,12 +317,13 @@ def references(
     bounds = torch.empty(7 * size + 3 * (size // block), dtype=torch.float32, device=device)
     row_bounds, left, bias, right = bounds.split([3 * size, 3 * size, size, 3 * (size // block)])
     max_low = torch.zeros(1, dtype=torch.int64, device=device)
+    ascending, ordered = norms.sort()
     launch(
         _references, (size // block,),
-        rows, *rows.stride(), center, nonfinite.view(torch.int8), norms.argsort(), sizes,
+        rows, *rows.stride(), center, nonfinite.view(torch.int8), ascending.view(torch.int64), ordered, sizes,
         table, bias, order, position, row_bounds, right, left, max_low, count, size, dim, width, rounding, summing,
-        factor=factor, UNIT=unit, PARTS=parts, BLOCK=block, STRIDE=stride, SIZE=64, num_warps=8,
-        enable_fp_fusion=False,
+        factor=factor, UNIT=unit, PARTS=parts, BLOCK=block, STRIDE=stride, LONGEST=longest, SIZE=64,
+        num_warps=8, enable_fp_fusion=False,
     )  # fmt: skip
     order[-1:].fill_(-1)
     return Prepared(

@@ -19,6 +19,7 @@ class Float16References(Protocol):
 
     rows: Tensor  # (R', D') float16
     bias: Tensor  # (R',) float32
+    order: Tensor  # (R' + 1,) int32, the reference at each position, -1 if none
     row_bounds: Tensor  # (3, R') float32, error bound of each reference
     right: Tensor  # (3, blocks) float32, error bound of each block
     factor: int
@@ -35,3 +36,12 @@ class Prepared(NamedTuple):
     right: Tensor  # (3, blocks) float32
     left: Tensor  # (3, R') float32, `left` of the references as queries of Euclidean distances, for one part
     low: Tensor  # (1,) float64, largest norm of a low part
+
+
+class Candidates(NamedTuple):
+    """References that may be among the k nearest of each query, in any order."""
+
+    position: Tensor  # (2, Q, N) int32, and memory for another list
+    values: Tensor  # (Q, N) float32
+    num_hits: Tensor  # (Q,) int32, more than N if the list is too short
+    limit: Tensor  # (Q,) float32; lower bounds of all other values are above it
