@@ -3,8 +3,12 @@
 import json
 
 import pytest
+import torch
 from cases import FUNCTIONS, METRICS
-from device_budget import FILE, TORCH, counts
+from device_budget import FILE, TORCH, count_device_use, counts
+from fake_device import DEVICE, Device
+
+from tensormetrics.assignment import linear_sum_assignment
 
 RECORDED = json.loads(FILE.read_text())
 KINDS = ("operators", "waits", "bytes", "elements in one copy")
@@ -30,6 +34,7 @@ def test_device_use_is_within_budget(name):
 
 
 GOALS = {  # row and call -> operators and waits, at both sizes
+    ("assignment.linear_sum_assignment", "call"): (1, 0),
     ("association.MLEAT", "update"): (30, 0),
     ("association.RIPA", "update"): (30, 0),
     ("association.RNSB", "update"): (620, 0),
@@ -48,3 +53,9 @@ def test_device_use_meets_goal(name, call):
     for operators, waits, _, copied in counts((METRICS | FUNCTIONS)[name])[call]:
         assert operators <= SLACK * GOALS[name, call][0] and waits <= GOALS[name, call][1]
         assert copied <= 64
+
+
+def test_checked_assignment_waits_once():
+    with Device() as device:
+        cost = torch.rand(3, 5, 6).to(DEVICE)
+        assert count_device_use(device, lambda: linear_sum_assignment(cost))[:2] == [3, 1]

@@ -178,17 +178,18 @@ DIRICHLET_FN Normals<T> normals(RandomBits w) {  // Box & Muller
   return {radius * ((quarter + 1) & 2 ? -cosine : cosine), radius * (quarter & 2 ? -sine : sine)};
 }
 
+// Below, y is the product of a normal variate and the scale of its cell.
 template <class T>
-DIRICHLET_FN T log_cube_root(T normal, const Cell<T>& cell) {  // of Gamma / d; undefined unless positive
-  const T v = 1 + normal * cell.scale;
+DIRICHLET_FN T log_cube_root(T y) {  // of Gamma / d; undefined unless positive
+  const T v = 1 + y;
   return log_of(split(v > T(0x1p-60) ? v : T(0x1p-60)));
 }
 
 template <class T>
-DIRICHLET_FN uint32_t accepts(T normal, uint32_t bits, const Cell<T>& cell) {
-  const T y = normal * cell.scale, y2 = y * y;
+DIRICHLET_FN uint32_t accepts(T y, uint32_t bits, const Cell<T>& cell) {
+  const T y2 = y * y;
   const T series = -y2 * y2 * reciprocal_series<4, 1, Real<T>::kBracket>(-y);
-  const T direct = log_cube_root(normal, cell) - y + y2 * T(0.5) - y2 * y * T(1.0 / 3);  // cancels for small y
+  const T direct = log_cube_root(y) - y + y2 * T(0.5) - y2 * y * T(1.0 / 3);  // cancels for small y
   const T bracket = y2 < T(0.0625) ? series : direct;
   return uint32_t(y > -1) & uint32_t(log_uniform<T>(bits) < 3 * cell.d * bracket);
 }
@@ -202,9 +203,9 @@ DIRICHLET_FN uint32_t squeeze_accepts(T normal, uint32_t bits, const Cell<T>& ce
 }
 
 template <bool kLinear, class T>
-DIRICHLET_FN T value_of(T normal, const Cell<T>& cell) {
-  const T v = 1 + normal * cell.scale;
-  return kLinear ? cell.d * v * v * v : cell.log_d + 3 * log_cube_root(normal, cell);
+DIRICHLET_FN T value_of(T y, const Cell<T>& cell) {
+  const T v = 1 + y;
+  return kLinear ? cell.d * v * v * v : cell.log_d + 3 * log_cube_root(y);
 }
 
 // The variates of one pair of cells, or their logarithms.
@@ -215,10 +216,11 @@ DIRICHLET_FN void draw_pair(uint64_t sample, uint32_t pair, const Key& key, cons
   for (uint32_t attempt = 0; (!even || !odd) && attempt < kAttempts; ++attempt) {
     const RandomBits w = block(low, high, pair, attempt, key);
     const Normals<T> x = normals<T>(w);
-    if (!even) out[0] = value_of<kLinear>(x.even, cells[0]);
-    if (!odd) out[1] = value_of<kLinear>(x.odd, cells[1]);
-    even = even || squeeze_accepts(x.even, w.w2, cells[0]) || accepts(x.even, w.w2, cells[0]);
-    odd = odd || squeeze_accepts(x.odd, w.w3, cells[1]) || accepts(x.odd, w.w3, cells[1]);
+    const T y_even = x.even * cells[0].scale, y_odd = x.odd * cells[1].scale;
+    if (!even) out[0] = value_of<kLinear>(y_even, cells[0]);
+    if (!odd) out[1] = value_of<kLinear>(y_odd, cells[1]);
+    even = even || squeeze_accepts(x.even, w.w2, cells[0]) || accepts(y_even, w.w2, cells[0]);
+    odd = odd || squeeze_accepts(x.odd, w.w3, cells[1]) || accepts(y_odd, w.w3, cells[1]);
   }
   if (!even) out[0] = std::numeric_limits<T>::quiet_NaN();
   if (!odd) out[1] = std::numeric_limits<T>::quiet_NaN();

@@ -69,6 +69,7 @@ struct ItemSums {
                         counts = counts_of.data()](auto) COMMON_INLINE {
       const Key key = p.key;
       Samples samples;
+      Bits bits;
       alignas(64) double factors[4][kTile];
       for (int64_t step = begin; step < end && !stop(); ++step) {
         const int64_t first = step * kTile, n = std::min<int64_t>(p.samples - first, kTile);
@@ -84,9 +85,9 @@ struct ItemSums {
           counts[row] = 0;
         };
         for (int64_t item = 0; item < p.items; item += 4) {
-          const auto block_index = uint32_t(item / 4);
+          bits.draw(samples, uint32_t(item / 4), 0, key);
           for (int s = 0; s < kTile; ++s) {
-            const RandomBits w = block(samples.low[s], samples.high[s], block_index, 0, key);
+            const RandomBits w = bits[s];
             factors[0][s] = uniform<double>(w.w0);
             factors[1][s] = uniform<double>(w.w1);
             factors[2][s] = uniform<double>(w.w2);
@@ -121,8 +122,8 @@ struct ItemWeights {
     common::vectorized([=, work = *this](auto) COMMON_INLINE { work.run_vectorized(begin, end); });
   }
   COMMON_INLINE void run_vectorized(int64_t begin, int64_t end) const {
-    const Key local_key = key;
-    alignas(64) uint32_t entries[8][kTile], low[kTile], high[kTile];
+    alignas(64) uint32_t entries[8][kTile], low[kTile], high[kTile], zeros[kTile] = {};
+    Bits bits;
     for (int64_t first = 0; first < items && !stop(); first += kTile) {
       const int64_t n = std::min<int64_t>(items - first, kTile);
       for (int64_t i = 0; i < kTile; ++i) {
@@ -130,9 +131,9 @@ struct ItemWeights {
         low[i] = uint32_t(address), high[i] = uint32_t(address >> 32);
       }
       for (int64_t step = begin; step < end; ++step) {
-        const auto block_index = uint32_t(start + step);
+        bits.draw(low, zeros, high, uint32_t(start + step), key, kTile);
         for (int i = 0; i < kTile; ++i) {
-          const RandomBits w = philox<10>({low[i], high[i], block_index, 0}, local_key.low, local_key.high);
+          const RandomBits w = bits[i];
           entries[0][i] = w.w0 & 0xffff, entries[1][i] = w.w0 >> 16;
           entries[2][i] = w.w1 & 0xffff, entries[3][i] = w.w1 >> 16;
           entries[4][i] = w.w2 & 0xffff, entries[5][i] = w.w2 >> 16;
@@ -160,11 +161,15 @@ struct Uniforms {
     common::vectorized([=, work = *this](auto) COMMON_INLINE { work.run_vectorized(begin, end); });
   }
   COMMON_INLINE void run_vectorized(int64_t begin, int64_t end) const {
-    const Key local_key = key;
+    alignas(64) uint32_t low[kTile], blocks[kTile], zeros[kTile] = {};
     alignas(64) double values[4 * kTile];
+    Bits bits;
+    std::fill_n(low, kTile, draw);
     for (int64_t step = begin; step < end && !stop(); ++step) {
+      for (int b = 0; b < kTile; ++b) blocks[b] = static_cast<uint32_t>(step * kTile + b);
+      bits.draw(low, zeros, blocks, 0, key, kTile);
       for (int b = 0; b < kTile; ++b) {
-        const RandomBits w = block(draw, 0, static_cast<uint32_t>(step * kTile + b), 0, local_key);
+        const RandomBits w = bits[b];
         values[4 * b] = uniform<double>(w.w0);
         values[4 * b + 1] = uniform<double>(w.w1);
         values[4 * b + 2] = uniform<double>(w.w2);

@@ -73,8 +73,8 @@ class LaneMatrix {
       const Cell<T> even = row.cells[2 * q], odd = row.cells[2 * q + 1];
       const RandomBits w = block(low, high, row.first_pair + q, 0, row.key);
       const Normals<T> x = normals<T>(w);
-      gamma(2 * q) = value_of<kLinear>(x.even, even);
-      gamma(2 * q + 1) = value_of<kLinear>(x.odd, odd);
+      gamma(2 * q) = value_of<kLinear>(x.even * even.scale, even);
+      gamma(2 * q + 1) = value_of<kLinear>(x.odd * odd.scale, odd);
       open |= uint64_t(!squeeze_accepts(x.even, w.w2, even)) << 2 * q;
       open |= uint64_t(!squeeze_accepts(x.odd, w.w3, odd)) << (2 * q + 1);
     }
@@ -84,9 +84,9 @@ class LaneMatrix {
       const Cell<T> cell = row.cells[j];
       const RandomBits w = block(low, high, row.first_pair + j / 2, attempt, row.key);
       const Normals<T> both = normals<T>(w);
-      const T x = j % 2 ? both.odd : both.even;
-      const bool accepted = accepts(x, j % 2 ? w.w3 : w.w2, cell), last = ++attempt == kAttempts;
-      gamma(j) = last && !accepted ? std::numeric_limits<T>::quiet_NaN() : value_of<kLinear>(x, cell);
+      const T y = (j % 2 ? both.odd : both.even) * cell.scale;
+      const bool accepted = accepts(y, j % 2 ? w.w3 : w.w2, cell), last = ++attempt == kAttempts;
+      gamma(j) = last && !accepted ? std::numeric_limits<T>::quiet_NaN() : value_of<kLinear>(y, cell);
       if (!accepted && !last) continue;
       open &= ~uint64_t(1);
       attempt = 0;

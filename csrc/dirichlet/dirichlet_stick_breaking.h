@@ -54,11 +54,15 @@ struct Stick {
 };
 
 template <class T>
-DIRICHLET_FN Stick<T> propose_stick(uint32_t low, uint32_t high, uint32_t index, const Key& key, T shape, int32_t left) {
-  const RandomBits w = block(low, high, index, kStick, key);
+DIRICHLET_FN Stick<T> stick_of(const RandomBits& w, T shape, int32_t left) {
   const T z = -log_uniform<T>(w.w0), offset = z - 1;  // ln z >= 1 - 1 / z: (z e^(1 - z))^a >= 1 - a (z - 1)^2 / z
   return {z, -log_uniform<T>(w.w2), uint32_t(uint64_t(w.w3) * uint32_t(left) >> 32),
           uniform<T>(~w.w1) * z > shape * offset * offset};
+}
+
+template <class T>
+DIRICHLET_FN Stick<T> propose_stick(uint32_t low, uint32_t high, uint32_t index, const Key& key, T shape, int32_t left) {
+  return stick_of(block(low, high, index, kStick, key), shape, left);
 }
 
 template <class T>
@@ -78,11 +82,14 @@ struct Point {
   uint32_t position;  // of its row among the rows with a group
 };
 
-DIRICHLET_FN Point propose_point(uint32_t low, uint32_t high, uint32_t column, uint32_t attempt, const Key& key,
-                                 int32_t rows) {
-  const RandomBits w = block(low, high, column, kUnreached + attempt, key);
+DIRICHLET_FN Point point_of(const RandomBits& w, int32_t rows) {
   return {-log_uniform<double>(w.w0), -log_uniform<double>(w.w2), uniform<double>(w.w3),
           uint32_t(uint64_t(w.w1) * uint32_t(rows) >> 32)};
+}
+
+DIRICHLET_FN Point propose_point(uint32_t low, uint32_t high, uint32_t column, uint32_t attempt, const Key& key,
+                                 int32_t rows) {
+  return point_of(block(low, high, column, kUnreached + attempt, key), rows);
 }
 
 // The depth from which cells of a row are unreached, given the row's sum `total`, the depth `last` of the last reached

@@ -57,11 +57,12 @@ class StickSampler {
     row.pair_indices = pairs_.data();
     sampler.draw(row, gammas_.data());
     const Samples& samples = sampler.samples();
-    propose(0, n, first, row.key, samples);
-    begin(linear, T(1 / (n * shape_)));
-    for (int32_t k = 0; draw_kth(k) && k + 1 < n; ++k) {
-      propose(k + 1, n, first, row.key, samples);
-      descend(T(1 / ((n - k - 1) * shape_)));
+    for (int32_t k = 0; k < n; ++k) {
+      propose(k, n, first, row.key, samples);
+      const T mean = T(1 / ((n - k) * shape_));
+      if (k == 0) begin(linear, mean);
+      else descend(mean);
+      if (!draw_kth(k)) break;
     }
   }
 
@@ -132,8 +133,9 @@ class StickSampler {
     uint32_t* __restrict const positions = &positions_[size_t(k) * kTile];
     alignas(64) uint32_t is_accepted[kTile];
     uint32_t all_accepted = 1;
+    bits_.draw(samples, first + uint32_t(k), kStick, key);
     for (int s = 0; s < kTile; ++s) {
-      const Stick<T> stick = propose_stick<T>(samples.low[s], samples.high[s], first + uint32_t(k), key, shape, n - k);
+      const Stick<T> stick = stick_of(bits_[s], shape, n - k);
       masses[s] = stick.mass;
       step_[s] = stick.step;
       positions[s] = stick.position;
@@ -195,6 +197,7 @@ class StickSampler {
   }
 
   double shape_ = 0, mean_ = 0;
+  Bits bits_;
   std::vector<Cell<T>> cells_;
   std::vector<uint32_t> pairs_, positions_;
   std::vector<int32_t> columns_, order_, outside_columns_, outside_positions_;

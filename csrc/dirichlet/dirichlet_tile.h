@@ -242,12 +242,13 @@ class Tile {
 
   COMMON_INLINE static void propose_points(const Samples& samples, uint32_t j, const Key key, int32_t rows, double step,
                                            Points& points) {
-    const uint32_t *__restrict const low = samples.low, *__restrict const high = samples.high;
+    Bits bits;
+    bits.draw(samples, j, kUnreached, key);
     double *__restrict const depth = points.depth, *__restrict const height = points.height;
     double *__restrict const mass = points.mass, *__restrict const uniform = points.uniform;
     uint32_t* __restrict const position = points.position;
     for (int s = 0; s < kTile; ++s) {
-      const Point point = propose_point(low[s], high[s], j, 0, key, rows);
+      const Point point = point_of(bits[s], rows);
       depth[s] += point.step * step;
       height[s] = -depth[s];
       mass[s] = point.mass;

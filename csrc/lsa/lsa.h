@@ -96,11 +96,12 @@ struct Problem {
 
   int64_t *col_of_row, *row_of_col;  // results
   T *row_dual, *col_dual;
-  T *row_cost, *col_cost;  // cost of the matched pair; one of the two is null
+  bool transposed;  // the rows of the batch are the columns
 
   T* price;          // cols: dual variable; -inf while the column is on the tree, and if its capacity is 0
   T* remaining;      // cols: remaining capacity; a column is open while it is positive
-  T* distance;       // cols: length of the shortest known path to the column, inf if it is on the tree
+  T* distance;       // cols: length of the shortest known path to the column, inf if it is on the tree; in the end the
+                     // cost of the matched pair of each row of the batch
   T* parent;         // cols: the previous row on that path
   T* tree_distance;  // path length of the k-th column on the tree
   T* tree_price;     // price of the k-th column before it joined the tree
@@ -398,14 +399,14 @@ struct Solver {
       const T cost = j >= 0 ? p.cost_at(i, j) : p.unmatched < infinity<T>() ? p.unmatched : T(0);
       p.col_of_row[i] = j;
       p.row_dual[i] = p.sign * (j >= 0 ? cost - p.price[j] : cost);
-      if (p.row_cost) p.row_cost[i] = j >= 0 ? p.sign * cost : T(0);
+      if (!p.transposed) p.distance[i] = j >= 0 ? p.sign * cost : T(0);
     });
     group.for_each(p.cols, [&](int32_t j) LSA_INLINE {
       int32_t lowest = p.first[j];
       for (int32_t i = lowest; i >= 0; i = p.next[i]) lowest = i < lowest ? i : lowest;
       p.row_of_col[j] = lowest;
       p.col_dual[j] = p.price[j] > -infinity<T>() ? p.sign * p.price[j] : T(0);
-      if (p.col_cost) p.col_cost[j] = lowest >= 0 ? p.sign * p.cost_at(lowest, j) : T(0);
+      if (p.transposed) p.distance[j] = lowest >= 0 ? p.sign * p.cost_at(lowest, j) : T(0);
     });
     if (!p.supply) return;
     group.once([&]() LSA_INLINE {  // a row with several columns reports the lowest

@@ -32,7 +32,8 @@ struct Batch {
   int64_t work_limit;
   const int8_t* stop;
   int64_t *col_of_row, *row_of_col;
-  T *row_dual, *col_dual, *matched_cost;
+  T *row_dual, *col_dual;
+  double* total;
   int8_t* status;
   int64_t* scans;
 
@@ -59,21 +60,32 @@ struct Batch {
       work = solver.scans;
     }
     const bool is_optimal = result == kOptimal;  // results of failed problems and of padding are reset
-    group.for_each(static_cast<int32_t>(rows), [&](int32_t i) LSA_INLINE {
-      if (is_optimal && i < r) return;
-      col_of_row[b * rows + i] = -1;
-      row_dual[b * rows + i] = 0;
-      matched_cost[b * rows + i] = 0;
-    });
-    group.for_each(static_cast<int32_t>(cols), [&](int32_t j) LSA_INLINE {
-      if (is_optimal && j < c) return;
-      row_of_col[b * cols + j] = -1;
-      col_dual[b * cols + j] = 0;
+    const int64_t longest = rows > cols ? rows : cols;
+    group.for_each(static_cast<int32_t>(longest), [&](int32_t k) LSA_INLINE {
+      reset(b, k, is_optimal ? r : 0, is_optimal ? c : 0);
     });
     group.once([&]() LSA_INLINE {
-      status[b] = result;
-      scans[b] = work;
+      double sum = 0;
+      for (int64_t i = 0; is_optimal && i < r; ++i) sum += p.distance[i];
+      report(b, result, sum, work);
     });
+  }
+
+  // Resets the k-th row and column of problem b, unless they are among its first r rows and c columns.
+  LSA_FN void reset(int64_t b, int64_t k, int64_t r, int64_t c) const {
+    if (k >= r && k < rows) {
+      col_of_row[b * rows + k] = -1;
+      row_dual[b * rows + k] = 0;
+    }
+    if (k >= c && k < cols) {
+      row_of_col[b * cols + k] = -1;
+      col_dual[b * cols + k] = 0;
+    }
+  }
+  LSA_FN void report(int64_t b, Status result, double sum, int64_t work) const {
+    total[b] = result == kOptimal ? sum : std::numeric_limits<double>::quiet_NaN();
+    status[b] = result;
+    scans[b] = work;
   }
 
   // Fills in problem b with r rows and c columns, transposed if it has too few columns. Returns false if it is invalid.
@@ -103,13 +115,13 @@ struct Batch {
     p.mask_col_stride = static_cast<Index>(transposed ? mask_row_stride : mask_col_stride);
     p.supply = transposed ? capacity : nullptr;
     p.capacity = transposed ? nullptr : capacity;
+    p.transposed = transposed;
     p.work_limit = work_limit;
     p.stop = stop;
     p.col_of_row = transposed ? row_of_col + b * cols : col_of_row + b * rows;
     p.row_of_col = transposed ? col_of_row + b * rows : row_of_col + b * cols;
     p.row_dual = transposed ? col_dual + b * cols : row_dual + b * rows;
     p.col_dual = transposed ? row_dual + b * rows : col_dual + b * cols;
-    (transposed ? p.col_cost : p.row_cost) = matched_cost + b * rows;
 
     T** const values[] = {&p.price, &p.remaining, &p.distance, &p.parent, &p.tree_distance, &p.tree_price};
     for (int k = 0; k < 6; ++k) *values[k] = memory.values + k * padded_size();

@@ -25,7 +25,7 @@ struct Inputs {
 };
 
 struct Outputs {
-  Tensor col_of_row, row_of_col, row_dual, col_dual, status, matched_cost, scans;
+  Tensor col_of_row, row_of_col, row_dual, col_dual, status, total, scans;
 
   explicit Outputs(const Tensor& cost) {
     const int64_t rows = cost.size(-2), cols = cost.size(-1);
@@ -37,12 +37,12 @@ struct Outputs {
     row_of_col = torch::stable::new_empty(cost, col_shape, ScalarType::Long);
     row_dual = torch::stable::new_empty(cost, row_shape);
     col_dual = torch::stable::new_empty(cost, col_shape);
-    matched_cost = torch::stable::new_empty(cost, row_shape);
     status = torch::stable::new_empty(cost, batch_shape, ScalarType::Char);
+    total = torch::stable::new_empty(cost, batch_shape, ScalarType::Double);
     scans = torch::stable::new_empty(cost, batch_shape, ScalarType::Long);
   }
 
-  Results results() const { return {col_of_row, row_of_col, row_dual, col_dual, status, matched_cost, scans}; }
+  Results results() const { return {col_of_row, row_of_col, row_dual, col_dual, status, total, scans}; }
 };
 
 template <class T>
@@ -83,7 +83,7 @@ Batch<T> make_batch(const Inputs& in, const Outputs& out) {
   batch.row_of_col = static_cast<int64_t*>(out.row_of_col.data_ptr());
   batch.row_dual = static_cast<T*>(out.row_dual.data_ptr());
   batch.col_dual = static_cast<T*>(out.col_dual.data_ptr());
-  batch.matched_cost = static_cast<T*>(out.matched_cost.data_ptr());
+  batch.total = static_cast<double*>(out.total.data_ptr());
   batch.status = static_cast<int8_t*>(out.status.data_ptr());
   batch.scans = static_cast<int64_t*>(out.scans.data_ptr());
   return batch;

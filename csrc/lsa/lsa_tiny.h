@@ -275,29 +275,22 @@ class Tiny {
   LSA_INLINE void write(const Batch<T>& batch, int64_t b, int32_t l, int64_t r, int64_t c) const {
     const Problem<T>& p = p_[l];
     const auto entry = [l](const auto* array, int64_t k) LSA_INLINE { return array[k][l]; };
+    double total = 0;
     for (int32_t i = 0; i < p.rows; ++i) {
       const auto j = static_cast<int32_t>(entry(column_, i));
       const T cost = entry(cost_, i * n_ + j);
       p.col_of_row[i] = j;
       p.row_dual[i] = p.sign * (cost - entry(price_, j));
-      if (p.row_cost) p.row_cost[i] = p.sign * cost;
+      if (!p.transposed) total += p.sign * cost;
     }
     for (int32_t j = 0; j < p.cols; ++j) {
       const auto i = static_cast<int32_t>(entry(owner_, j));
       p.row_of_col[j] = i;
       p.col_dual[j] = p.sign * entry(price_, j);
-      if (p.col_cost) p.col_cost[j] = i >= 0 ? p.sign * entry(cost_, i * n_ + j) : T(0);
+      if (p.transposed) total += i >= 0 ? p.sign * entry(cost_, i * n_ + j) : T(0);
     }
-    for (int64_t i = r; i < batch.rows; ++i) {
-      batch.col_of_row[b * batch.rows + i] = -1;
-      batch.row_dual[b * batch.rows + i] = batch.matched_cost[b * batch.rows + i] = 0;
-    }
-    for (int64_t j = c; j < batch.cols; ++j) {
-      batch.row_of_col[b * batch.cols + j] = -1;
-      batch.col_dual[b * batch.cols + j] = 0;
-    }
-    batch.status[b] = kOptimal;
-    batch.scans[b] = scans_[l];
+    for (int64_t k = r < c ? r : c; k < batch.rows || k < batch.cols; ++k) batch.reset(b, k, r, c);
+    batch.report(b, kOptimal, total, scans_[l]);
   }
 
   int32_t n_ = 0, m_ = 0;  // maximum number of columns and rows over the lanes

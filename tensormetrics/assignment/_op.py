@@ -11,7 +11,8 @@ from . import _reference
 # int64; mask: (..., R, C) bool; col_capacity: (..., C) int64; unmatched_cost: (...). Inputs must be contiguous, except
 # cost and mask.
 # -> col_of_row: (..., R), row_of_col: (..., C) int64; row_dual: (..., R), col_dual: (..., C); status: (...) int8,
-#    see _reference.py; pair_costs: (..., R), 0 for unmatched rows; scans: (...) int64, how often a row of cost
+#    see _reference.py; total: (...) float64, the matched costs added in the order of rows, NaN if status is not 0;
+#    scans: (...) int64, how often a row of cost
 #    was read, at most 2 n + n (n + 1) / 2 for n rows to match. A problem that needs more than `work_limit` scans ends
 #    with status 3.
 SCHEMA = (
@@ -29,7 +30,7 @@ def _fake(cost: Tensor, *options: bool | Tensor | int | None) -> _reference.Resu
         cost.new_empty((*batch_shape, rows)),
         cost.new_empty((*batch_shape, cols)),
         cost.new_empty(batch_shape, dtype=torch.int8),
-        cost.new_empty((*batch_shape, rows)),
+        cost.new_empty(batch_shape, dtype=torch.float64),
         cost.new_empty(batch_shape, dtype=torch.int64),
     )
 

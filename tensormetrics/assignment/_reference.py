@@ -63,13 +63,14 @@ def lsa(
         if copies
         else costs.new_zeros(batch, cols)
     )
+    total = (sign * costs).where(pairs, 0).sum(2).sum(1, dtype=torch.float64)
     return (
         torch.where(pairs.any(2), _first(pairs), -1).reshape(*batch_shape, rows),
         torch.where(pairs.any(1), _first(pairs.mT), -1).reshape(*batch_shape, cols),
         (sign * row_dual).reshape(*batch_shape, rows),
         (sign * col_dual.where(is_solved, 0)).reshape(*batch_shape, cols),
         status.reshape(batch_shape),
-        (sign * costs).where(pairs, 0).sum(2).reshape(*batch_shape, rows),
+        total.where(is_solved[:, 0], torch.nan).reshape(batch_shape),
         scans.reshape(batch_shape),
     )
 

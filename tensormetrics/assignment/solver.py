@@ -86,12 +86,12 @@ def linear_sum_assignment(
     if check and cost.dtype in (torch.int64, torch.uint64):
         _check_exact(cost, rows, cols, mask, min(cost.shape[-2:]) if capacity is None else cost.shape[-2])
     result = _op.lsa(costs.detach(), bool(maximize), rows, cols, mask, capacity, unmatched_cost)
-    col_of_row, row_of_col, row_dual, col_dual, status, pair_costs, _ = result
+    col_of_row, row_of_col, row_dual, col_dual, status, total, _ = result
     if needs_derivative(costs) and costs.shape[-1]:
         pair_costs = costs.gather(-1, col_of_row.clamp(min=0)[..., None])[..., 0].where(col_of_row >= 0, 0)
-    total = pair_costs.sum(-1, dtype=torch.float64).masked_fill(status != OPTIMAL, torch.nan)
-    if check and not bool(total.isfinite().all()):
-        _raise(status, cost, maximize, unmatched_cost, **counts)
+        total = pair_costs.sum(-1, dtype=torch.float64).masked_fill(status != OPTIMAL, torch.nan)
+    if check and not math.isfinite(total.detach().sum()):  # not finite where one total is not, and where it overflows
+        _raise(status, total, cost, maximize, unmatched_cost, **counts)
     return Assignment(col_of_row, row_of_col, total, row_dual, col_dual, status)
 
 
@@ -142,10 +142,12 @@ def _check_exact(
 
 
 def _raise(
-    status: Tensor, cost: Tensor, maximize: bool, unmatched_cost: Tensor | None, **counts: Tensor | None
+    status: Tensor, total: Tensor, cost: Tensor, maximize: bool, unmatched_cost: Tensor | None, **counts: Tensor | None
 ) -> None:
     failed = status != OPTIMAL
     if not failed.any():
+        if total.isfinite().all():
+            return
         raise ValueError("cost: got entries whose sum is beyond the largest float64; divide them by a constant")
     problem = tuple(failed.nonzero()[0].tolist())
     where = f"problem {problem}" if problem else "the problem"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 import torch
-from oracle import HARD, KERNELS, LANES, Problem, Result, certify, costs, value
+from oracle import HARD, KERNELS, LANES, Problem, Result, certify, costs, equal, value
 from raising import raises
 from torch import Tensor
 
@@ -50,10 +50,6 @@ def test_solver_options_satisfy_certificate(options: str, family: str, shape: tu
             certify(problem, result)
             values.append(value(problem, result))
         assert values == pytest.approx([values[0]] * len(values), rel=1e-12)
-
-
-def equal(left: Result | tuple, right: Result | tuple) -> bool:
-    return all(torch.equal(a, b) for a, b in zip(left, right, strict=True))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

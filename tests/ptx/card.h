@@ -12,6 +12,7 @@
 struct Launch {
   uint64_t parameters;
   unsigned threads, blocks;
+  uint32_t* entered;  // by each thread, each basic block: how often
 };
 struct Place {
   int64_t begin, size;
@@ -22,6 +23,7 @@ struct Kernel {
   std::vector<Place> layout;  // of its parameters
   int64_t parameters, fixed;  // bytes; `fixed` are those of shared memory
   unsigned most;              // threads of a block
+  std::vector<int> sizes;     // instructions of each basic block
 };
 
 // Memory.

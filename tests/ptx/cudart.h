@@ -10,6 +10,7 @@
 #include <dlfcn.h>
 
 #include <map>
+#include <utility>
 
 struct Card {
   int64_t multiprocessors, for_block, for_all;  // bytes of shared memory, for one block and for all of a multiprocessor
@@ -34,6 +35,7 @@ static std::map<const void*, const char*>& names() {  // of kernels: they are re
 }
 static std::map<const void*, int64_t> allowed;  // dynamic shared memory
 static Asked asked;
+static int64_t issued;               // instructions, to warps: see count
 static std::string failure, history;  // history: a line for each call that changes something
 
 static cudaError_t fails(const std::string& why) {
@@ -45,6 +47,20 @@ static const Kernel* kernel_of(const void* host) {
   for (const Kernel& kernel : kKernels)
     if (names().count(host) && !strcmp(kernel.name, names()[host])) return &kernel;
   std::abort();  // translate.py has missed it
+}
+
+// A warp enters a basic block as often as that one of its lanes that does so most.
+static int64_t count(const Kernel& kernel, std::vector<uint32_t>& entered) {
+  const size_t blocks = kernel.sizes.size();
+  int64_t instructions = 0;
+  for (size_t warp = 0; warp < entered.size(); warp += 32 * blocks)
+    for (size_t k = 0; k < blocks; ++k) {
+      uint32_t most = 0;
+      for (size_t lane = 0; lane < 32; ++lane) most = std::max(most, entered[warp + lane * blocks + k]);
+      instructions += int64_t(most) * kernel.sizes[k];
+    }
+  std::fill(entered.begin(), entered.end(), 0);
+  return instructions;
 }
 
 static cudaError_t launch(const void* host, dim3 grid, dim3 block, void** arguments, size_t bytes, void* stream) {
@@ -67,11 +83,13 @@ static cudaError_t launch(const void* host, dim3 grid, dim3 block, void** argume
   const std::vector<Span> tensors = memory;
   memory.push_back(shared);
   memory.push_back({reinterpret_cast<uint64_t>(first), reinterpret_cast<uint64_t>(first) + kernel.parameters});
-  const Launch all{reinterpret_cast<uint64_t>(first), block.x, grid.x};
+  std::vector<uint32_t> entered(block.x * kernel.sizes.size());
+  const Launch all{reinterpret_cast<uint64_t>(first), block.x, grid.x, entered.data()};
   try {
     for (unsigned b = 0; b < grid.x; ++b) {
       memset(in_block.data(), int(b * 5 + 0x37), kernel.fixed + bytes);  // what other blocks have left there
       lanes::run_block(b, int(block.x), [&] { kernel.run(all); });
+      issued += count(kernel, entered);
     }
   } catch (const std::runtime_error& error) {
     fails(std::string(kernel.name) + ", " + error.what());
@@ -85,6 +103,7 @@ VISIBLE void ptx_card(int64_t multiprocessors, int64_t for_block, int64_t for_al
   card = {multiprocessors, for_block, for_all};
   allowed.clear();
 }
+VISIBLE int64_t ptx_instructions() { return std::exchange(issued, 0); }
 // Since it was last asked for.
 VISIBLE const char* ptx_history() {
   static std::string last;

@@ -125,11 +125,15 @@ def loaded(library: Path, schemas: dict[str, str]):
 class Ptx:
     def __init__(self, operators, library: Path, definitions: torch.library.Library) -> None:
         self.ops, self._library, self._definitions = operators, ctypes.CDLL(str(library)), definitions
-        self._library.ptx_history.restype = ctypes.c_char_p
+        self._library.ptx_history.restype, self._library.ptx_instructions.restype = ctypes.c_char_p, ctypes.c_int64
         self.text = library.with_name("kernels.ptx").read_text()
 
     def insert(self, card: str | tuple[int, int, int]) -> None:
         self._library.ptx_card(*map(ctypes.c_int64, CARDS.get(card, card)))
+
+    def instructions(self) -> int:
+        """Return how many instructions the warps have issued since the last call."""
+        return self._library.ptx_instructions()
 
     def history(self) -> list[list[str]]:
         """Since the last call: "launch", kernel, blocks, threads, bytes; "allow", kernel, bytes."""

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from library import CARDS
-from oracle import HARD, costs
+from oracle import HARD, costs, equal
 from torch import Tensor
 
 from tensormetrics.assignment import _op
@@ -21,8 +21,7 @@ def solver(lsa):
 
 def assert_same_bits(ptx, cost: Tensor, *options) -> Tensor:
     found, wanted = ptx.ops.lsa(cost, *options), _op.lsa(cost, *options)
-    for a, b in zip(found, wanted, strict=True):
-        assert torch.equal(a, b)
+    assert equal(found, wanted)
     return found[4]
 
 

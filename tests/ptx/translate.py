@@ -57,11 +57,29 @@ def kernel(
         else:
             lines.append(f"alignas({align}) char at_{symbol}[{size}]; const uint64_t {symbol} = uint64_t(at_{symbol});")
     lines += [f"const uint64_t {symbol} = {up(fixed, 16)};" for symbol in shared]
-    function = "\n  ".join([f"static void k_{name}(const Launch& launch) {{", *lines, *statements(body)]) + "\n}"
+    code, sizes = counted(statements(body))
+    lines.append(f"uint32_t* const entered = launch.entered + threadIdx.x * {len(sizes)};")
+    function = "\n  ".join([f"static void k_{name}(const Launch& launch) {{", *lines, *code]) + "\n}"
     most = re.search(r"\.maxntid (\d+)", directives)
     layout = ", ".join(f"{{{place}, {size}}}" for _, place, size in places)
-    row = f'  {{"{name}", k_{name}, {{{layout}}}, {end}, {up(fixed, 16)}, {most[1] if most else 1024}}}'
+    row = f'  {{"{name}", k_{name}, {{{layout}}}, {end}, {up(fixed, 16)}, {most[1] if most else 1024}, {{{", ".join(map(str, sizes))}}}}}'
     return row, function
+
+
+def counted(lines: list[str]) -> tuple[list[str], list[int]]:
+    """Statements that also count how often a thread enters each basic block, and the instructions of each block."""
+    code, sizes, begins = [], [], True
+    for line in lines:
+        if line.endswith(": ;"):
+            begins = True
+        else:
+            if begins:
+                code.append(f"++entered[{len(sizes)}];")
+                sizes.append(0)
+            sizes[-1] += 1
+            begins = "goto " in line or "return;" in line
+        code.append(line)
+    return code, sizes
 
 
 def statements(body: str) -> list[str]:
