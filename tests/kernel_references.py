@@ -39,11 +39,6 @@ def import_kernels() -> None:
         importlib.import_module("tensormetrics.association.resampling.kernels")
 
 
-def canonical(query, _, __, reference, ___, ____, row, column, delta, pairs, width, *_____, **options: Any) -> None:
-    row = row if options["HAS_ROW"] else torch.arange(pairs) // width
-    delta.copy_(CANONICAL[options["KIND"]].canonical(query[row], reference[column]).masked_fill_(column < 0, torch.inf))
-
-
 def units(scores, units, grid, is_finite, *_, **__) -> None:
     for out, expected in zip((units, grid, is_finite), permutation._units(scores), strict=True):
         out.copy_(expected)
