@@ -73,3 +73,20 @@ def test_scores_of_two_files_anytime_equal_compare():
     (comparison,) = running.answer("scores", *words)["comparison"].values()
     assert comparison["p_value"] == float(expected.p_value) and comparison["test"] == "anytime"
     assert f"{expected:.4f}".partition(", p")[0] in run(*words).stdout
+
+
+def test_scores_of_one_table_compare_its_models_and_a_folder_is_one_model(tmp_path):
+    rows = [line for name in "ab" for line in (tmp_path / f"{name}.csv").read_text().splitlines()[1:]]
+    models = ["a"] * 60 + ["b"] * 60
+    table = "\n".join(["id,right,topic,model", *(f"{row},{name}" for row, name in zip(rows, models, strict=True))])
+    (tmp_path / "all.csv").write_text(table)
+    (comparison,) = running.answer("scores", "all.csv", "--metric", "right", "--model", "model")["comparison"].values()
+    assert comparison["difference"] == float(compare("a.csv", "b.csv", metric="right"))
+    for n, task in enumerate("uvwxyz"):
+        rows = [{"doc_id": i, "doc_hash": f"{task}{i}", "metrics": ["acc"], "acc": int(i > n)} for i in range(9)]
+        (tmp_path / "logs").mkdir(exist_ok=True)
+        (tmp_path / "logs" / f"samples_{task}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (folder,) = running.answer("scores", "logs", "--groups", "task")["models"].values()
+    assert [*folder.values()] == [float(x) for x in interval("logs", groups="task")]
+    assert "--model: is for one file" in run("a.csv", "b.csv", "--model", "model").stderr
+    assert "none: got no such files, wanted a pattern" in run("none*").stderr.replace("none*", "none")

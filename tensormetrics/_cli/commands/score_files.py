@@ -1,5 +1,6 @@
 """Scores of items in logs and tables: their means, and comparisons of models."""
 
+import glob
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -7,6 +8,7 @@ from ...core.results.estimates import Comparison, Estimate
 from ...core.results.table import Table
 from ...uncertainty import compare, interval, read_scores
 from ...uncertainty.item_scores.item_scores import Scores as ItemScores
+from ...uncertainty.item_scores.score_files import read_models
 from ...uncertainty.planning import more_items
 from ..inputs import BadInput, existing, naming
 from ..option_types import Device, IntFromTwo, Option, Power, Probability, Rope
@@ -21,6 +23,7 @@ def scores(
     answer_filter: Annotated[str | None, Option(name="--filter")] = None,
     ids: str | None = None,
     groups: str | None = None,
+    model: str | None = None,
     on_missing: Literal["error", "drop", "zero"] = "error",
     lower_is_better: bool = False,
     bounds: Annotated[tuple[float, float] | None, Option(type=float, nargs=2, metavar="LOW HIGH")] = None,
@@ -35,19 +38,22 @@ def scores(
     """Average the scores of items in FILE with an interval, or compare those of several files.
 
     Two files are compared item by item, several also by rank. Files are logs of lm-evaluation-harness (samples_*.jsonl)
-    or inspect_ai (JSON), or tables as CSV, TSV, JSON or JSONL.
+    or inspect_ai (JSON), or tables as CSV, TSV, JSON or JSONL. A folder of logs, or a pattern in quotes, is one model.
 
     \b
     tensormetrics scores samples_gsm8k.jsonl --metric exact_match
     tensormetrics scores large.jsonl small.jsonl --metric exact_match --groups subject --rope 0.01
     tensormetrics scores large.csv middle.csv small.csv --metric acc --ids question
+    tensormetrics scores "large/samples_mmlu_*.jsonl" "small/samples_mmlu_*.jsonl" --groups task
+    tensormetrics scores all.csv --metric acc --model model
     tensormetrics scores so_far.jsonl --metric judge --bounds 0 10 --anytime
 
     Args:
         metric (NAME): Metric or scorer of a log, or column of a table, there by default score. [default: the only one]
         answer_filter (NAME): Filter of the answers in a log of lm-evaluation-harness.
         ids (COLUMN): Names of the items; default the ids of the log, or the column id.
-        groups (COLUMN): Groups of items, such as documents; items of a group share a weight.
+        groups (COLUMN): Groups of items, such as documents; items of a group share a weight. Of several logs also task.
+        model (COLUMN): With one table: the column that names the model of each row; the models are compared.
         on_missing: Treatment of items that are missing in a file: an error, left out, or counted as 0.
         lower_is_better: Lower scores are better, as for losses and errors.
         bounds: Smallest and largest possible score. [default: 0 and 1 if all scores are, else unknown]
@@ -59,8 +65,10 @@ def scores(
         device: Without effect: this command computes on the CPU.
     """
     for option, value in (("--rope", rope), ("--power", power)):
-        if len(files) == 1 and value is not None:
+        if len(files) == 1 and model is None and value is not None:
             raise BadInput(f"{option}: is for several files; give another one")
+    if len(files) > 1 and model is not None:
+        raise BadInput(f"--model: is for one file, got {len(files)}")
     if len(files) > 2 and anytime:
         raise BadInput("--anytime: is for one file or two")
     if len({*files}) < len(files):
@@ -72,10 +80,16 @@ def scores(
     options |= {"anytime": True} if anytime else {"replicates": replicates}
     estimates: dict[str, Estimate] = {}
     results: dict[str, Comparison] = {}
-    for file, name in zip(files, _distinct(files), strict=True):
-        with naming(metric="--metric", filter="--filter", groups="--groups", ids="--ids"):
-            read = read_scores(existing(file), metric, **columns)
-            models[name] = read.replaced(higher_is_better=not lower_is_better, bounds=bounds)
+    with naming(metric="--metric", filter="--filter", groups="--groups", ids="--ids"):
+        if model is not None:
+            models = read_models(existing(files[0]), model, metric, ids, groups)
+            files = tuple(models)
+        else:
+            models = {
+                name: read_scores(_logs(file), metric, **columns)
+                for file, name in zip(files, _distinct(files), strict=True)
+            }
+    models = {name: read.replaced(higher_is_better=not lower_is_better, bounds=bounds) for name, read in models.items()}
     for name, model in models.items():
         with naming(bounds="--bounds", scores=name):
             estimates[name] = interval(model, **options)
@@ -100,6 +114,11 @@ def scores(
         report["more_items"] = {name: more_items(result, power) for name, result in results.items()}
         tables.append(_plan_table(report["more_items"], power))
     return publish(tables, report, means.draw, means.values.values(), **outputs)
+
+
+def _logs(file: str) -> str | Path:
+    """Return a folder or a pattern as it is, and a file that exists."""
+    return file if Path(file).is_dir() or (glob.has_magic(file) and not Path(file).exists()) else existing(file)
 
 
 def _plan_table(counts: dict[str, int | None], power: float) -> Table:
