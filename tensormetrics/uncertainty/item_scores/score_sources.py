@@ -89,8 +89,9 @@ NO_SOURCE = Source()
 
 def is_path(data: Any) -> bool:
     """Return whether an object is the path of a file, or a list of the paths of several."""
-    several = isinstance(data, list | tuple) and len(data) > 0 and all(isinstance(x, str | os.PathLike) for x in data)
-    return isinstance(data, str | os.PathLike) or several
+    if isinstance(data, list | tuple):
+        return all(isinstance(x, str | os.PathLike) for x in data) and any(map(os.path.exists, data))
+    return isinstance(data, str | os.PathLike)
 
 
 def is_frame(data: Any) -> bool:
