@@ -38,13 +38,15 @@ def row_of_cells(name: str, columns: tuple[str, ...], cells: Any) -> tuple[Cell,
 
 
 def _cell(cell: Any, row: str, column: str) -> Cell:
+    if cell is None or type(cell) in (float, int, bool, str):
+        return cell
     if isinstance(cell, Estimate | Comparison) and cell.low.ndim == 0 and cell.labels is None:
         return cell
     if isinstance(cell, Estimate | Comparison) and cell.low.numel() == 1:
         return dataclasses.replace(cell._map(lambda tensor: tensor.reshape(())), labels=None)
     if isinstance(cell, np.number | np.bool_) or (isinstance(cell, Tensor) and cell.numel() == 1):
         return cell.item()
-    if cell is None or isinstance(cell, bool | int | float | str):
+    if isinstance(cell, int | float | str):
         return cell
     got = f"{cell.low.numel()} values" if isinstance(cell, Result) else f"a {type(cell).__name__}"
     raise TypeError(
