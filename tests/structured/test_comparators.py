@@ -201,7 +201,7 @@ def test_from_func_no_number_raises_with_the_pair(result):
     comparator = from_func(lambda preds, refs: [0.25, result], batched=True)
     with pytest.raises(ValueError, match=re.escape(f"from_func: got {result!r} for 'b' and 'z', wanted a number")):
         all_pairs(comparator, "ab", "z", answers=answers)
-    assert list(answers.results.values()) == [0.25]
+    assert list(answers.of(comparator.function).values()) == [0.25]
 
 
 def test_from_func_results_are_clamped():

@@ -339,6 +339,12 @@ def test_user_functions_are_called_once_per_relevant_pair():
     assert "calls of functions: 1" in str(report)
 
 
+def test_functions_of_two_fields_do_not_share_results():
+    by_path = {"a": fields.from_func(lambda pred, ref: 1.0), "b": fields.from_func(lambda pred, ref: 0.0)}
+    report = evaluate([{"a": "x", "b": "x"}], [{"a": "y", "b": "y"}], fields=by_path, replicates=0)
+    assert (report["a"].similarity, report["b"].similarity) == (1.0, 0.0)
+
+
 def test_annotations_by_path_replace_those_of_the_schema():
     schema = {"type": "object", "properties": {"a": {"type": "string", "x-tensormetrics": {"compare": "casefold"}}}}
     assert evaluate(["{}", '{"a": "X"}'], [{}, {"a": "x"}], schema, replicates=0)["a"].correct == 1

@@ -260,7 +260,7 @@ def test_metric_copies_start_with_empty_caches():
     with pytest.raises(TypeError, match="not subscriptable"):
         family.update([["a"], [3]], [["a"], ["a"]])
     assert calls
-    assert not vars(copy.deepcopy(family)._answers)["_similarities"]
+    assert not vars(copy.deepcopy(family)._answers)["_results"]
 
 
 def test_functions_preferring_other_items_have_solved_self_overlaps():
@@ -311,7 +311,7 @@ def test_functions_are_called_for_required_self_overlaps(normalizer, constraint)
         assert count(Family(metric, average(["none"])).update, [preds], [refs]) == expected
     assert count(Family(overlap, micro_average(["precision"]), policy="agree").update, [preds], [refs]) == N * M + N + M
     assert count(overlap.overlap, [preds], [refs]) == N * M + N + M
-    nested = dsl.set_matching[list[float]](dsl.normalize[normalizer](overlap))
+    nested = dsl.set_matching[list[float]](dsl.normalize[normalizer](overlap)).under(Policy())
     assert count(nested.score, [preds], [refs]) == expected
 
 

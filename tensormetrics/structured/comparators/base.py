@@ -2,8 +2,10 @@
 
 import math
 import unicodedata
-from collections.abc import Hashable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,19 +21,39 @@ class Annotation:
 
 
 class Answers:
-    """Cache of a user's function of pairs of values; results are kept after a failed call until `clear` is called.
+    """Results of users' functions, so that a function is called once for each pair of values. A copy is empty.
+
+    Results are kept after a failed call until `clear` is called. Hashable values that are equal by == and of the same
+    type share an id; an unhashable value gets a new id at each call.
 
     Attributes:
-        num_calls: Number of pairs for which the function was called.
+        num_calls: Number of pairs for which comparators called functions.
     """
 
     def __init__(self) -> None:
-        self.results: dict[tuple[Hashable, Hashable], float] = {}
         self.num_calls = 0
+        self._next = count().__next__
+        self._ids: defaultdict[tuple[type, Hashable], int] = defaultdict(self._next)
+        self._results: dict[int, tuple[Callable[..., Any], dict[Any, float]]] = {}
+
+    def id_of(self, value: Any) -> int:
+        try:
+            return self._ids[type(value), value]
+        except TypeError:  # unhashable
+            return self._next()
+
+    def of(self, function: Callable[..., Any]) -> dict[Any, float]:
+        """Return the results of a function by pair."""
+        # A reference to the function keeps its id valid.
+        return self._results.setdefault(id(function), (function, {}))[1]
 
     def clear(self) -> None:
-        """Forget the results of a batch; the number of calls remains."""
-        self.results.clear()
+        """Forget the results; the number of calls remains."""
+        self._ids.clear()
+        self._results.clear()
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return type(self), ()
 
 
 @dataclass(frozen=True)

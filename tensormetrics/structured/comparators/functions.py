@@ -51,21 +51,23 @@ class from_func(Comparator):
         self, keys: Sequence[Any], i: np.ndarray, j: np.ndarray, cutoff: float, answers: Answers | None
     ) -> np.ndarray:
         answers = Answers() if answers is None else answers
+        results = answers.of(self.function)
         preds, refs, index = distinct_pairs(i, j, len(keys))
         pairs = [(keys[a], keys[b]) for a, b in zip(preds, refs, strict=True)]
         names = [(typed(pred), typed(ref)) for pred, ref in pairs]
         unknown: dict[tuple[Hashable, Hashable], tuple[Any, Any]] = {}
         for name, pair in zip(names, pairs, strict=True):
-            if name not in answers.results and not (self.symmetric and name[::-1] in unknown):
+            if name not in results and not (self.symmetric and name[::-1] in unknown):
                 unknown.setdefault(name, pair)
         size, todo = self.batch_size if self.batched else 1, list(unknown.items())
         for start in range(0, len(todo), size):
             self._call(todo[start : start + size], answers)
-        return np.array([answers.results[name] for name in names])[index]
+        return np.array([results[name] for name in names])[index]
 
     def _call(self, todo: list[tuple[tuple[Hashable, Hashable], tuple[Any, Any]]], answers: Answers) -> None:
         lefts, rights = zip(*(pair for _, pair in todo), strict=True)
         answers.num_calls += len(todo)
+        known = answers.of(self.function)
         results: Any = (
             self.function(list(lefts), list(rights)) if self.batched else [self.function(lefts[0], rights[0])]
         )
@@ -78,9 +80,9 @@ class from_func(Comparator):
             if math.isnan(similarity):
                 wrong = wrong or (result, pair)
                 continue
-            answers.results[key] = similarity
+            known[key] = similarity
             if self.symmetric:
-                answers.results[key[::-1]] = similarity
+                known[key[::-1]] = similarity
         if wrong is not None:
             result, (pred, ref) = wrong
             raise ValueError(f"from_func: got {result!r:.60} for {pred!r:.60} and {ref!r:.60}, wanted a number")

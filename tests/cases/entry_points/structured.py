@@ -23,7 +23,7 @@ class Span:
     last: int
 
 
-@structured.metametric(normalizer="f1")
+@structured.metametric(normalizer="f1", policy="conventional")  # as scorers of entities
 @dataclass
 class Document:
     spans: list[Span]
