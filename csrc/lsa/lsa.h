@@ -15,7 +15,6 @@
 //   sweep(n, read, f)     f(j, read(j)) for every j < n; f accesses only data of column j
 //   for_each(n, f)        f(j) for every j < n; f accesses only data that no other j accesses
 //   once(f)               f() by one lane
-//   stage(problem)        may copy the costs to faster memory; called after a once, before a for_each
 //   kBounded              true if the group has `bounds` (lsa_bounds.h), which skip parts of a row
 // for_each and once synchronize all lanes first; after them and after two_smallest all lanes see all writes. A column is
 // always processed by the same lane. two_smallest, first and sweep may read some columns before f has written others, and
@@ -152,6 +151,13 @@ struct Solver {
       while (status == kOptimal && p.missing[row] > 0) status = augment(row, ++tree);
     if (status == kOptimal) finish();
     return status;
+  }
+
+  // The matched costs in the order of the rows of the batch.
+  LSA_FN double total() const {
+    double sum = 0;
+    for (int32_t i = 0; i < (p.transposed ? p.cols : p.rows); ++i) sum += p.distance[i];
+    return sum;
   }
 
   LSA_FN void start() {

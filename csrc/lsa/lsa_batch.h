@@ -40,35 +40,29 @@ struct Batch {
   // Length of the longer side, padded for the columns that a group may add: up to a vector of 16, also if it is empty.
   LSA_FN int64_t padded_size() const { return (rows > cols ? rows : cols) / 16 * 16 + 16; }
 
-  // Whether all offsets within a matrix fit into int32.
-  bool fits_int32() const {
+  // Whether all offsets within a matrix fit into int32, those of costs in units of which an entry has several.
+  bool fits_int32(int64_t units) const {
     const int64_t last_row = rows > 0 ? rows - 1 : 0, last_col = cols > 0 ? cols - 1 : 0;
-    return last_row * row_stride + last_col * col_stride <= INT32_MAX &&
+    return units * (last_row * row_stride + last_col * col_stride) <= INT32_MAX &&
            last_row * mask_row_stride + last_col * mask_col_stride <= INT32_MAX;
   }
 
-  template <class Index = int64_t, class Group>
-  LSA_FN void solve_one(Group& group, int64_t b, const Memory<T>& memory) const {
-    const int64_t r = row_lengths ? row_lengths[b] : rows, c = col_lengths ? col_lengths[b] : cols;
+  // Solves problem b by the search that make(problem) returns. The results of padding and of a failed problem are reset.
+  template <class Index, class Make>
+  LSA_FN void solve_one(int64_t b, const Memory<T>& memory, int32_t lane, int32_t lanes, Make make) const {
+    int64_t r = row_lengths ? row_lengths[b] : rows, c = col_lengths ? col_lengths[b] : cols, work = 0;
+    double sum = 0;
     Status result = kInvalid;
-    int64_t work = 0;
     Problem<T, Index> p{};
     if (r >= 0 && r <= rows && c >= 0 && c <= cols && load_problem(p, b, r, c, memory)) {
-      group.stage(p);
-      Solver<Group, T, Index> solver{group, p};
-      result = solver.solve();
-      work = solver.scans;
+      auto search = make(p);
+      result = search.solve();
+      work = search.scans;
+      if (result == kOptimal && lane == 0) sum = search.total();
     }
-    const bool is_optimal = result == kOptimal;  // results of failed problems and of padding are reset
-    const int64_t longest = rows > cols ? rows : cols;
-    group.for_each(static_cast<int32_t>(longest), [&](int32_t k) LSA_INLINE {
-      reset(b, k, is_optimal ? r : 0, is_optimal ? c : 0);
-    });
-    group.once([&]() LSA_INLINE {
-      double sum = 0;
-      for (int64_t i = 0; is_optimal && i < r; ++i) sum += p.distance[i];
-      report(b, result, sum, work);
-    });
+    if (result != kOptimal) r = c = 0;
+    for (int64_t k = (r < c ? r : c) + lane; k < rows || k < cols; k += lanes) reset(b, k, r, c);
+    if (lane == 0) report(b, result, sum, work);
   }
 
   // Resets the k-th row and column of problem b, unless they are among its first r rows and c columns.

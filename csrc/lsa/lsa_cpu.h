@@ -15,7 +15,10 @@ COMMON_INLINE inline void solve_by(const Batch<T>& batch, int64_t begin, int64_t
                                    const Memory<T>& memory) {
   Lane group;
   for (int64_t n = begin; n < end && !stop::is_requested(batch.stop); ++n)
-    batch.solve_one(group, indices ? indices[n] : n, memory);
+    batch.template solve_one<int64_t>(indices ? indices[n] : n, memory, 0, 1, [&](auto& p) COMMON_INLINE {
+      group.stage(p);
+      return Solver<Lane, T, int64_t>{group, p};
+    });
 }
 
 // Solve problems with long rows, by lower bounds of blocks of a row.

@@ -1,62 +1,54 @@
-// The assignment operator on CUDA: a warp per problem up to 128 columns, a block per problem above.
-// Workers are persistent: each solves every `workers`-th problem, and searches in shared memory if that is large enough.
+// The assignment operator on CUDA: columns in registers where a layout has enough of them, else a block per problem with
+// its search in global memory. Blocks are persistent: each solves every `gridDim.x`-th problem, or group of problems.
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/macros.h>
 
-#include "lsa_lanes.h"
+#include "lsa_registers.h"
 #include "lsa_tensors.h"
 
 namespace lsa {
 
-constexpr int64_t kMaxWarpColumns = 128;
-constexpr int64_t kDefaultShared = 48 * 1024;  // shared memory of a block without opt-in
-constexpr int64_t kReservedShared = 1024;      // shared memory that the system reserves in each block
-constexpr int kResidentThreads = 512;          // threads of a multiprocessor, with 128 registers each
+constexpr int kResidentThreads = 512;     // threads of a multiprocessor, with 128 registers each
+constexpr int64_t kBlocks = 16;           // of a multiprocessor, at most
+constexpr int kWarps = 4;                 // problems of a block, above that many
+using Team = lanes::Block<256>;
 
-template <class Team, Place place, class T>
+template <class T>
 __global__ void __launch_bounds__(Team::kThreads, kResidentThreads / Team::kThreads)
-    solve_kernel(const __grid_constant__ Batch<T> batch, int64_t workers, char* scratch) {
+    memory_kernel(const __grid_constant__ Batch<T> batch, char* searches) {
+  solve_assigned<Team>(batch, gridDim.x, searches);
+}
+
+template <int W, int K>  // a lane with many columns needs more than 128 registers
+constexpr int kResidentWarps = kResidentThreads / 32 - (K > 8 ? kWarps : 0);
+
+template <int W, int K, class T>
+__global__ void __launch_bounds__(32 * (W == 1 ? kWarps : W), kResidentWarps<W, K> / (W == 1 ? kWarps : W))
+    register_kernel(const __grid_constant__ Batch<T> batch, int32_t teams) {
   extern __shared__ __align__(16) char shared[];
-  if constexpr (place == Place::kGlobal) solve_assigned<Team, place>(batch, workers, scratch);
-  else solve_assigned<Team, place>(batch, workers, shared);
+  solve_in_registers<W, K>(batch, teams, int64_t(gridDim.x) * teams, shared);
 }
 
-int64_t attribute(cudaDeviceAttr which, int32_t device) {
-  int value = 0;
-  STD_CUDA_CHECK(cudaDeviceGetAttribute(&value, which, device));
-  return value;
-}
-
-template <class Team, class T>
+template <class T>
 void launch(const Batch<T>& batch, const Tensor& like, int32_t device) {
-  const int64_t multiprocessors = attribute(cudaDevAttrMultiProcessorCount, device);
-  const int64_t per_block = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device) - kReservedShared;
-  const int64_t per_multiprocessor = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
-  const int64_t needed = (batch.problems + Team::kTeams - 1) / Team::kTeams;
-  const int64_t resident_blocks = multiprocessors * (kResidentThreads / Team::kThreads);
-  const MemorySize<T> sizes(batch);
-  const bool fits_shared = Team::kTeams * sizes.search <= per_block && batch.fits_int32();
-  const int64_t max_blocks = fits_shared ? multiprocessors * 8 : resident_blocks;  // waiting blocks would need scratch too
-  const int64_t blocks = needed < max_blocks ? needed : max_blocks, workers = blocks * Team::kTeams;
-  std::optional<Tensor> scratch;
-  if (!fits_shared) scratch = torch::stable::new_empty(like, {workers * sizes.search}, ScalarType::Byte);
-  // Costs are staged if that does not reduce the number of resident blocks.
-  const int64_t with_tiles = Team::kTeams * (sizes.search + sizes.tile);
-  const bool staged = fits_shared && with_tiles <= per_block &&
-                      per_multiprocessor / (with_tiles + kReservedShared) * multiprocessors >=
-                          (needed < resident_blocks ? needed : resident_blocks);
-  const int64_t shared = staged ? with_tiles : fits_shared ? Team::kTeams * sizes.search : 0;
-  const auto kernel = staged ? solve_kernel<Team, Place::kTile, T>
-                      : fits_shared ? solve_kernel<Team, Place::kShared, T>
-                             : solve_kernel<Team, Place::kGlobal, T>;
-  if (shared > kDefaultShared - kReservedShared)  // always the maximum: a smaller launch of another thread must not lower it
-    STD_CUDA_CHECK(
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(per_block)));
-  void* stream = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device, &stream));
-  kernel<<<static_cast<unsigned>(blocks), Team::kThreads, shared, static_cast<cudaStream_t>(stream)>>>(
-      batch, workers, scratch ? static_cast<char*>(scratch->data_ptr()) : nullptr);
+  int multiprocessors = 0;
+  STD_CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
+  void* current_stream = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device, &current_stream));
+  const auto stream = static_cast<cudaStream_t>(current_stream);
+  const bool solved = with_layout(batch, [&](auto W, auto K) {
+    const int32_t teams = W == 1 && batch.problems > kBlocks * multiprocessors ? kWarps : 1;
+    const int64_t needed = (batch.problems + teams - 1) / teams, most = kBlocks * multiprocessors;
+    const int64_t bytes = teams * Search<T, W, K>::bytes(batch.padded_size());
+    register_kernel<W, K><<<static_cast<unsigned>(needed < most ? needed : most), 32 * W * teams, bytes, stream>>>(batch, teams);
+  });
+  if (!solved) {
+    const int64_t most = int64_t(multiprocessors) * (kResidentThreads / Team::kThreads);
+    const int64_t blocks = batch.problems < most ? batch.problems : most;
+    const Tensor searches = torch::stable::new_empty(like, {blocks * search_bytes(batch)}, ScalarType::Byte);
+    memory_kernel<<<static_cast<unsigned>(blocks), Team::kThreads, 0, stream>>>(batch, static_cast<char*>(searches.data_ptr()));
+  }
   STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
@@ -67,9 +59,7 @@ Results on_cuda(Tensor cost, bool maximize, std::optional<Tensor> row_lengths, s
   const torch::stable::accelerator::DeviceGuard guard(device);
   const Inputs in{cost, maximize, row_lengths, col_lengths, mask, col_capacity, unmatched_cost, work_limit};
   return dispatch(in, [&](const auto& batch) {
-    if (batch.problems == 0) return;
-    if (batch.rows <= kMaxWarpColumns && batch.cols <= kMaxWarpColumns) launch<lanes::Warp>(batch, cost, device);
-    else launch<lanes::Block<256>>(batch, cost, device);
+    if (batch.problems > 0) launch(batch, cost, device);
   });
 }
 

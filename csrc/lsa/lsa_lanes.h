@@ -1,74 +1,51 @@
-// The assignment search by a team of lanes that share the columns of a problem.
+// The assignment search by a team of lanes that share the columns of a problem, for what lsa_registers.h does not solve.
 #pragma once
 #include <type_traits>
 
 #include "common/lanes.h"
 #include "lsa_batch.h"
 
-#if !defined(__CUDACC__) || (defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800)
-#define LSA_REDUCE_INSTRUCTION
-#endif
-
 namespace lsa {
 
-#ifdef LSA_REDUCE_INSTRUCTION
 // Integers in the order of the floats; both zeros map to the same integer.
-__device__ inline unsigned ordered_bits(float x) {
-  x += 0.0f;
-  uint32_t bits;
+template <class T>
+using KeyOf = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+template <class T>
+constexpr KeyOf<T> kSignBit = KeyOf<T>(1) << (8 * sizeof(T) - 1);
+
+template <class T>
+__device__ inline KeyOf<T> key_of(T x) {
+  x += T(0);
+  KeyOf<T> bits;
   memcpy(&bits, &x, sizeof(bits));
-  return bits ^ (bits >> 31 ? 0xffffffffu : 0x80000000u);
+  return bits ^ (bits & kSignBit<T> ? ~KeyOf<T>(0) : kSignBit<T>);
 }
-__device__ inline float from_ordered_bits(unsigned bits) {
-  bits ^= bits >> 31 ? 0x80000000u : 0xffffffffu;
-  float x;
-  memcpy(&x, &bits, sizeof(x));
+template <class T>
+__device__ inline T value_of(KeyOf<T> key) {
+  key ^= key & kSignBit<T> ? kSignBit<T> : ~KeyOf<T>(0);
+  T x;
+  memcpy(&x, &key, sizeof(x));
   return x;
 }
 
-// Reduces n neighboring lanes; the other lanes hold copies.
-__device__ inline TwoSmallest<float> two_smallest_in_warp(TwoSmallest<float> mine, int n) {
-  if (threadIdx.x % 32 >= static_cast<unsigned>(n)) mine = TwoSmallest<float>();
-  const unsigned key = ordered_bits(mine.value), minimum = __reduce_min_sync(lanes::kFullMask, key);
-  const int32_t none = TwoSmallest<float>().column;
-  const int32_t column = __reduce_min_sync(lanes::kFullMask, key == minimum ? mine.column : none);
-  const bool first = key == minimum && mine.column == column;
-  const unsigned second = __reduce_min_sync(lanes::kFullMask, first ? ordered_bits(mine.second) : key);
-  return {from_ordered_bits(minimum), from_ordered_bits(second), column};
-}
+__device__ inline uint32_t min_in_warp(uint32_t x) {
+#if !defined(__CUDACC__) || (defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800)
+  return __reduce_min_sync(lanes::kFullMask, x);
+#else
+  return lanes::butterfly_reduce(x, 32, [](uint32_t& a, uint32_t b) { a = b < a ? b : a; });
 #endif
-
-template <class T>
-__device__ TwoSmallest<T> two_smallest_in_warp(const TwoSmallest<T>& mine, int n) {
-  return lanes::butterfly_reduce(mine, n, [](TwoSmallest<T>& a, const TwoSmallest<T>& b) { a.add(b); });
 }
-
-// Memory of a search: shared memory that also holds all costs of the problem, shared memory, or global memory. Each has a
-// separate kernel, so that the compiler knows the address space.
-enum class Place { kTile, kShared, kGlobal };
+__device__ inline uint64_t min_in_warp(uint64_t x) {
+  const auto high = static_cast<uint32_t>(x >> 32), least = min_in_warp(high);
+  return uint64_t(least) << 32 | min_in_warp(high == least ? static_cast<uint32_t>(x) : 0xffffffffu);
+}
 
 // A Group of lsa.h.
-template <class Team, bool staged>
+template <class Team>
 struct Lanes : Team {
   static constexpr bool kBounded = false;
   static constexpr int kPrefetch = 4;
-  char* tile;  // if `staged`, shared memory for all costs of a problem; else they are read in place
 
-  __device__ explicit Lanes(char* memory) : tile(memory) {}
-
-  template <class T, class Index>
-  __device__ void stage(Problem<T, Index>& p) const {
-    if constexpr (staged) copy(p, reinterpret_cast<T*>(tile));
-  }
-  template <class T, class Index>
-  __device__ void copy(Problem<T, Index>& p, T* costs) const {
-    for_columns(p.rows * p.cols, [&](int32_t k) { return p.sign * p.cost_at(k / p.cols, k % p.cols); },
-          [&](int32_t k, T cost) { costs[k] = cost; });
-    p.cost = costs;
-    p.mask = nullptr;
-    p.row_stride = p.cols;
-    p.col_stride = 1;
-  }
   template <class F>
   __device__ void for_each(int32_t n, F f) const {
     this->sync();
@@ -107,10 +84,6 @@ struct Lanes : Team {
   template <class Read, class F>
   __device__ void for_columns(int32_t n, Read read, F f) const {
     const int32_t size = this->size();
-    if (n <= size) {
-      if (this->lane() < n) f(this->lane(), read(this->lane()));
-      return;
-    }
     for (int32_t begin = this->lane(); begin < n; begin += kPrefetch * size) {
       decltype(read(0)) x[kPrefetch];
 #pragma unroll
@@ -123,30 +96,31 @@ struct Lanes : Team {
 
   template <class T>
   __device__ TwoSmallest<T> combined(const TwoSmallest<T>& best) const {
-    return this->combine(best, [](const TwoSmallest<T>& mine, int n) { return two_smallest_in_warp(mine, n); });
+    return this->combine(best, [](const TwoSmallest<T>& mine, int) {  // lanes may hold copies
+      const KeyOf<T> key = key_of(mine.value), minimum = min_in_warp(key);
+      const uint32_t none = TwoSmallest<T>().column, column = min_in_warp(key == minimum ? mine.column : none);
+      const bool is_first = key == minimum && uint32_t(mine.column) == column;
+      const KeyOf<T> second = min_in_warp(is_first ? key_of(mine.second) : key);
+      return TwoSmallest<T>{value_of<T>(minimum), value_of<T>(second), int32_t(column)};
+    });
   }
 };
 
-// Bytes that a worker needs for its search, and for all costs of a problem.
+// Bytes that a team needs for its search.
 template <class T>
-struct MemorySize {
-  int64_t search, tile;
+LSA_FN int64_t search_bytes(const Batch<T>& batch) {
+  return batch.padded_size() * Memory<T>::kBytes;
+}
 
-  LSA_FN explicit MemorySize(const Batch<T>& batch)
-      : search(batch.padded_size() * Memory<T>::kBytes),
-        tile((batch.rows * batch.cols * int64_t(sizeof(T)) + 15) / 16 * 16) {}
-};
-
-// Solves the problems of one block. `memory` holds the searches of all workers if it is global, else those of this block,
-// followed by their tiles. Only global memory is used for problems of any size, so only it needs 64-bit indices.
-template <class Team, Place place, class T>
-__device__ void solve_assigned(const Batch<T>& batch, int64_t workers, char* memory) {
-  using Index = std::conditional_t<place == Place::kGlobal, int64_t, int32_t>;
-  const int64_t team = threadIdx.x / Team::size(), worker = int64_t(blockIdx.x) * Team::kTeams + team;
-  const MemorySize<T> sizes(batch);
-  Lanes<Team, place == Place::kTile> group(memory + Team::kTeams * sizes.search + team * sizes.tile);
-  const Memory<T> search(memory + (place == Place::kGlobal ? worker : team) * sizes.search, batch.padded_size());
-  for (int64_t b = worker; b < batch.problems; b += workers) batch.template solve_one<Index>(group, b, search);
+// Solves the problems of one block. `memory` holds the searches of all `teams`.
+template <class Team, class T>
+__device__ void solve_assigned(const Batch<T>& batch, int64_t teams, char* memory) {
+  const int64_t team = int64_t(blockIdx.x) * Team::kTeams + threadIdx.x / Team::size();
+  Lanes<Team> group;
+  const Memory<T> search(memory + team * search_bytes(batch), batch.padded_size());
+  for (int64_t b = team; b < batch.problems; b += teams)
+    batch.template solve_one<int64_t>(b, search, group.lane(), group.size(),
+                                      [&](auto& p) { return Solver<Lanes<Team>, T, int64_t>{group, p}; });
 }
 
 }  // namespace lsa

@@ -2,28 +2,40 @@
 #include "lanes_emulated.h"
 
 #include "dirichlet/dirichlet_lane.h"
-#include "lsa/lsa_lanes.h"
+#include "lsa/lsa_registers.h"
 #include "lsa/lsa_tensors.h"
 
 namespace lsa {
 
-// Uses global memory for float64, shared memory for float32, and staged costs for warps with float32.
-template <class Team>
+// Searches in registers, or in memory for more columns and for capacities.
+template <int W, int K, class T>
+void emulate(const Batch<T>& batch) {
+  if (!batch.col_capacity && std::max(batch.rows, batch.cols) <= 32 * W * K) {
+    constexpr int32_t teams = W == 1 ? 2 : 1;
+    const int64_t blocks = (batch.problems + 2 * teams - 1) / (2 * teams);  // each team takes two
+    std::vector<char> memory(teams * Search<T, W, K>::bytes(batch.padded_size()));
+    for (int64_t block = 0; block < blocks; ++block)
+      lanes::run_block(static_cast<unsigned>(block), 32 * W * teams,
+                       [&] { solve_in_registers<W, K>(batch, teams, blocks * teams, memory.data()); });
+    return;
+  }
+  using Team = lanes::Block<64>;
+  const int64_t blocks = (batch.problems + 1) / 2;
+  std::vector<char> memory(blocks * search_bytes(batch));
+  for (int64_t block = 0; block < blocks; ++block)
+    lanes::run_block(static_cast<unsigned>(block), Team::kThreads,
+                     [&] { solve_assigned<Team>(batch, blocks, memory.data()); });
+}
+
+template <bool one_warp>
 Results solve_on_lanes(Tensor cost, bool maximize, std::optional<Tensor> row_lengths, std::optional<Tensor> col_lengths,
                  std::optional<Tensor> mask, std::optional<Tensor> col_capacity, std::optional<Tensor> unmatched_cost,
                  std::optional<int64_t> work_limit) {
   const Inputs in{cost, maximize, row_lengths, col_lengths, mask, col_capacity, unmatched_cost, work_limit};
   return dispatch(in, [&](const auto& batch) {
     using T = std::remove_const_t<std::remove_pointer_t<decltype(batch.cost)>>;
-    constexpr auto place = sizeof(T) > 4 ? Place::kGlobal : Team::kTeams > 1 ? Place::kTile : Place::kShared;
-    const int64_t blocks = (batch.problems + 2 * Team::kTeams - 1) / (2 * Team::kTeams);  // each worker takes two
-    const int64_t workers = blocks * Team::kTeams;
-    const MemorySize sizes(batch);
-    std::vector<char> memory(place == Place::kGlobal ? workers * sizes.search : Team::kTeams * (sizes.search + sizes.tile));
-    for (int64_t block = 0; block < blocks; ++block)
-      lanes::run_block(static_cast<unsigned>(block), Team::kThreads, [&] {
-        solve_assigned<Team, place>(batch, workers, memory.data());
-      });
+    if constexpr (one_warp) emulate<1, 4>(batch);
+    else emulate<sizeof(T) == 4 ? 4 : 8, 1>(batch);
   });
 }
 
@@ -61,8 +73,8 @@ void sums_by_lanes(Tensor out, Tensor prevalence, Tensor alphas, std::optional<T
 }  // namespace dirichlet
 
 STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) {
-  m.impl("lsa_warp", TORCH_BOX(&lsa::solve_on_lanes<lanes::Warp>));
-  m.impl("lsa_block", TORCH_BOX(&lsa::solve_on_lanes<lanes::Block<64>>));
+  m.impl("lsa_warp", TORCH_BOX(&lsa::solve_on_lanes<true>));
+  m.impl("lsa_block", TORCH_BOX(&lsa::solve_on_lanes<false>));
   m.impl("dirichlet_sums_lane", TORCH_BOX(&dirichlet::sums_by_lanes));
   m.impl("dirichlet_sums_warp", TORCH_BOX(&dirichlet::sums_on_lanes<lanes::Warp>));
   m.impl("dirichlet_sums_block", TORCH_BOX(&dirichlet::sums_on_lanes<lanes::Block<64>>));

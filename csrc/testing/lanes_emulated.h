@@ -151,6 +151,15 @@ inline int __shfl_xor_sync(unsigned, int x, int offset) {
   return lanes::all_gather(x, lanes::kExchange, [&](auto of) { return int(of((threadIdx.x % 32) ^ offset)); });
 }
 
+inline int __any_sync(unsigned, bool x) {
+  return lanes::all_gather(x, lanes::kReduce, [&](auto of) {
+    bool any = false;
+    for (int lane = 0; lane < 32; ++lane) any |= of(lane) != 0;
+    return int(any);
+  });
+}
+inline int __ffs(int x) { return __builtin_ffs(x); }
+
 template <class X>
 X __reduce_min_sync(unsigned, X x) {  // int or unsigned
   return lanes::all_gather(x, lanes::kReduce, [&](auto of) {

@@ -85,12 +85,6 @@ def test_solver_worked_example_matches_by_hand(device):
     assert float(linear_sum_assignment(cost, maximize=True).cost) == 4 + 5 + 2
 
 
-def test_solver_forbidden_pairs_are_avoided(device):
-    cost = torch.tensor([[0.0, torch.inf], [0.0, 1e30]], device=device)
-    assert linear_sum_assignment(cost).col_of_row.tolist() == [0, 1]
-    assert linear_sum_assignment(-cost, maximize=True).col_of_row.tolist() == [0, 1]
-
-
 @pytest.mark.parametrize(
     "dtype",
     [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint64, torch.float16, torch.bfloat16],

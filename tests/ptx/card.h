@@ -109,6 +109,10 @@ Bits<T> op_ld_shared(uint64_t address, int k) {
   return op_ld<T, n>(in_shared<T, n>(address), k);
 }
 template <class T, int n>
+Bits<T> op_ld_nc(uint64_t address, int k) {  // of what no kernel writes
+  return op_ld<T, n>(address, k);
+}
+template <class T, int n>
 void op_st(uint64_t address, int k, Bits<T> x) {
   memcpy(reinterpret_cast<T*>(flat<T, n>(address)) + k, &x, sizeof(x));
 }
@@ -238,6 +242,20 @@ T op_bfi(T a, T b, U32 first, U32 count) {  // the lowest bits of a, put into b
   return (b & ~mask) | (a << first & mask);
 }
 template <class T>
+T op_brev(T a) {
+  T reversed = 0;
+  for (U32 k = 0; k < kBits<T>; ++k) reversed |= (a >> k & 1) << (kBits<T> - 1 - k);
+  return reversed;
+}
+template <class T>
+U32 op_bfind_shiftamt(T a) {  // how far the highest bit is from the left
+  return a ? __builtin_clz(a) : ~U32(0);
+}
+template <class T>
+T op_shf_l_wrap(T low, T high, U32 n) {
+  return n % 32 ? T(high << n % 32 | low >> (32 - n % 32)) : high;
+}
+template <class T>
 Bits<T> op_rcp_approx_ftz(Bits<T> a) {  // of a double the upper half alone
   return bits<T>(1 / value<T>(a)) >> 32 << 32;
 }
@@ -292,6 +310,11 @@ T op_shfl_sync_bfly(T x, U32 offset, U32 clamp, U32 mask) {
   all_lanes(mask);
   if (clamp != 31) lanes::fail("an exchange within a part of a warp");
   return T(__shfl_xor_sync(mask, int(x), int(offset)));
+}
+template <class T>
+bool op_vote_sync_any(bool x, U32 mask) {
+  all_lanes(mask);
+  return __any_sync(mask, x);
 }
 template <class T>
 T op_redux_sync_min(T x, U32 mask) {

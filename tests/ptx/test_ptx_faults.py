@@ -35,8 +35,8 @@ def assignments(operator) -> list[Tensor]:
 @pytest.mark.parametrize(
     "file, line, fault",
     [
-        ("lanes.h", "__device__ static void sync() { __syncwarp(); }", "__device__ static void sync() {}"),
-        ("lsa_lanes.h", "tile((batch.rows * batch.cols * int64_t(sizeof(T)) + 15) / 16 * 16)", "tile(16)"),
+        ("lsa_registers.h", "if constexpr (W == 1) __syncwarp();", "if constexpr (W == 1) return;"),
+        ("lsa_registers.h", "kIndices = 5", "kIndices = 3"),
     ],
 )
 def test_a_missing_sync_and_too_little_shared_memory(file, line, fault, tmp_path):

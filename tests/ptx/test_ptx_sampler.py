@@ -153,16 +153,6 @@ def test_launches_stay_within_every_card(card, dirichlet):
     assert all(int(line[2]) <= 4 * CARDS[card][0] for line in launched)
 
 
-@pytest.mark.slow
-def test_warps_in_shared_memory_and_beyond_it(dirichlet):
-    dirichlet.insert("H100")
-    dirichlet.history()
-    for forms in (1226, 1227):  # 8 * (4 * 49 + forms + 50) bytes, four times, are 46 KiB and more
-        sums(dirichlet, 49, torch.float64, forms=forms, samples=1)
-    launched = [line for line in dirichlet.history() if line[0] == "launch" and "sums_kernel" in line[1]]
-    assert [int(line[-1]) for line in launched] == [46 * 1024, 0]
-
-
 @pytest.mark.parametrize("forms", [0, 400])
 def test_a_lane_takes_several_samples(forms, dirichlet):
     """In shared memory, and beyond it, on the card that runs few blocks."""

@@ -62,7 +62,8 @@ def kernel(
     function = "\n  ".join([f"static void k_{name}(const Launch& launch) {{", *lines, *code]) + "\n}"
     most = re.search(r"\.maxntid (\d+)", directives)
     layout = ", ".join(f"{{{place}, {size}}}" for _, place, size in places)
-    row = f'  {{"{name}", k_{name}, {{{layout}}}, {end}, {up(fixed, 16)}, {most[1] if most else 1024}, {{{", ".join(map(str, sizes))}}}}}'
+    threads, sizes = most[1] if most else 1024, ", ".join(map(str, sizes))
+    row = f'  {{"{name}", k_{name}, {{{layout}}}, {end}, {up(fixed, 16)}, {threads}, {{{sizes}}}}}'
     return row, function
 
 
