@@ -22,8 +22,8 @@ SCORING = {
     for domain, names in {
         "association": """
             C categories correction direction distance estimator estimator_params folds holdout n_components
-            n_iterations neighbors normalize_direction penalize_intercept print_model_evaluation protocol
-            random_state replicates return_effect_size samples seed strictness variance weighting""",
+            n_iterations neighbors normalize normalize_direction penalize_intercept print_model_evaluation
+            protocol random_state replicates return_effect_size samples seed strictness unit variance weighting""",
         "posterior": """
             batch_shape confidence confusion_prior dtype ignore_index interval method metrics num_classes
             prevalence_prior replicates seed zero_division""",

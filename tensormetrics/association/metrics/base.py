@@ -83,6 +83,11 @@ class BaseMetric(ScoreMetric):
     metric_name: str
     metric_short_name: str
     is_differentiable = True
+    model_options = (
+        *ScoreMetric.model_options,
+        *("lost_vocabulary_threshold", "preprocessors", "strategy", "warn_not_found_words"),
+        *("p_value", "alternative", "method", "permutations", "confidence"),
+    )
 
     _scores: Tensor
 
