@@ -105,8 +105,6 @@ LAUNCHES = {  # kernel, constants, types, warps, stages
     "choose of 8,192": (nearest._select_blocks, SELECTION | {"WIDTH": 8192}, {}, 16, 3),
     "few": (nearest._collect_from_blocks, BLOCK_CONSTANTS, {}, 4, 3),
     "finish of 32": (finish._finish, finish_constants(32, 128), FINISH_TYPES, 4, 1),
-    "finish of 2,048, D = 512": (finish._finish, finish_constants(2048, 512), FINISH_TYPES, 4, 1),
-    "finish of 8,192": (finish._finish, finish_constants(8192, 128), FINISH_TYPES, 16, 1),
     "l2, D = 128": (canonical._canonical, canonical_sizes(128, 0), PAIRS, 4, 3),
     "l2, D = 512": (canonical._canonical, canonical_sizes(512, 0), PAIRS, 4, 3),
     "middle": (prepare._center, {"UNIT": False, "ROWS": 128, "SIZE": 16, "x_step": 1}, PREPARE_TYPES, 8, 3),
@@ -123,6 +121,8 @@ LAUNCHES = {  # kernel, constants, types, warps, stages
     "cosine, D = 512": (canonical._canonical, canonical_sizes(512, 2), PAIRS, 4, 3),
 }  # fmt: skip
 UNMEASURED = {
+    "finish of 2,048, D = 512": (finish._finish, finish_constants(2048, 512), FINISH_TYPES, 4, 1),
+    "finish of 8,192": (finish._finish, finish_constants(8192, 128), FINISH_TYPES, 16, 1),
     "transposed": (
         direct._transposed, {"HAS_STATUS": True, "ROWS": 64, "COLUMNS": 32, "x_step": 1}, ROW_TYPES, 4, 3
     ),

@@ -213,7 +213,7 @@ class TorchKNN(ConstructorRepr):
             references = self._references() if reference is None else self._prepared(rows)
             if reference is not query and isinstance(self.order, Distance):
                 check_squares(query=query)
-            is_leading = ref_includes_query if self_index is None else _are_leading(index)
+            is_leading = ref_includes_query if index is None or self_index is None else _are_leading(index)
             return self.search(query, k, references, index, ignore, with_distances, is_leading=is_leading)
 
         k = checks.check_int("k", k, 1)
