@@ -121,7 +121,7 @@ LAUNCHES = {  # kernel, constants, types, warps, stages
     "cosine, D = 512": (canonical._canonical, canonical_sizes(512, 2), PAIRS, 4, 3),
 }  # fmt: skip
 UNMEASURED = {
-    "finish of 2,048, D = 512": (finish._finish, finish_constants(2048, 512), FINISH_TYPES, 4, 1),
+    "finish of 2,048, D = 512": (finish._finish, finish_constants(2048, 512), FINISH_TYPES, 16, 1),
     "finish of 8,192": (finish._finish, finish_constants(8192, 128), FINISH_TYPES, 16, 1),
     "transposed": (
         direct._transposed, {"HAS_STATUS": True, "ROWS": 64, "COLUMNS": 32, "x_step": 1}, ROW_TYPES, 4, 3
