@@ -83,7 +83,7 @@ ODD: dict[str, Callable[[], tuple]] = {
     ),
     "int16_candidates": lambda: (
         *(arguments := ARGUMENTS["int16_candidates"]())[:10], torch.zeros(70, 2, 7), torch.zeros(70, 7).int(),
-        *arguments[12:14], 3, -1,
+        *arguments[12:14], 3, False,
     ),
 }  # fmt: skip
 TYPES = torch.float16, torch.float32, torch.float64, torch.uint8, torch.int32, torch.int64, torch.bool

@@ -289,11 +289,11 @@ void quantize_rows(Tensor rows, std::optional<Tensor> order, Tensor center, doub
   });
 }
 
-// Adds the references that may be among the k nearest of queries x. If first_column >= 0, a multiple of 64, the queries are
-// the first references, in order, and a product with a reference from `first_column` on updates both of its rows.
+// Adds the references that may be among the k nearest of queries x. If `is_symmetric`, the queries are the first references,
+// in order, and a product of two of them updates the lists of both.
 void int16_candidates(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor bias, Tensor coefficient,
                       Tensor bias_error, Tensor width, Tensor rounding_error, Tensor self_index, Tensor bounds,
-                      Tensor column, Tensor list_size, Tensor limit, int64_t k, int64_t first_column) {
+                      Tensor column, Tensor list_size, Tensor limit, int64_t k, bool is_symmetric) {
   STD_TORCH_CHECK(common::int16_vector_bytes(), "int16_candidates: this processor does not multiply int16 (VNNI)");
   STD_TORCH_CHECK(bias.size(0) <= std::numeric_limits<int32_t>::max(), "int16_candidates: got ", bias.size(0),
                   " references, but columns are 32 bits wide");
@@ -304,24 +304,20 @@ void int16_candidates(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Ten
                 x, x_scale, panels, scale, bias, coefficient, bias_error, width, rounding_error, self_index, bounds, column,
                 list_size, limit);
   common::check_integer("int16_candidates", "k", k, 1, column.size(1) - 1);
-  common::check_integer("int16_candidates", "first_column", first_column, -1, bias.size(0));
   check_lists("int16_candidates", list_size, limit, column.size(1));
-  STD_TORCH_CHECK(self_index.size(0) <= x_scale.size(0) &&
-                      (first_column < 0 ? self_index.size(0) == list_size.size(0)
-                                        : self_index.size(0) <= list_size.size(0) && list_size.size(0) <= bias.size(0)),
+  STD_TORCH_CHECK(self_index.size(0) == list_size.size(0) && list_size.size(0) <= x_scale.size(0) &&
+                      (!is_symmetric || list_size.size(0) <= bias.size(0)),
                   "int16_candidates: queries, lists and references do not fit together");
-  STD_TORCH_CHECK(first_column < 0 || first_column % kPanel == 0, "int16_candidates: first begins no panel");
   const Operands operands{data<const int32_t>(x),   data<const int32_t>(panels), data<const float>(x_scale),
                           data<const float>(scale), data<const float>(bias),     data<const float>(coefficient),
                           data<const float>(width), panels.size(1)};
-  const int64_t queries = self_index.size(0), rows = list_size.size(0), size = bias.size(0);
+  const int64_t queries = list_size.size(0), size = bias.size(0);
   const int64_t high = (queries + kHigh - 1) / kHigh, tiles = high * ((size + kWide - 1) / kWide);
-  const bool is_symmetric = first_column >= 0;
   const auto* const self = data<const int64_t>(self_index);
   const auto* const errors = data<const float>(bias_error);
   std::atomic<int64_t> next{0};
   const stop::Flag stop;
-  Locks locks(rows);
+  Locks locks(queries);
   common::in_parallel("int16_candidates", std::min<int64_t>(torch::stable::get_num_threads(), tiles), 1, [&](int64_t, int64_t) {
     const Candidates candidates(rounding_error, bounds, column, list_size, limit, k);
     const auto push = [&](const Hit& hit) {
@@ -334,16 +330,16 @@ void int16_candidates(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Ten
     for (int64_t n; (n = next++) < tiles && !stop();) {
       const int64_t query = n % high * kHigh, end = std::min(query + kHigh, queries);
       const int64_t begin = n / high * kWide, last = std::min(begin + kWide, size);
-      // Two rows of the same block of queries are compared in both orders, unless no query is such a reference.
-      int64_t c = is_symmetric ? std::max(std::max(begin, query), first_column) : begin;
+      // Two rows of the same block of queries are compared in both orders.
+      int64_t c = is_symmetric ? std::max(begin, query) : begin;
       if (c < last) gather_rows(operands, query, end, packed);
       for (; c < last; c += kPanel) {
         locks.for_blocks(query, end, [&](int64_t from, int64_t to) {
           std::copy(candidates.limit + from, candidates.limit + to, query_limits);
         });
-        const bool both = is_symmetric && (c >= query + kHigh || first_column >= queries) && c < rows;
+        const bool both = is_symmetric && c >= query + kHigh && c < queries;
         if (both) {
-          const int64_t last_row = std::min(c + kPanel, rows);
+          const int64_t last_row = std::min(c + kPanel, queries);
           std::fill_n(limits, kPanel, -kInfinity);
           std::fill_n(widths, kPanel, 0.0f);
           locks.for_blocks(c, last_row, [&](int64_t from, int64_t to) {

@@ -156,7 +156,7 @@ def test_int16_candidate_bounds_contain_canonical_values(kind, dim, generator):
     )
     rounded = QuantizedRows.nothing(*x.shape)
     rounded.write(x, search.filter, None)
-    rounding_errors, lists = search._candidate_lists(rounded, search.self_index, -1)
+    rounding_errors, lists = search._candidate_lists(rounded, search.self_index, False)
     factor, shift = search.filter.affine_map(x)
     canonical = torch.cdist(x.double(), x.double(), compute_mode="donot_use_mm_for_euclid_dist").square()
     canonical = factor[:, None] * canonical + shift[:, None]

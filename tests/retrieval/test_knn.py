@@ -9,7 +9,7 @@ from retrieval_oracle import TINY, cases, families, neighbors, nonzero_ranks
 from tensormetrics.retrieval import TorchKNN, positive_ranks
 from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.product_filter import Filter, exact_float32_products
-from tensormetrics.retrieval.search.topk import smallest
+from tensormetrics.retrieval.search.topk import SymmetricTopK, smallest
 
 N = 45
 
@@ -260,9 +260,12 @@ def points(request):
     return {"spread": x, "lattice": x.round(), "collapsed": 1 + 1e-6 * x, "two points": two_points}[request.param]
 
 
-def test_self_search_symmetric_and_full_tiles_agree(points):
-    other = points.clone()  # not the same tensor: every tile is computed
-    assert torch.equal(TorchKNN().indices(points, 9, points, True), TorchKNN().indices(other, 9, points, True))
+def test_self_search_symmetric_and_full_tiles_agree(points, monkeypatch):
+    other, symmetric, own = points.clone(), [], torch.arange(700)
+    expected = TorchKNN().indices(other, 9, points, True)  # not the same tensor: every tile is computed
+    monkeypatch.setattr(SymmetricTopK, "is_next", lambda topk, rows: symmetric.append(rows) or topk.done == rows.start)
+    assert torch.equal(TorchKNN().indices(points, 9, points, True), expected)
+    assert torch.equal(TorchKNN().indices(points, 9, points, self_index=own), expected) and len(symmetric) > 1
 
 
 def test_inexact_ranks_are_distinct_and_in_range(points):

@@ -121,9 +121,8 @@ def test_prepared_filter_error_bounds_hold(family, distance, both, device):
             torch.testing.assert_close(self_left, queries.left[:, :N], rtol=1e-5, atol=1e-12)
 
 
+@pytest.mark.skipif(not INTERPRETED, reason="the interpreter's launches are counted")
 def test_prepare_limits_launches_and_memory_traffic():
-    if not INTERPRETED:
-        pytest.skip("the interpreter's launches are counted")
     with Device(kernels=True) as device:
         x = torch.randn(2560, 512).to(DEVICE)
         device.operators = device.bytes = 0

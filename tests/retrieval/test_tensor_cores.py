@@ -100,19 +100,20 @@ def test_fp16_filter_values_are_within_their_bound(dim, parts, distance, family,
     assert error_over_bound(FAMILIES[family](dim), distance, parts, CARDS[card]) <= 1
 
 
+SPREADS = {
+    "normal": lambda x: x,
+    "lognormal lengths": lambda x: x * (torch.randn(len(x), 1) / 2).exp(),
+    "unit length": torch.nn.functional.normalize,
+    "600 classes": lambda x: x[torch.arange(len(x)) % 600] + torch.randn_like(x) / 2,
+    "few huge rows": lambda x: torch.where(torch.arange(len(x))[:, None] % 300 == 0, 1000 * x, x),
+}
+
+
 @pytest.mark.parametrize("k", [10, 90, 400, 1000])
-@pytest.mark.parametrize("kind", ["normal", "lognormal lengths", "unit length", "600 classes", "few huge rows"])
+@pytest.mark.parametrize("kind", SPREADS)
 def test_lists_of_candidates_hold_all_that_may_be_nearest(kind, k, monkeypatch):
     monkeypatch.setattr(fp16_search, "SAMPLE", 1024)
-    x = torch.randn(6000, 32)
-    if kind == "600 classes":
-        x = torch.randn(600, 32)[torch.arange(6000) % 600] + x / 2
-    elif kind == "unit length":
-        x = torch.nn.functional.normalize(x)
-    elif kind == "lognormal lengths":
-        x *= (torch.randn(6000, 1) / 2).exp()
-    elif kind == "few huge rows":
-        x[::300] *= 1000
+    x = SPREADS[kind](torch.randn(6000, 32))
     fp16_filter = Float16Filter(Filter(x, DISTANCES["l2"], torch.float32), LAYOUT)
     is_sampled, rank, step, capacity = fp16_search.Float16Search.plan(k, len(x), LAYOUT.BLOCK)
     queries = fp16_filter.query(x[:60])

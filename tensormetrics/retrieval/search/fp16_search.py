@@ -66,17 +66,17 @@ class Float16Search:
 
     @staticmethod
     def is_faster(k: int, references: References, kernels: ModuleType, is_repeated: bool = False) -> bool:
-        from .kernels.canonical import WIDEST
+        from .kernels import canonical
 
         capacity = Float16Search.plan(k, len(references), kernels.BLOCK, is_repeated)[3]
-        return capacity <= MAX_CAPACITY and references.rows.shape[1] <= WIDEST
+        return capacity <= MAX_CAPACITY and references.rows.shape[1] <= canonical.WIDEST
 
     def can_handle(self, queries: Queries) -> bool:
         return queries.ignored is None and (self.is_repeated or queries.span is not None)
 
     def search(self, queries: Queries) -> tuple[Tensor, Tensor]:
         # ->  (Q, k) int64, -1 where fewer than k exist, (Q,) bool
-        from .kernels.finish import nearest
+        from .kernels import finish
 
         filter_, self_index, kernels = self.filter, queries.self_index, self.kernels
         if self.minima is not None:
@@ -93,4 +93,4 @@ class Float16Search:
         lists = kernels.candidates(table, fp16_queries, source, filter_, self.rank, self.capacity, self.is_sampled)
         prepared = fp16_queries, source, filter_, self_index, is_bounded
         code = self.references.distance.code
-        return nearest(queries.rows, self.references.rows, lists, *prepared, self.k, code, self.is_sampled)
+        return finish.nearest(queries.rows, self.references.rows, lists, *prepared, self.k, code, self.is_sampled)

@@ -213,7 +213,7 @@ class TorchKNN(ConstructorRepr):
             references = self._references() if reference is None else self._prepared(rows)
             if reference is not query and isinstance(self.order, Distance):
                 check_squares(query=query)
-            is_leading = ref_includes_query and self_index is None
+            is_leading = ref_includes_query if index is None or self_index is None else _are_leading(index)
             return self.search(query, k, references, index, ignore, with_distances, is_leading=is_leading)
 
         k = checks.check_int("k", k, 1)
@@ -328,6 +328,12 @@ class TorchKNN(ConstructorRepr):
         missing = -torch.inf if self.order.largest_first else torch.inf
         dtype = _distance_dtype(query, reference)
         return torch.full((queries, k), missing, dtype=dtype, device=query.device), indices
+
+
+def _are_leading(self_index: Tensor) -> bool:
+    # self_index: (Q,) int64
+    """Return whether reference i is known to be query i; a GPU is not asked, because the host would wait for it."""
+    return self_index.is_cpu and torch.equal(self_index, torch.arange(len(self_index)))
 
 
 def _distance_dtype(query: Tensor, reference: Tensor) -> torch.dtype:

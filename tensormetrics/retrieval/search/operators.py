@@ -83,12 +83,12 @@ supports_int16 = define(
 )
 # x, panels: queries and references in the layout of `QuantizedRows`; x_scale, scale, bias, coefficient, bias_error:
 # (64 P,) float32; width, rounding_error, self_index: (Q,); bounds to limit: candidates of each query, see
-# `CandidateLists` in int16/quantize.py. With first >= 0, a multiple of 64, the queries are the first references, and
-# each product with a reference from `first` on updates the lists of both rows.
+# `CandidateLists` in int16/quantize.py. If symmetric, the queries are the first references, and a product of two of
+# them updates the lists of both.
 _int16_candidates = define(
     "int16_candidates(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor bias, Tensor coefficient, "
     "Tensor bias_error, Tensor width, Tensor rounding_error, Tensor self_index, Tensor(a!) bounds, "
-    "Tensor(b!) column, Tensor(c!) list_size, Tensor(d!) limit, int k, int first) -> ()",
+    "Tensor(b!) column, Tensor(c!) list_size, Tensor(d!) limit, int k, bool is_symmetric) -> ()",
     _nothing,
     Operator("nearest", "TorchKNN and its users", 20),
 )

@@ -164,20 +164,12 @@ def _int16_candidates(
     list_size: Tensor,
     limit: Tensor,
     k: int,
-    first: int,
+    is_symmetric: bool,
 ) -> None:
     count, size = len(list_size), len(bias)
-    if first >= 0:  # each product is used for both of its rows
-        queries = len(self_index)
-        self_index = torch.where(self_index < 0, self_index, torch.arange(queries, device="cpu"))
-        self_index = torch.cat([self_index, torch.arange(queries, count, device="cpu")])
-        of_row, of_column = torch.arange(count, device="cpu")[:, None], torch.arange(size, device="cpu")
-        seen = ((of_column >= first) | (of_row >= first)) & ((of_column < queries) | (of_row < queries))
-    else:
-        seen = torch.ones(count, size, dtype=torch.bool, device="cpu")
     product = _panels_of(x)[:count] @ _panels_of(panels).T
     values = (product.float() * scale) * x_scale[:count, None] + (bias - width[:, None] * coefficient)
-    values[~seen | (torch.arange(size, device="cpu") == self_index[:, None])] = torch.inf
+    values[torch.arange(size, device="cpu") == self_index[:, None]] = torch.inf
     upper = values + 2 * (width[:, None] * coefficient + bias_error)
     kth_upper = upper.kthvalue(k, dim=1).values
     limit.copy_(torch.minimum(limit, (kth_upper + 2 * rounding_error).nextafter(kth_upper.new_tensor(torch.inf))))

@@ -74,19 +74,21 @@ class Int16Search:
         references, distance = self.problem.references.rows, self.problem.references.distance
         if self.is_self_search and queries.span:
             all_rows = torch.arange(self.filter.count, device="cpu")
-            self.lists = self.lists or self._candidate_lists(self.quantized, all_rows, 0)
+            self.lists = self.lists or self._candidate_lists(self.quantized, all_rows, True)
             (rounding_error, lists), list_index = self.lists, self.position[queries.span]
         else:
             rounded = QuantizedRows.nothing(len(queries.rows), references.shape[1])
             rounded.write(queries.rows, self.filter, None)
             self_index = self.position[queries.self_index.clamp(min=0)].where(queries.self_index >= 0, -1)
-            rounding_error, lists = self._candidate_lists(rounded, self_index, -1)
+            rounding_error, lists = self._candidate_lists(rounded, self_index, False)
             list_index = torch.arange(len(self_index), device="cpu")
         operands = queries.rows.double().contiguous(), references, list_index, self.order
         self.last = operators.rerank_candidates(*operands, rounding_error, *lists, self.problem.k, distance.code)
         return self.last[0], self.last[2]
 
-    def _candidate_lists(self, x: QuantizedRows, self_index: Tensor, first: int) -> tuple[Tensor, CandidateLists]:
+    def _candidate_lists(
+        self, x: QuantizedRows, self_index: Tensor, is_symmetric: bool
+    ) -> tuple[Tensor, CandidateLists]:
         # self_index: (Q,)  ->  rounding_error (Q,) float32, ...
         queries = len(self_index)
         width, rounding_error = (term.float() for term in x.as_queries(slice(queries), self.filter, *self.max_sizes))
@@ -97,7 +99,7 @@ class Int16Search:
         lists.limit.fill_(torch.inf).masked_fill_(unbounded, -torch.inf)
         scale = x.scale * -self.filter.distance.factor
         operands = x.panels, scale, self.quantized.panels, *self.terms, width, rounding_error, self_index
-        operators.int16_candidates(*operands, *lists, self.problem.k, first)
+        operators.int16_candidates(*operands, *lists, self.problem.k, is_symmetric)
         return rounding_error, lists
 
 

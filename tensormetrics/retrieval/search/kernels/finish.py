@@ -143,6 +143,6 @@ def nearest(
         is_proven.view(torch.int8), dim, count * capacity, k,
         SAMPLED=is_sampled, KIND=kind, CAPACITY=capacity, CHUNK=min(capacity, 256), RUN=min(capacity, _RUN),
         COUNT=max(min(4096 // length, 16), 2048 // length, 1), SIZE=length, LOG=length.bit_length() - 1,
-        num_warps=min(max(capacity // 512, 4), 16), num_stages=1, enable_fp_fusion=False,
+        num_warps=min(max(capacity // 128, 4), 16), num_stages=1, enable_fp_fusion=False,
     )  # fmt: skip
     return result, is_proven
