@@ -33,8 +33,8 @@ def comparisons(a: Resampled | Joined, b: Resampled | Joined, question: Question
         return a.join([comparisons(x, y, question) for x, y in zip(a.parts, b.parts, strict=True)])
     _check_comparable(a, b)
     has_same_draws = a.half is None and torch.equal(a.weighted, b.weighted)
-    if b.as_second is not None:  # equal pseudo-items would cancel in the difference
-        b = b._replace(weighted=b.as_second())
+    if a.paired is not None and b.paired is not None:  # pseudo-items of single models would not cancel
+        a, b = a.paired(), b.paired()
     values, others = values_of(a), values_of(b)
     if values.spec != others.spec or [x.shape for x in values.leaves] != [x.shape for x in others.leaves]:
         raise ValueError(SHAPES_DIFFER)
