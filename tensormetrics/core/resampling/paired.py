@@ -136,6 +136,12 @@ def comparisons_with(a: Resampled | Joined, reference: float, question: Question
     values = values_of(a)
     operands = [Operand(a, values)]
     value, jackknife, ranges = values.read(a.observed), jackknife_of(operands), ranges_of(operands)
+    low, high = (float(end) for end in (ranges[0].min(), ranges[1].max()))
+    if not low <= reference <= high:
+        hint = "; percent? write a fraction" if (low, high) == (0, 1) and 1 < reference <= 100 else ""
+        raise ValueError(
+            f"b: got {reference:g}, wanted a number between {low:g} and {high:g}, the bounds of the score{hint}"
+        )
     test, is_binomial = _exact_test(a, values, reference)
     if a.signs is not None and reference == 0:
         test, is_binomial = binomial_test(*a.signs, 0.5), True
