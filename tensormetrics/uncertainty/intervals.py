@@ -49,7 +49,8 @@ def interval(
             each batch and sampling stopped at any time: a betting confidence sequence (Waudby-Smith & Ramdas 2023,
             doi:10.1093/jrsssb/qkad009). It needs bounds and no random draws. Items count in their order, which must not
             depend on scores; with groups it is the mean of the means of groups, in the order in which they are
-            complete. With 500 items it is about 1.5 to 1.9 times as wide as the interval of a fixed number.
+            complete. Repeats and groups that grow again need `looks`, which says that all are complete. With 500 items
+            it is about 1.5 to 1.9 times as wide as the interval of a fixed number.
         looks: With `anytime`, the numbers of items (or groups) after which an interval is computed, each from the items
             up to there; by default after all.
 

@@ -79,9 +79,8 @@ def test_many_clearly_different_models_are_significant_in_all_tables():
     hard = torch.rand(2000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     models = {f"m{i}": (hard < 0.2 + 0.6 * i / 7).double() for i in range(8)}
     table = compare(models)
-    assert float(table.columns["corrected p"].max()) <= 2 / 1001 * (1 + 1e-9)
     assert table.best == ("m7",) and table.ranks == {f"m{i}": (8 - i, 8 - i) for i in range(8)}
-    assert {*table.columns["verdict"]} == {"worse"}
+    assert {*table.columns["verdict"]} == {"worse"} and float(table.columns["corrected p"].max()) < 0.002
     others = {f"m{i}": (hard < 0.2 + 0.6 * i / 26).double() for i in range(1, 27)} | {"base": models["m0"]}
     with_baseline = compare(others, baseline="base")
     assert with_baseline.tied("score") == ("m26",) and with_baseline["m1", "score p"] < 0.01

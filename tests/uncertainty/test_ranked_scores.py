@@ -18,6 +18,7 @@ from tensormetrics.uncertainty import (
     brier_score,
     calibration_error,
     compare,
+    delong,
 )
 
 STREAMS = "pseudo positives", "pseudo negatives"
@@ -206,3 +207,18 @@ def test_scores_with_invalid_weights_are_nan(wrong, device):
     weights[0, 0] = wrong
     for score in binary_auroc, binary_average_precision:
         assert score(preds, target, weights).isnan().tolist() == [True, False]
+
+
+def test_comparison_of_models_that_are_alike_is_nearly_as_narrow_as_delongs(generator):
+    target, common = torch.arange(200) % 2, torch.randn(200, generator=generator)
+    noise = 0.1 * torch.randn(2, 200, generator=generator) + torch.tensor([[0.3], [0.0]]) * target
+    preds, metrics = (common + 1.2 * target + noise).double(), (BinaryAUROC(), BinaryAUROC())
+    for metric, scores in zip(metrics, preds, strict=True):
+        metric.update(scores, target)
+    comparison, expected = compare(*metrics), delong(preds, target)
+    sign = torch.tensor([1.0, -1.0], dtype=torch.float64)
+    width = 2 * 1.96 * float((sign @ expected.covariance @ sign).sqrt())
+    assert width < float(comparison.high - comparison.low) < 1.3 * width
+    assert float(comparison.p_value) <= 0.01 and float(expected.p_value[0, 1]) <= 0.01
+    equal = compare(metrics[0], metrics[0])
+    assert equal.low < 0 < equal.high and float(equal.p_value) == 1

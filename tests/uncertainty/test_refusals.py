@@ -198,6 +198,8 @@ VALUES = [  # calls that raise a ValueError
     (lambda: plan(sd=1.0, difference=0.1), "difference, items, power: wanted two of them"),
     (lambda: plan(sd=1.0, difference=0.1, items=5, power=0.8), "difference, items, power: wanted two of them"),
     (lambda: plan(difference=0.1, items=5), "pilot, sd: wanted one of both"),
+    (lambda: interval([1, 0, 1], ids=[0, 1, 0], bounds=(0, 1), anytime=True), "ids: got repeats of items with anytime"),
+    (lambda: interval([1, 0, 1], groups=[0, 1, 0], anytime=True), "groups: got scores of one after those of another"),
     (lambda: plan(sd=-1.0, difference=0.1, power=0.8), "sd: wanted numbers above 0"),
     (lambda: plan(sd=1.0, difference=0.0, power=0.8), "difference: wanted finite numbers other than 0"),
     (lambda: plan(compare([1.0] * 30, [1.0] * 30), difference=0.05, power=0.8), "sd: wanted numbers above 0; diff"),

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
+from ..arguments.callers import level_of_caller
 from ..numbers.quantiles import equal_tailed_interval
 from ..results.estimates import Estimate
 from .draws import (
@@ -72,7 +73,7 @@ def interval(resampled: Resampled | Joined, confidence: float) -> Any:
     low, high = (end.where(value.isfinite(), torch.nan) for end in (torch.fmin(low, value), torch.fmax(high, value)))
     counts = counts_of(resampled, jackknife)
     if message := unit_count_warning(jackknife, draws, counts["groups"] != counts["items"]):
-        warnings.warn(message, UncertaintyWarning, stacklevel=3)
+        warnings.warn(message, UncertaintyWarning, stacklevel=level_of_caller())
     is_counted = resampled.units is not None or resampled.unit_counts is not None
     details = {} if is_counted else {"groups_estimated": True}
 

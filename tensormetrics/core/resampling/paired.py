@@ -33,8 +33,8 @@ def comparisons(a: Resampled | Joined, b: Resampled | Joined, question: Question
         return a.join([comparisons(x, y, question) for x, y in zip(a.parts, b.parts, strict=True)])
     _check_comparable(a, b)
     has_same_draws = a.half is None and torch.equal(a.weighted, b.weighted)
-    if b.as_second is not None:  # equal pseudo-items would cancel in the difference
-        b = b._replace(weighted=b.as_second())
+    if a.paired is not None and b.paired is not None:  # pseudo-items of single models would not cancel
+        a, b = a.paired(), b.paired()
     values, others = values_of(a), values_of(b)
     if values.spec != others.spec or [x.shape for x in values.leaves] != [x.shape for x in others.leaves]:
         raise ValueError(SHAPES_DIFFER)
@@ -136,6 +136,12 @@ def comparisons_with(a: Resampled | Joined, reference: float, question: Question
     values = values_of(a)
     operands = [Operand(a, values)]
     value, jackknife, ranges = values.read(a.observed), jackknife_of(operands), ranges_of(operands)
+    low, high = (float(end) for end in (ranges[0].min(), ranges[1].max()))
+    if not low <= reference <= high:
+        hint = "; percent? write a fraction" if (low, high) == (0, 1) and 1 < reference <= 100 else ""
+        raise ValueError(
+            f"b: got {reference:g}, wanted a number between {low:g} and {high:g}, the bounds of the score{hint}"
+        )
     test, is_binomial = _exact_test(a, values, reference)
     if a.signs is not None and reference == 0:
         test, is_binomial = binomial_test(*a.signs, 0.5), True

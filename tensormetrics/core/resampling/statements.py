@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_unflatten
 
+from ..arguments.callers import level_of_caller
 from ..numbers.student import t_sf
 from ..results.estimates import Comparison
 from .errors import UncertaintyWarning
@@ -63,7 +64,7 @@ def statements(values: Values, evidence: Evidence, question: Question, counts: d
         ]
         p_rope = torch.minimum(*fractions)
     if message:
-        warnings.warn(message, UncertaintyWarning, stacklevel=4)
+        warnings.warn(message, UncertaintyWarning, stacklevel=level_of_caller())
     columns = dict(zip(Comparison.tensors, [difference, low, high, p_value, p_better, p_rope], strict=True))
     if evidence.standard_error is not None:
         columns["se"] = evidence.standard_error

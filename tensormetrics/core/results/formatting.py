@@ -8,6 +8,7 @@ import torch
 
 MAX_LINES = 20  # of a printed result of several values
 MIN_GROUPS = 10  # a printed result with fewer groups says how many there are
+MAX_DECIMALS = 9
 MAX_FIXED = 1e6  # from which on values are written with an exponent
 
 
@@ -23,14 +24,23 @@ def interval_text(
 ) -> str:
     """Write "0.084 [0.061, 0.109]" or "0.084 ± 0.024".
 
-    Without a `spec` there are `precision` decimals, or that many significant digits where all decimals would be 0 or a
-    value is too long. `is_signed` writes the sign of positive values.
+    Without a `spec` there are `precision` decimals, or as many as show that the ends differ from the value, or that
+    many significant digits where all decimals would be 0 or a value is too long. `is_signed` writes the sign of
+    positive values.
     """
     values = value, low, high
     if not spec:
         finite = [abs(x) for x in values if math.isfinite(x)]
         is_invisible = any(finite) and max(finite) < 0.5 * 10.0**-precision
-        spec = f".{precision}{'g' if is_invisible or any(x >= MAX_FIXED for x in finite) else 'f'}"
+        kind = "g" if is_invisible or any(x >= MAX_FIXED for x in finite) else "f"
+        ends = [end for end in (low, high) if abs(end - value) > 10.0**-MAX_DECIMALS]
+        while (
+            kind == "f"
+            and precision < MAX_DECIMALS
+            and any(f"{x:.{precision}f}" == f"{value:.{precision}f}" for x in ends)
+        ):
+            precision += 1
+        spec = f".{precision}{kind}"
     signed_spec = f"+{spec}" if is_signed and spec[0] in ".0123456789" else spec
     if intervals is None:
         return format(value, signed_spec)
@@ -38,6 +48,10 @@ def interval_text(
         return f"{value:{signed_spec}} ± {(high - low) / 2:{spec}}"
     value_text, low_text, high_text = (format(x, signed_spec) for x in values)
     return f"{value_text} [{low_text}, {high_text}]"
+
+
+def _fixed(values: list[float], precision: int) -> list[str]:
+    return [f"{value:.{precision}f}" for value in values]
 
 
 def p_value_text(p_value: float) -> str:
@@ -97,6 +111,8 @@ def description(result: Any) -> str:
         parts.append(source)
     if result.groups is not None and result.groups < MIN_GROUPS:
         parts.append(f"only {result.groups} group{'s' * (result.groups != 1)}")
+    if missing := result.details.get("missing"):
+        parts.append(f"{missing:,} missing")
     undefined = torch.as_tensor(result.details.get("nan_fraction", 0.0))
     if undefined.numel() and (largest := float(undefined.max())) > 0:
         parts.append(f"undefined in up to {100 * largest:.3g} % of the draws")

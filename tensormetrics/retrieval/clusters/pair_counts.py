@@ -55,6 +55,9 @@ class AdjustedRand(ClusteringMetric):
 
     plot_lower_bound = None  # negative if partitions agree less than by chance
 
+    def value_range(self) -> tuple[float, float]:
+        return -0.5, 1.0  # Chacón & Rastrojo 2023, doi:10.1007/s11634-022-00491-w
+
     def score(self, table: Contingency) -> Tensor:
         # ->  (...) float64
         return adjusted_rand(table)

@@ -9,7 +9,16 @@ from ...core.results.estimates import Comparison
 from ..item_scores.item_scores import Scores
 from ..pairs.metric_pairs import Options
 from ..pairs.paired_scores import common_bounds, mixes_names, paired_items
-from .sequences import Bets, UnitScores, bounds_of, check_looks, estimate_of, last_positions, units_in_order
+from .sequences import (
+    Bets,
+    UnitScores,
+    bounds_of,
+    check_complete,
+    check_looks,
+    estimate_of,
+    last_positions,
+    units_in_order,
+)
 
 
 def compare_sequences(
@@ -28,7 +37,9 @@ def compare_sequences(
     low, high = common_bounds(models, items.values)
     if reference is not None and not low < reference < high:
         raise ValueError(f"b: got {reference}, wanted a number between the bounds {low} and {high}")
-    units = units_in_order(items, last_positions(first, items, mixes_names(models)))
+    positions = last_positions(first, items, mixes_names(models))
+    check_complete(models.values(), items, positions, looks)
+    units = units_in_order(items, positions)
     counts, is_path = check_looks(looks, units)
     parts = units.values.split(len(units.values) // len(models))
     estimates = [

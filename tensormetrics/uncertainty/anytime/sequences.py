@@ -7,7 +7,7 @@ process of Waudby-Smith & Ramdas 2023, doi:10.1093/jrsssb/qkad009, theorem 3.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -115,6 +115,23 @@ class UnitScores(NamedTuple):
         return ((self.values - low) / (high - low)).clamp(0, 1)
 
 
+def check_complete(models: Iterable[Scores], items: ItemScores, positions: Tensor, looks: Sequence[int] | None) -> None:
+    """Raise a ValueError for units that later scores may change, unless `looks` says that the data are complete.
+
+    Bets on a mean that changes with the next repeat are not those that were made on it before.
+    """
+    if looks is not None:
+        return
+    remedy = "pass one score for each, or looks=[number of units] once all are complete"
+    for scores in models:
+        if scores.ids is not None and len(scores.id_numbers().unique()) < len(scores):
+            raise ValueError(f"ids: got repeats of items with anytime=True, whose means change with each; {remedy}")
+    if items.groups is not None:
+        groups = items.groups[positions.argsort(stable=True)]
+        if int((groups[1:] != groups[:-1]).sum()) + 1 > len(groups.unique()):
+            raise ValueError(f"groups: got scores of one after those of another, so that it grows again; {remedy}")
+
+
 def units_in_order(items: ItemScores, positions: Tensor) -> UnitScores:
     # positions: (I,) int64, when each item was scored
     """Return the units in the order of their last items; the mean of a group is that of its items."""
@@ -181,7 +198,9 @@ def interval_sequence(scores: Scores, confidence: float, looks: Sequence[int] | 
     """Return the mean with an interval that holds at every number of items, or a path of them with `looks`."""
     confidence, bounds = check_confidence(confidence), bounds_of(scores)
     items = scores._items().scored()
-    units = units_in_order(items, last_positions(scores, items))
+    positions = last_positions(scores, items)
+    check_complete([scores], items, positions, looks)
+    units = units_in_order(items, positions)
     counts, is_path = check_looks(looks, units)
     return estimate_of(units, scores, bounds, confidence, counts, is_path)
 

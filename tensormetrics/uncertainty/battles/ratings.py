@@ -15,6 +15,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ...core.arguments import checks
+from ...core.arguments.callers import level_of_caller
 from ...core.metric.base import Options
 from ...core.metric.row_metric import RowMetric
 from ...core.numbers.philox import philox4x32, philox_key
@@ -293,7 +294,7 @@ class Ratings(RowMetric):
         ]
         if sparse:
             message = f"few battles: {', '.join(sparse[:5])}; wanted at least {MIN_BATTLES} of each model"
-            warnings.warn(message, UncertaintyWarning, stacklevel=3)
+            warnings.warn(message, UncertaintyWarning, stacklevel=level_of_caller())
         estimate = interval(resampled, confidence)
         return dataclasses.replace(estimate, name="rating", labels=tuple(table.models))
 

@@ -10,6 +10,7 @@ from typing import Any
 from torchmetrics import MetricCollection
 
 from ...core.arguments import checks
+from ...core.arguments.callers import level_of_caller
 from ...core.resampling.errors import UncertaintyWarning
 from ...core.resampling.families import FAMILY_CORRECTIONS, corrected
 from ...core.results.cells import single_values
@@ -202,4 +203,4 @@ class one_warning(warnings.catch_warnings):
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
         for message, category in dict.fromkeys((str(warning.message), warning.category) for warning in self.log or ()):
-            warnings.warn(message, category, stacklevel=4)
+            warnings.warn(message, category, stacklevel=level_of_caller())
