@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ....core.native.triton import launch
 from .canonical import distance
-from .nearest import UNLIMITED, error_of, kth_smallest
+from .nearest import UNLIMITED, error_of
 from .tables import Candidates, Float16Queries, Float16References
 
 _RUN = 64  # entries that are sorted by comparing all pairs
@@ -20,6 +20,21 @@ _INF = tl.constexpr(float("inf"))
 @triton.jit
 def _is_before(d, j, other_d, other_j):
     return (d < other_d) | ((d == other_d) & (j < other_j))
+
+
+@triton.jit
+def _kth_smallest(value, k):
+    # value: (N,) float32  ->  (), as `kth_smallest`: a dimension of size 1 would repeat the values in every warp
+    key = value.to(tl.int32, bitcast=True)
+    key = tl.where(key < 0, key ^ 0x7FFFFFFF, key)
+    low, high = tl.min(key, axis=0), tl.max(key, axis=0)
+    while low < high:
+        mid = (low & high) + ((low ^ high) >> 1)
+        below = tl.sum((key <= mid).to(tl.int32), axis=0)
+        high = tl.where(below >= k, mid, high)
+        low = tl.where(below == k, high, tl.where(below > k, low, tl.minimum(mid + 1, high)))
+    kth = tl.max(tl.where(key <= high, key, -0x80000000), axis=0)
+    return tl.where(kth < 0, kth ^ 0x7FFFFFFF, kth).to(tl.float32, bitcast=True)
 
 
 @triton.jit
@@ -90,11 +105,11 @@ def _finish(
         error = error_of(left, i, queries, row_bounds, position, size)
         upper = tl.where(valid, value + error, _INF)
         if CAPACITY > RUN:
-            kth = tl.reshape(kth_smallest(upper[None, :], k), (1,))
+            kth = _kth_smallest(upper, k)
         else:
             num_before = tl.sum(_is_before(upper[None, :], n[None, :], upper[:, None], n[:, None]).to(tl.int32), axis=1)
-            kth = tl.where(num_before < k, upper, -_INF)
-        bound = tl.max(kth, axis=0) + tl.load(left + 2 * queries + i)
+            kth = tl.max(tl.where(num_before < k, upper, -_INF), axis=0)
+        bound = kth + tl.load(left + 2 * queries + i)
         keep = (valid & (value - error <= bound)).to(tl.int32)
         if SAMPLED:
             # Else k nearer references may be missing, and with them the limit of the sample was too low.
