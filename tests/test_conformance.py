@@ -209,7 +209,7 @@ def test_pickled_metric_is_equal_and_copy_independent(case, fed, generator, devi
     if not any(inspect.isfunction(value) for value in vars(metric).values()):  # lambdas of a row cannot be pickled
         assert_same(pickle.loads(pickle.dumps(metric)).compute(), metric.compute())
     twin = copy.deepcopy(metric)
-    twin.update(*on(device, case.inputs(generator, 5)))
+    twin.update(*on(device, case.inputs(generator, 7)))
     assert not is_same(twin.compute(), metric.compute())
 
 

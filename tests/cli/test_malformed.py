@@ -517,7 +517,7 @@ OPTIONS = {  # command -> further words -> the line; after an invalid value come
     },
     "scores": {
         "e.csv --anytime": "--bounds: got none, wanted the least and the largest possible score; write bounds=(0...",
-        "e.csv --bounds 0 1": "scores: got 5.0, wanted scores within the bounds 0.0 and 1.0",
+        "e.csv --bounds 0 1": "e.csv: got 5.0, wanted scores within the bounds 0.0 and 1.0",
         "no.csv": "no.csv: there is no such file",
     },
     "ratings battles.csv": {

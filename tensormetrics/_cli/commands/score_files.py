@@ -89,10 +89,10 @@ def scores(
                 name: read_scores(_logs(file), metric, **columns)
                 for file, name in zip(files, _distinct(files), strict=True)
             }
-    models = {name: read.replaced(higher_is_better=not lower_is_better, bounds=bounds) for name, read in models.items()}
-    for name, model in models.items():
+    for name, read in models.items():
         with naming(bounds="--bounds", scores=name):
-            estimates[name] = interval(model, **options)
+            models[name] = read.replaced(higher_is_better=not lower_is_better, bounds=bounds)
+            estimates[name] = interval(models[name], **options)
     means = Scores({name: float(estimate) for name, estimate in estimates.items()}, estimates, confidence)
     report: dict[str, Any] = {"files": list(files), "models": means.answer()}
     options |= {"rope": rope, "on_missing": on_missing}

@@ -272,6 +272,7 @@ class BaseMetric(ScoreMetric):
         check_template(query, self.metric_template, self.metric_short_name)
 
     def describe(self, values: dict[str, Tensor], index: IndexedQuery) -> dict[str, Any]:
+        # values: () each, those of words (W,)
         """Return the values of one query with those of words as dictionaries."""
         roles = self.values_by_word
         return {

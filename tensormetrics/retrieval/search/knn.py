@@ -333,7 +333,7 @@ class TorchKNN(ConstructorRepr):
 def _are_leading(self_index: Tensor) -> bool:
     # self_index: (Q,) int64
     """Return whether reference i is known to be query i; a GPU is not asked, because the host would wait for it."""
-    return self_index.is_cpu and torch.equal(self_index, torch.arange(len(self_index)))
+    return self_index.is_cpu and torch.equal(self_index, torch.arange(len(self_index), device=self_index.device))
 
 
 def _distance_dtype(query: Tensor, reference: Tensor) -> torch.dtype:

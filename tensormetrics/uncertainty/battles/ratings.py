@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from numbers import Integral
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 from typing_extensions import Unpack
@@ -509,12 +510,14 @@ def _imagined_wins(count: int, replicates: int, seed: int) -> Tensor:
     order = torch.stack(lanes, -1).flatten(1)[:, :pairs].argsort(0).argsort(0)
     levels = (2 * order + 1) * LEVELS // (2 * replicates)  # each part of the distribution is drawn once
     wins = torch.zeros(replicates, count, count, dtype=torch.float64, device="cpu")
-    wins[:, ~torch.eye(count, dtype=torch.bool, device="cpu")] = _gamma_quantiles(1 / (2 * max(count - 1, 1)))[levels]
+    wins[:, ~torch.eye(count, dtype=torch.bool, device="cpu")] = torch.from_numpy(
+        _gamma_quantiles(1 / (2 * max(count - 1, 1)))
+    )[levels]
     return wins
 
 
 @functools.lru_cache(maxsize=64)
-def _gamma_quantiles(shape: float) -> Tensor:
+def _gamma_quantiles(shape: float) -> np.ndarray:
     # ->  (LEVELS,)
     a = torch.tensor(shape, dtype=torch.float64, device="cpu")
     target = (torch.arange(LEVELS, device="cpu").double() + 0.5) / LEVELS
@@ -523,7 +526,7 @@ def _gamma_quantiles(shape: float) -> Tensor:
         center = (low + high) / 2
         is_below = torch.special.gammainc(a, center.exp()) < target
         low, high = center.where(is_below, low), high.where(is_below, center)
-    return ((low + high) / 2).exp()
+    return ((low + high) / 2).exp().numpy()
 
 
 def _with_nu(parameters: Tensor) -> Tensor:
