@@ -22,6 +22,8 @@ TYPES = {
     **dict.fromkeys(("units", "first_bound", "last_bound"), "*i64"),
 }
 DRAWS = {"n": "*i64", "size": "*i64", "offset": "i64", "start": "i64"}
+UNITS = {"scores": "*fp64", "units": "*i64", "grid": "*fp64", "is_finite": "*i8"}
+DIGITS = {"WIDTH": 64, "LARGEST": kernels._LARGEST, "BIAS": kernels._BIAS}
 SHARED = 99 * 1024  # bytes, of the smallest of these GPUs
 
 
@@ -45,8 +47,8 @@ def test_sums_run_on_tensor_cores(width):
 def test_draw_kernels_compile_to_entry_points():
     types = TYPES | DRAWS
     assert ".entry" in compile_kernel(kernels._partitions, {"ROWS": 128}, types).asm["ptx"]
-    constants = {"WIDTH": 64, "LARGEST": kernels._LARGEST, "BIAS": kernels._BIAS}
-    assert ".entry" in compile_kernel(kernels._write_digits, constants).asm["ptx"]
+    assert ".entry" in compile_kernel(kernels._write_digits, DIGITS).asm["ptx"]
+    assert ".entry" in compile_kernel(kernels._units, {"SIZE": 64}, UNITS).asm["ptx"]
     assert ".entry" in compile_kernel(kernels._signs, {"SIZE": 1024}, types | {"size": "i32"}).asm["ptx"]
 
 
@@ -55,6 +57,8 @@ LAUNCHES = {  # kernel, constants, types, stages
     **{f"draws, {n} places": (kernels._count, {"WIDTH": n, **SUMS}, TYPES, 3) for n in (64, 128)},
     "listed draws, 128 places": (kernels._recount_undecided, {"WIDTH": 128, **SUMS}, TYPES, 1),
     "partitions": (kernels._partitions, {"ROWS": 128}, TYPES | DRAWS, 3),
+    "units": (kernels._units, {"SIZE": 64}, UNITS, 3),
+    "digits": (kernels._write_digits, DIGITS, TYPES, 3),
     "signs": (kernels._signs, {"SIZE": 1024}, TYPES | DRAWS | {"size": "i32"}, 3),
     "score sums": (_score_sums, {"SIZE": 1024}, dict.fromkeys(("scores", "state", "out"), "*fp64"), 3),
 }

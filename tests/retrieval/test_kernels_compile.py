@@ -119,8 +119,6 @@ LAUNCHES = {  # kernel, constants, types, warps, stages
         PREPARE_TYPES | {"query_scale": "*fp64"}, 8, 3
     ),
     "cosine, D = 512": (canonical._canonical, canonical_sizes(512, 2), PAIRS, 4, 3),
-}  # fmt: skip
-UNMEASURED = {
     "finish of 2,048, D = 512": (finish._finish, finish_constants(2048, 512), FINISH_TYPES, 16, 1),
     "finish of 8,192": (finish._finish, finish_constants(8192, 128), FINISH_TYPES, 16, 1),
     "transposed": (
@@ -148,18 +146,14 @@ def test_products_run_on_tensor_cores(name):
 @pytest.mark.parametrize("architecture", [80, 90])
 @pytest.mark.parametrize("name", LAUNCHES)
 def test_kernels_use_no_more_resources_than_recorded(name, architecture):
-    hold_resources(name, architecture, compile_kernel(*LAUNCHES[name], architecture))
+    kernel = compile_kernel(*LAUNCHES[name], architecture)
+    hold_resources(name, architecture, kernel)
+    if LAUNCHES[name][0] in (canonical._canonical, finish._finish, direct._nearest):  # it would change the order's bits
+        assert "fma.rn.f64" not in kernel.asm["ptx"]
 
 
 @pytest.mark.emulated
 @pytest.mark.parametrize("name", ["many", "rank counts", "lengths", "transposed", "matches"])
 def test_atomics_have_no_memory_barrier(name):
-    ptx = compile_kernel(*(LAUNCHES | UNMEASURED)[name]).asm["ptx"]
+    ptx = compile_kernel(*LAUNCHES[name]).asm["ptx"]
     assert ".global.gpu.relaxed." in ptx and ".acq_rel" not in ptx  # of atom, and of red where nothing reads the result
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", UNMEASURED)
-def test_kernels_of_small_searches_compile(name):
-    kernel = compile_kernel(*UNMEASURED[name])
-    assert "fma.rn.f64" not in kernel.asm["ptx"] or "bounds" in name
