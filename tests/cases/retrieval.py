@@ -193,7 +193,7 @@ METRICS = {
         run_means_oracle,
         not_finite=infinite_score_policy,
         bad=(
-            (torch.rand(3), torch.ones(3), torch.zeros(3).long()),
+            (torch.rand(3), torch.ones(3).long(), torch.zeros(3)),
             (torch.rand(3), torch.ones(2).long(), torch.zeros(3).long()),
         ),
     ),

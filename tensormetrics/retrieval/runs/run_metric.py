@@ -43,18 +43,19 @@ class RunMetric(Metric):
 
     Args:
         metrics: Names of measures, as in `evaluate_run`: "map", "ndcg_cut_10", "recip_rank", "P_10", "recall_100" ...
-        relevance_level: Minimum target of a relevant document; nDCG uses targets as gains, negative ones as 0.
+        relevance_level: Minimum target of a relevant document; nDCG uses targets as gains, negative ones as 0. Write a
+            smaller one where gains are fractions.
         empty_target_action: Score of a query without relevant documents: 0 ("neg", as in trec_eval), 1 ("pos"), left
             out ("skip"), or a ValueError ("error").
         top_k: Documents after this rank are not retrieved; None for all.
         ignore_index: Rows of this target are left out.
 
     Shape of `update`:
-        - preds: ``(N,)`` scores, the highest is the first; -inf ranks last, NaN is an error
-        - target: ``(N,)`` bool or integer
-        - indexes: ``(N,)`` integer, the number of each row's query
-        - doc_ids: ``(N,)`` integer; at equal scores the greater one comes first, without them the earlier row
-        - groups: ``(N,)`` integers or names, equal for dependent queries
+        - preds: ``(N,)`` or ``(B, N)``, scores, the highest is the first; -inf ranks last, NaN is an error
+        - target: like `preds`, bool, integer or floating; NaN is an error
+        - indexes: like `preds`, integer, the number of each row's query
+        - doc_ids: like `preds`, integer; at equal scores the greater one comes first, without them the earlier row
+        - groups: integers or names, one for each number in `preds`, equal for dependent queries
 
     Raises:
         ValueError: If a query has a document twice or several groups, or scores are NaN.
@@ -109,16 +110,19 @@ class RunMetric(Metric):
         columns = {"preds": preds, "target": target, "indexes": indexes}
         columns |= {} if doc_ids is None else {"doc_ids": doc_ids}
         columns = {name: checks.as_tensor(column) for name, column in columns.items()}
+        shape = columns["preds"].shape or ("N",)
         for name, column in columns.items():
-            checks.shape(name, column, len(columns["preds"]))
-            if name != "preds":
-                checks.integral(name, column.long() if column.dtype == torch.bool else column)
+            checks.shape(name, column, *shape)
+            if name in ("indexes", "doc_ids") or column.is_complex():
+                checks.integral(name, column)
         checks.floating("preds", columns["preds"])
+        columns = {name: column.flatten() for name, column in columns.items()}
         if groups is not None:
             columns["groups"] = units("groups", groups, len(columns["preds"]), columns["preds"].device)
         self._check_optional({**dict.fromkeys(OPTIONAL, ()), **columns})
         for name, column in columns.items():
-            self.append_rows(name, column if name == "preds" else column.long())
+            is_integer = name != "preds" and not column.is_floating_point()
+            self.append_rows(name, column.long() if is_integer else column)
 
     def compute(self) -> dict[str, Tensor]:
         """Compute the value of each measure by name, () float64."""
@@ -207,7 +211,9 @@ class RunMetric(Metric):
 def _faults(rows: dict[str, Tensor], order: Tensor, start: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
     # order, start: (n,)  ->  message: (m,) rows, (m,) bool
     """Return what is wrong with rows, by the message of the error."""
-    faults = {"preds: got NaN for query {query}, wanted numbers": (order, rows["preds"][order].isnan())}
+    floats = [name for name in ("preds", "target") if rows[name].is_floating_point()]
+    message = "{}: got NaN for query {{query}}, wanted numbers"
+    faults = {message.format(name): (order, rows[name][order].isnan()) for name in floats}
     if "doc_ids" in rows:
         by_name = order_of_rows(rows["indexes"], rows["doc_ids"])
         after = [column[by_name[1:]] == column[by_name[:-1]] for column in (rows["indexes"], rows["doc_ids"])]
