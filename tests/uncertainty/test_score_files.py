@@ -212,6 +212,7 @@ def test_read_scores_of_tables_in_any_format(file, tmp_path):
     ("content", "options", "message"),
     [
         ("id,score\nq1,1\nq2,good\n", {}, "scores.txt, line 3: got 'good' for a score, wanted a number"),
+        ("id;score\nq1;1,234\n", {}, "scores.txt, line 2: got '1,234' for a score, wanted a number"),
         ("id,score\nq1,1\nq2\n", {}, "scores.txt, line 3: got 1 cells, wanted 2 as the heading has"),
         ("id,acc\nq1,1\n", {}, "metric: got 'score', wanted one of 'id', 'acc'"),
         ("id,score\nq1,1\n", {"ids": "name"}, "scores.txt, line 2: got no 'name', wanted one for each item"),

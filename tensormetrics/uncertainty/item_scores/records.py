@@ -13,7 +13,7 @@ from ...core.results.text_tables import import_pandas
 from ...core.text.files import delimiter_of, parsing, read_bytes, text_of
 
 MAX_BYTES = 2**30
-DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+")
+DECIMAL_COMMA = re.compile(r"[-+]?(0?,\d+|\d+,(\d\d?|\d{4,}))")  # 1,234 may be a thousand
 
 Record = Mapping[str, Any]
 Log = str | os.PathLike
