@@ -34,35 +34,34 @@ def recorded(monkeypatch) -> list[tuple]:
     return record
 
 
-STORAGE, INDEX = torch.zeros(80, dtype=torch.float64), torch.zeros(2, 32, dtype=torch.int32)
-NEAREST, OPTIONS = INDEX.long(), {"CAPACITY": 32, "CHUNK": 32, "num_warps": 1, "enable_fp_fusion": False}
+STORAGE = torch.zeros(80, dtype=torch.int8)
+OPTIONS = {"SIZE": 32, "num_warps": 1, "enable_fp_fusion": False}
 
 
-def launch_rank(start: int, k: int) -> None:
-    from tensormetrics.retrieval.search.kernels import canonical
+def launch_signs(start: int, offset: int) -> None:
+    from tensormetrics.association.resampling import kernels
 
-    delta = STORAGE[start : start + 64].view(2, 32)
-    launches.launch(canonical._rank, (2,), delta, INDEX, NEAREST, k, 32, **OPTIONS)
+    launches.launch(kernels._signs, (2,), STORAGE[start : start + 64], offset, 32, 32, 32, **OPTIONS)
 
 
 @pytest.mark.parametrize("start", [0, 1], ids=["aligned", "unaligned"])
 @pytest.mark.parametrize("k", [1, 5, 16])
 def test_launch_of_compiled_kernel_passes_arguments_of_triton(start, k, recorded, monkeypatch):
-    launch_rank(start, k)
+    launch_signs(start, k)
     monkeypatch.setattr(launches, "bind", lambda *_: pytest.fail("was bound again"))
-    launch_rank(start, k)
+    launch_signs(start, k)
 
     first, second = (x[:6] + x[9:] for x in recorded)  # without metadata and hooks of profilers
     pairs = zip(first, second, strict=True)
     assert all(x is y or x == y if not isinstance(x, torch.Tensor) else x.data_ptr() == y.data_ptr() for x, y in pairs)
-    assert first[:3] == (2, 1, 1) and first[-4:] == (k, 32, 32, 32)
+    assert first[:3] == (2, 1, 1) and first[-5:] == (k, 32, 32, 32, 32)
 
 
 def test_launch_binds_again_for_another_specialization(recorded, monkeypatch):
     bound, bind = [], launches.bind
     monkeypatch.setattr(launches, "bind", lambda *arguments: bound.append(arguments) or bind(*arguments))
     for start, k in ((0, 1), (1, 1), (0, 2**31), (0, 7), (0, 16)):  # k is not specialized, but for its width
-        launch_rank(start, k)
+        launch_signs(start, k)
     assert len(bound) == 3 and len(recorded) == 5
 
 
@@ -70,7 +69,7 @@ def test_launch_of_compiled_kernel_takes_microseconds(recorded):
     spent = []
     for _ in range(200):
         start = time.perf_counter()
-        launch_rank(0, 1)
+        launch_signs(0, 1)
         spent.append(time.perf_counter() - start)
     assert len(launches._READY) == 1 and sorted(spent)[20] < 40e-6  # about 7 on a quiet machine
 
@@ -84,6 +83,6 @@ def test_trial_that_fails_with_compiled_kernels_leaves_binding(error, recorded, 
 
     launches.try_compiled(trial, torch.device("cpu"))
     monkeypatch.setattr(launches, "_READY", dict.fromkeys(launches._READY, "never used"))
-    launch_rank(0, 1)
-    launch_rank(0, 1)
+    launch_signs(0, 1)
+    launch_signs(0, 1)
     assert len(recorded) == 2 and not launches._is_trusted
