@@ -88,5 +88,6 @@ def test_scores_of_one_table_compare_its_models_and_a_folder_is_one_model(tmp_pa
         (tmp_path / "logs" / f"samples_{task}.jsonl").write_text("\n".join(map(json.dumps, rows)))
     (folder,) = running.answer("scores", "logs", "--groups", "task")["models"].values()
     assert [*folder.values()] == [float(x) for x in interval("logs", groups="task")]
+    assert "--filter: is for logs" in run("all.csv", "--model", "model", "--filter", "none").stderr
     assert "--model: is for one file" in run("a.csv", "b.csv", "--model", "model").stderr
     assert "none: got no such files, wanted a pattern" in run("none*").stderr.replace("none*", "none")

@@ -69,6 +69,8 @@ def scores(
             raise BadInput(f"{option}: is for several files; give another one")
     if len(files) > 1 and model is not None:
         raise BadInput(f"--model: is for one file, got {len(files)}")
+    if model is not None and answer_filter is not None:
+        raise BadInput("--filter: is for logs, got it with --model, which is for a table")
     if len(files) > 2 and anytime:
         raise BadInput("--anytime: is for one file or two")
     if len({*files}) < len(files):

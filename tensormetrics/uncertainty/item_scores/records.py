@@ -57,9 +57,10 @@ def contents_of(path: Log) -> Records | dict[str, Any]:
 
 def _of_object(log: dict[str, Any], text: str, path: Log) -> Records | dict[str, Any]:
     """Return the log that one JSON object is, or the object as a record."""
-    if log.get("samples"):
+    samples = log.get("samples")
+    if isinstance(samples, list | dict) and samples:
         return log
-    if "samples" in log or "eval" in log:
+    if samples in (None, []) and ("samples" in log or isinstance(log.get("eval"), dict)):
         raise ValueError(
             f"{path}: got a log of inspect_ai without samples, as --header-only writes; wanted the log with its samples"
         )
@@ -132,7 +133,7 @@ def _delimited(text: str, path: Log) -> Records:
             if delimiter != ",":
                 cells = [cell.replace(",", ".") if DECIMAL_COMMA.fullmatch(cell) else cell for cell in cells]
             if heading is None:
-                heading = ["id", "score"][-len(cells) :] if len(cells) <= 2 and is_number(cells[-1]) else cells
+                heading = ["id", "score"][-len(cells) :] if len(cells) <= 2 and _is_number(cells[-1]) else cells
                 if heading is cells:
                     continue
             location = f"{path}, line {reader.line_num}"
@@ -145,7 +146,7 @@ def _delimited(text: str, path: Log) -> Records:
     return Records(rows, locations)
 
 
-def is_number(cell: str) -> bool:
+def _is_number(cell: str) -> bool:
     try:
         return math.isfinite(float(cell))
     except ValueError:

@@ -150,13 +150,18 @@ def _joined(parts: list[Part], request: Request) -> Scores:
     by_task = request.groups == "task"
     columns = request._replace(groups=None) if by_task else request
     read = [_of_part(part, columns._replace(path=part.path)) for part in parts]
-    for part, other, scores in zip(parts, parts[1:], read[1:], strict=False):
+    tasks: dict[str, list[str]] = {}  # task -> its files
+    for other, scores in zip(parts, read, strict=True):
+        files = tasks.setdefault(other.task, [])
+        if str(other.path) in files:
+            raise ValueError(f"{other.path}: got this file twice, wanted distinct files")
+        files.append(str(other.path))
         if scores.name != read[0].name:
             raise ValueError(
                 f"metric: got {read[0].name!r} of {parts[0].path} and {scores.name!r} of {other.path}; write metric="
             )
-        if any(part.task == other.task for part in parts[: parts.index(other)]) and not scores.hashes:
-            raise ValueError(f"{other.path}: got another file {part.task!r}, wanted files of different names")
+        if len(files) > 1 and not scores.hashes:
+            raise ValueError(f"{other.path}: got another file {other.task!r}, wanted files of different names")
     ids: list[Hashable] = []
     groups: list[Hashable] = []
     hashes: dict[Hashable, str] = {}

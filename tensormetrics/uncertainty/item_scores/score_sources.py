@@ -72,6 +72,7 @@ class Source(NamedTuple):
     def models(self, frame: Any, model: str) -> dict[str, Scores]:
         """Return the scores of each model of a table, or of the path of one, that names them in a column."""
         if isinstance(frame, str | os.PathLike):
+            self.check_unused(("filter",), "a table")
             self._check_names()
             models = read_models(frame, model, self.metric if self.score is None else self.score, self.ids, self.groups)
         elif is_frame(frame):
