@@ -155,9 +155,7 @@ def test_read_scores_of_several_logs_joins_nothing_by_chance(file, tmp_path):
     ]
     assert read_scores(logs[:2]).scores.tolist() == [1, 0] and len(read_scores(logs[:2])._items().values) == 1
     for twice in ([files[0], files[0]], [file("0\n1\n", "s.csv"), file("0\n1\n", "s.tsv")]):
-        with pytest.raises(
-            ValueError, match="got this file twice|got another file 's', wanted files of"
-        ):
+        with pytest.raises(ValueError, match="got this file twice|got another file 's', wanted files of"):
             read_scores(twice)
     with pytest.raises(ValueError, match=r"P.json: got the item arithmetic/1 with another document"):
         read_scores(logs)
