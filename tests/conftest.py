@@ -157,8 +157,35 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 
 @pytest.fixture(autouse=True)
 def seeds() -> None:
-    torch.manual_seed(0)
+    # Where CUDA was not used, `torch.manual_seed` keeps the seed and a formatted stack for later, at each call.
+    torch.manual_seed(0) if torch.cuda.is_available() else torch.default_generator.manual_seed(0)
     np.random.seed(0)
+
+
+class Logged(logging.Handler):
+    """Messages that the library logs, as (logger, level, message)."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.rows: list[tuple[str, int, str]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.rows.append((record.name, record.levelno, record.getMessage()))
+
+    @property
+    def messages(self) -> list[str]:
+        return [message for _, _, message in self.rows]
+
+
+@pytest.fixture
+def logged() -> Iterator[Logged]:
+    """Return what is logged from WARNING on, or from what `logged.setLevel` says; caplog costs 1 ms in each test."""
+    logger, handler = logging.getLogger("tensormetrics"), Logged()
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    yield handler
+    logger.setLevel(logging.NOTSET)
+    logger.removeHandler(handler)
 
 
 def process_settings() -> dict[str, object]:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from cases import DOMAINS
+from syntax import parse
 
 import tensormetrics
 
@@ -82,12 +83,11 @@ def imported_modules(source: str, path: Path, type_checking: bool = True) -> set
 
     `type_checking=False` leaves out blocks under `if TYPE_CHECKING`, which do not run.
     """
-    tree = ast.parse(source)
+    nodes = list(ast.walk(parse(source)))
     if not type_checking:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-                node.body = []
-    nodes = list(ast.walk(tree))
+        blocks = [node for node in nodes if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+        left_out = {part for block in blocks for statement in block.body for part in ast.walk(statement)}
+        nodes = [node for node in nodes if node not in left_out]
     names = set(modules_in_strings(nodes, path))
     for node in nodes:
         if isinstance(node, ast.Import):
@@ -234,7 +234,7 @@ def docstring_lines(tree: ast.AST) -> set[int]:
 
 def count_lines(source: str) -> tuple[int, int]:
     """Count all lines, and those of code: without docstrings, comments and blank lines."""
-    lines, documentation = source.splitlines(), docstring_lines(ast.parse(source))
+    lines, documentation = source.splitlines(), docstring_lines(parse(source))
     texts = (line.strip() for number, line in enumerate(lines, 1) if number not in documentation)
     return len(lines), sum(bool(text) and not text.startswith("#") for text in texts)
 
@@ -249,7 +249,7 @@ def test_lines_are_within_the_budget(folder):
 def function_lengths(source: str) -> list[tuple[str, int]]:
     """Count the lines of each function, including nested functions and excluding its docstring."""
     lengths = []
-    for node in statements(ast.parse(source)):
+    for node in statements(parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = node.end_lineno - node.lineno + 1
             if ast.get_docstring(node) is not None:
@@ -312,7 +312,7 @@ ALLOWED_OPENING_CALLS = {  # (file, call) -> why the call is allowed outside of 
 
 def calls_that_open(source: str) -> list[str]:
     """Return the source text of the calls that open a file for reading."""
-    calls = (node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    calls = (node.func for node in ast.walk(parse(source)) if isinstance(node, ast.Call))
     is_opener = {
         call: call.attr in OPENERS or ast.unparse(call) in LOADERS
         if isinstance(call, ast.Attribute)
