@@ -45,9 +45,9 @@ SCORES = {
 
 
 def random_labelings():
-    """Yield 120 pairs of labelings that cover all relations between two partitions and all kinds of sizes."""
+    """Yield 48 pairs of labelings that cover all relations between two partitions and all kinds of sizes."""
     random = np.random.RandomState(0)
-    for i in range(20):
+    for i in range(8):
         n, classes, clusters = random.randint(2, 200), random.randint(1, 20), random.randint(1, 20)
         labels = random.randint(0, classes, n)
         yield labels, random.randint(0, clusters, n)  # independent
@@ -94,7 +94,7 @@ def test_golden_cases_scores_match_golden_file(case, device):
 def test_random_labelings_scores_match_sklearn(name, device):
     ours, theirs = SCORES[name]
     pairs = list(random_labelings())
-    assert len(pairs) == 120
+    assert len(pairs) == 48
     for labels, clusters in pairs:
         value = ours(*tensor_pair(labels, clusters, device))
         assert float(value) == pytest.approx(theirs(labels, clusters), abs=1e-10), (labels, clusters)
