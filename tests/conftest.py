@@ -1,4 +1,4 @@
-"""Tiers of tests, and what pytest prints. Fixtures are in `shared_fixtures.py`; only processes that run tests need torch."""
+"""Tiers of tests, and what pytest prints. Fixtures, which need torch, are in `shared_fixtures.py`."""
 
 import os
 import re
