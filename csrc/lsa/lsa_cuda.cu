@@ -40,8 +40,8 @@ void launch(const Batch<T>& batch, const Tensor& like, int32_t device) {
   const bool solved = with_layout(batch, [&](auto W, auto K) {
     const int32_t teams = W == 1 && batch.problems > kBlocks * multiprocessors ? kWarps : 1;
     const int64_t needed = (batch.problems + teams - 1) / teams, most = kBlocks * multiprocessors;
-    const int64_t bytes = teams * Search<T, W, K>::bytes(batch.padded_size());
-    register_kernel<W, K><<<static_cast<unsigned>(needed < most ? needed : most), 32 * W * teams, bytes, stream>>>(batch, teams);
+    constexpr int64_t kBytes = Search<T, W, K>::kBytes;
+    register_kernel<W, K><<<static_cast<unsigned>(needed < most ? needed : most), 32 * W * teams, teams * kBytes, stream>>>(batch, teams);
   });
   if (!solved) {
     const int64_t most = int64_t(multiprocessors) * (kResidentThreads / Team::kThreads);

@@ -49,6 +49,7 @@ struct Lanes : Team {
   template <class F>
   __device__ void for_each(int32_t n, F f) const {
     this->sync();
+#pragma unroll 1
     for (int32_t j = this->lane(); j < n; j += this->size()) f(j);
     this->sync();
   }
@@ -84,6 +85,7 @@ struct Lanes : Team {
   template <class Read, class F>
   __device__ void for_columns(int32_t n, Read read, F f) const {
     const int32_t size = this->size();
+#pragma unroll 1
     for (int32_t begin = this->lane(); begin < n; begin += kPrefetch * size) {
       decltype(read(0)) x[kPrefetch];
 #pragma unroll

@@ -13,7 +13,7 @@ void emulate(const Batch<T>& batch) {
   if (!batch.col_capacity && std::max(batch.rows, batch.cols) <= 32 * W * K) {
     constexpr int32_t teams = W == 1 ? 2 : 1;
     const int64_t blocks = (batch.problems + 2 * teams - 1) / (2 * teams);  // each team takes two
-    std::vector<char> memory(teams * Search<T, W, K>::bytes(batch.padded_size()));
+    std::vector<char> memory(teams * Search<T, W, K>::kBytes);
     for (int64_t block = 0; block < blocks; ++block)
       lanes::run_block(static_cast<unsigned>(block), 32 * W * teams,
                        [&] { solve_in_registers<W, K>(batch, teams, blocks * teams, memory.data()); });
