@@ -63,12 +63,11 @@ class Search {
   // The matched costs in the order of the rows of the batch, by one lane.
   __device__ double total() const {
     double sum = 0;
-    if (!p_.transposed)
 #pragma unroll 4
-      for (int32_t i = 0; i < p_.rows; ++i) sum += via_[i] >= 0 ? p_.sign * pair_cost_[via_[i]] : T(0);
-    else
-#pragma unroll 4
-      for (int32_t j = 0; j < p_.cols; ++j) sum += pair_row_[j] >= 0 ? p_.sign * pair_cost_[j] : T(0);
+    for (int32_t k = 0; k < (p_.transposed ? p_.cols : p_.rows); ++k) {
+      const int32_t column = !p_.transposed ? via_[k] : pair_row_[k] >= 0 ? k : -1;
+      sum += column >= 0 ? p_.sign * pair_cost_[column] : T(0);
+    }
     return sum;
   }
 
@@ -431,12 +430,11 @@ bool with_layout(const Batch<T>& batch, Run run) {
     if (columns <= 32 * W * K) run(W, K);
     return columns <= 32 * W * K;
   };
-  const Number<1> one;
-  const Number<4> four;
-  const Number<8> eight;
-  if (use(one, one) || use(one, four)) return true;
-  if constexpr (sizeof(T) == 4) if (use(one, Number<10>())) return true;
-  return use(eight, four);
+  const auto use_widest = [&] {
+    if constexpr (sizeof(T) == 4) return use(Number<1>(), Number<10>());
+    else return false;
+  };
+  return use(Number<1>(), Number<1>()) || use(Number<1>(), Number<4>()) || use_widest() || use(Number<8>(), Number<4>());
 }
 
 // Solves the problems of one block; several of them at once if a problem is one warp. `memory` holds their searches.
