@@ -73,7 +73,7 @@ class LaneMatrix {
       pair_of(q).propose(values, accepted);
       gamma(2 * q) = values[0];
       gamma(2 * q + 1) = values[1];
-      open |= uint64_t(!accepted[0] | !accepted[1] << 1) << 2 * q;
+      open |= (uint64_t(!accepted[0]) | uint64_t(!accepted[1]) << 1) << 2 * q;
     }
     int32_t j = 0;
     for (uint32_t attempt = 0; open;) {

@@ -63,8 +63,7 @@ struct Batch {
       if (result == kOptimal && lane == 0) sum = search.total();
     }
     if (result != kOptimal) r = c = 0;
-#pragma unroll 1
-    for (int64_t k = (r < c ? r : c) + lane; k < rows || k < cols; k += lanes) reset(b, k, r, c);
+    LSA_ROLLED for (int64_t k = (r < c ? r : c) + lane; k < rows || k < cols; k += lanes) reset(b, k, r, c);
     if (lane == 0) report(b, result, sum, work);
   }
 
@@ -90,8 +89,7 @@ struct Batch {
   LSA_FN bool load_problem(Problem<T, Index>& p, int64_t b, int64_t r, int64_t c, const Memory<T>& memory) const {
     p.cost = cost;
     p.mask = mask;
-#pragma unroll 1
-    for (int64_t rest = b, d = leading_dims - 1; d >= 0; rest /= leading[d], --d) {
+    LSA_ROLLED for (int64_t rest = b, d = leading_dims - 1; d >= 0; rest /= leading[d], --d) {
       p.cost += rest % leading[d] * cost_leading[d];
       if (mask) p.mask += rest % leading[d] * mask_leading[d];
     }

@@ -95,26 +95,24 @@ def test_log_gamma(shape, dtype, sampler):
     assert_same_draws(sampler, "log_gamma", shape, dtype, alpha, keys(shape[0]), START)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("dtype, rtol", [(torch.float64, 1e-11), (torch.float32, 2e-5)])
 @pytest.mark.parametrize("pairs", [1, 31, 33, 64, 65])
 @pytest.mark.parametrize("shapes", [(2.5, 1.0), (0.2, 3.0), (torch.nan, 1.0), (1e6, 0.0)])
-def test_a_variate_is_the_same_whichever_lane_draws_it(shapes, pairs, dtype, dirichlet):
+def test_a_variate_is_the_same_whichever_lane_draws_it(shapes, pairs, dtype, rtol, dirichlet):
     """Some, some with another factor, all of one and none are rejected and queued."""
     dirichlet.insert("H100")
     alpha, found, wanted = torch.tensor([[shapes]]).double(), *torch.full((2, 1, 1, 2, pairs), -1, dtype=dtype)
     dirichlet.ops.log_gamma(found, alpha, keys(1), START)
     operators.log_gamma(wanted, alpha, keys(1), START)
-    tolerance = 1e-11 if dtype == torch.float64 else 2e-5
-    torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance, equal_nan=True)
-    alone = torch.empty(1, 1, 2, 1, dtype=dtype)
-    for sample in {0, pairs // 2, pairs - 1}:
-        dirichlet.ops.log_gamma(alone, alpha, keys(1), START + sample)
-        assert torch.equal(alone[0, 0, :, 0].nan_to_num(-7), found[0, 0, :, sample].nan_to_num(-7))
+    torch.testing.assert_close(found, wanted, rtol=rtol, atol=rtol, equal_nan=True)
+    last = torch.empty(1, 1, 2, 1, dtype=dtype)
+    dirichlet.ops.log_gamma(last, alpha, keys(1), START + pairs - 1)
+    torch.testing.assert_close(last, found[..., -1:], rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("shape, most", [(2.5, 500), (1.0, 540), (30.0, 430)])
 def test_instructions_of_64_variates(shape, most, dirichlet):
-    """A warp that repeated each of 32 pairs until it was accepted took 830, 1,160 and 480."""
+    """A warp that repeated each of 32 pairs until all were accepted took 760, 945 and 378."""
     dirichlet.insert("of one multiprocessor")
     out = torch.empty(1, 1, 64, 1024)
     dirichlet.instructions()
