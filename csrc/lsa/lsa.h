@@ -28,9 +28,11 @@
 #include "common/interrupt.h"
 
 #ifdef __CUDACC__
+#define LSA_ROLLED _Pragma("unroll 1")  // a loop that is rarely run
 #define LSA_INLINE
 #define LSA_FN __host__ __device__ inline
 #else  // inlined into functions compiled for wide vectors; a separate function would be compiled for narrow ones
+#define LSA_ROLLED
 #define LSA_INLINE __attribute__((always_inline))
 #define LSA_FN LSA_INLINE inline
 #endif
