@@ -176,6 +176,8 @@ def signature() -> str:
             continue
         if option.metavar == "FILE":
             value = "given" if value else None
+        if isinstance(value, dict):
+            value = tuple(f"{name}={argument}" for name, argument in value.items())
         if isinstance(value, tuple):
             value = "+".join(map(str, value)) or None
         if isinstance(value, bool):
