@@ -146,7 +146,8 @@ def association(
             others = [_scores(kind, query_list, model, None, None, **option) for model in models[1:]]
         by_metric[metric] = rows
         for file, file_rows in zip(files, [rows, *others], strict=True):
-            _warn_of_reasons(file_rows, f"{file}: " if compare else "")
+            for name, reason in ((name, row["reason"]) for name, row in file_rows.items() if row["reason"]):
+                warnings.warn(f"{file}: {name}: {reason}" if compare else f"{name}: {reason}", stacklevel=1)
         tables.append(table_of_rows(rows, confidence, metric))
         for other in others:
             common[metric] = _common_scores(metric, rows, other)
@@ -172,12 +173,6 @@ def _check_options(metrics: tuple[str, ...], p_value: str | None, correction: st
     if correction and (not p_value or (correction, p_value) == ("max-t", "exact")):
         expected = "approximate or auto" if correction == "max-t" else "exact, approximate or auto"
         raise BadInput(f"--correction: got {correction} with --p-value {p_value or 'left out'}, wanted {expected}")
-
-
-def _warn_of_reasons(rows: Rows, prefix: str) -> None:
-    for name, row in rows.items():
-        if row["reason"]:
-            warnings.warn(f"{prefix}{name}: {row['reason']}", stacklevel=2)
 
 
 def _common_scores(metric: str, rows: Rows, other: Rows) -> tuple[dict[str, float], dict[str, float]]:
