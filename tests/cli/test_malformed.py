@@ -387,7 +387,7 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
                 ("", ": got no battles..."),
             )
         ],
-        "bad.csv --prior-sd 0": [
+        "bad.csv --option prior_sd=null": [
             ("model_a,model_b,winner\na,b,a\n",
              ": a never lost, so that the likelihood has no maximum; write prior_sd=3..."),
         ],
@@ -417,7 +417,7 @@ OPTIONS = {  # command -> further words -> the line; after an invalid value come
         "tensors",
         "--cameras y.txt --metric nearest_centroid_accuracy": "--cameras: nearest_centroid_accuracy cannot leave them "
         "out; write exclude=('nearest_centroid_accuracy',)",
-        "--ties optimistic --knn faiss": "--ties: got 'optimistic', wanted 'index' where the neighbors come...",
+        "--option ties=optimistic --knn faiss": "ties: got 'optimistic', wanted 'index' where the neighbors come...",
         "--reference-cameras y.txt": "--reference-cameras: give them where there are both --cameras and --reference, "
         "and only there",
         "--reference x.npy": "--reference and --reference-labels: give both or neither",
@@ -494,7 +494,7 @@ OPTIONS = {  # command -> further words -> the line; after an invalid value come
         "--field b=exactly": "--field: got 'exactly', wanted one of exact, casefold, normalized, similar, near, "
         "parsed, dates, weight, ignore, ordered, match, by; perhaps 'exact'",
         "--require micro-f1=x": "--require: got 'x', wanted a number...",
-        "--on-invalid raise": "preds.jsonl, line 2: unreadable, empty...",
+        "--option on_invalid=raise": "preds.jsonl, line 2: unreadable, empty...",
         "--schema s.json": "s.json: there is no such file",
     },
     "json log.jsonl": {
@@ -522,8 +522,8 @@ OPTIONS = {  # command -> further words -> the line; after an invalid value come
     },
     "ratings battles.csv": {
         "--a left": "--a: got no column 'left' in battles.csv, wanted one of 'question_id', ...",
-        "--anchor 1200": "--anchor: got '1200', wanted a model and its rating...",
-        "--anchor claude=1200": "--anchor: got 'claude', wanted one of 'gpt', 'llama', 'opus'...",
+        "--option anchor": "--option: got 'anchor', wanted NAME=VALUE",
+        '--option anchor=["claude",1200]': "anchor: got 'claude', wanted one of 'gpt', 'llama', 'opus'...",
         "--groups topic": "battles.csv, line 2: got no 'topic'...",
     },
     "demo": {

@@ -14,7 +14,7 @@ from tensormetrics.posterior import ConfusionPosterior
 from tensormetrics.retrieval import AccuracyCalculator, EmbeddingClusterAccuracy, HitRate
 from tensormetrics.structured import BoxMatch, Family, LatentMatch, MultisetMatch, SpanScores, Suite, dsl, micro_average
 from tensormetrics.uncertainty import Uncertain, compare
-from tensormetrics.uncertainty.pairs.metric_pairs import check_same_scores
+from tensormetrics.uncertainty.pairs.sampled import check_same_scores
 
 # Options that define the score, by domain. Each constructor option is listed here or in `model_options` of its class.
 SCORING = {

@@ -5,7 +5,7 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import click
 
@@ -30,8 +30,8 @@ from ...structured.types.class_tree import schema_of
 from ...structured.types.records import is_record, is_tuple
 from ..inputs import BadInput, existing, naming, open_text
 from ..inputs.documents import answers_of, read_lines, without_blank_end
-from ..names import CONSTRAINTS, TAGS
-from ..option_types import Device, Option, Probability, Replicates, Rope, SecondModel
+from ..names import TAGS
+from ..option_types import Arguments, Device, Option, Probability, Replicates, Rope, SecondModel
 from ..output import find_device, publish
 from ..score_tables import Comparisons, Scores
 
@@ -43,7 +43,7 @@ def structured(
     reference: str,
     *,
     schema: str,
-    constraint: Annotated[str, Option(type=click.Choice(CONSTRAINTS))] = "<->",
+    option: Arguments = (),
     **options: Any,
 ) -> int:
     """Compare PREDICTED and REFERENCE by a metric derived from a class.
@@ -57,10 +57,10 @@ def structured(
     Args:
         schema (MODULE:CLASS): Class of the documents: a dataclass, a NamedTuple, a TypedDict or a class of attrs,
             msgspec or pydantic. The module may be a path to a .py file; it is run.
-        constraint: Matching of list items, for a class without @metametric: one to one (<->), or items of the reference
-            (->), of the prediction (<-) or of both (~) may be matched repeatedly.
+        option: Another argument of `derive`, for a class without @metametric: constraint=~ matches items of lists
+            repeatedly, constraint=-> those of the reference, constraint=<- those of the prediction.
     """
-    cls, metric = _metric_of(schema, constraint)
+    cls, metric = _metric_of(schema, option)
     averages = {"micro": micro_average(NORMALIZERS), "macro": macro_average(NORMALIZERS)}
     objects = _Objects(cls)
     references = objects.read(reference)
@@ -77,8 +77,7 @@ def coref(
     predicted: str,
     reference: str,
     *,
-    singletons: Literal["keep", "drop"] = "keep",
-    repeated_mentions: Literal["raise", "first", "largest"] = "raise",
+    option: Arguments = (),
     **options: Any,
 ) -> int:
     """Score coreference of PREDICTED and REFERENCE.
@@ -90,9 +89,8 @@ def coref(
     tensormetrics coref predicted.conll reference.conll --replicates 1000
 
     Args:
-        singletons: Keep or drop clusters of one mention.
-        repeated_mentions: Cluster of a mention in several clusters of PREDICTED: none, which is an error; the first; or
-            the largest.
+        option: Another argument of `CorefScores`: singletons=drop, or repeated_mentions=first (or largest), the cluster
+            of a mention that is in several clusters of PREDICTED.
     """
 
     def read(file: str) -> list[tuple[str, Any]]:
@@ -103,7 +101,7 @@ def coref(
         for n, ((pred, _), (ref, _)) in enumerate(zip(preds, refs, strict=True), 1):
             if pred != ref:
                 raise BadInput(f"{file}: document {n} is {pred!r}, but in {reference} it is {ref!r}")
-        return CorefScores(singletons=singletons, repeated_mentions=repeated_mentions, **resampled)
+        return CorefScores(**option, **resampled)
 
     def update(scores: CorefScores, *inputs: list[tuple[str, Any]]) -> None:
         preds, refs = ([clusters for _, clusters in documents] for documents in inputs)
@@ -256,14 +254,14 @@ def imported_class(schema: str) -> Any:
         raise BadInput(f"--schema: {schema} cannot be imported: {type(error).__name__}: {error}") from error
 
 
-def _metric_of(schema: str, constraint: str) -> tuple[type, Any]:
+def _metric_of(schema: str, arguments: dict[str, Any]) -> tuple[type, Any]:
     cls = imported_class(schema)
     if not is_record(cls) or is_tuple(cls):
         kinds = "a dataclass, a NamedTuple, a TypedDict or a class of attrs, msgspec or pydantic"
         raise BadInput(f"--schema: got {schema}, which is {cls!r:.60}, wanted {kinds}")
     attached = vars(cls).get("metric")  # of @metametric, which writes it where no field is called so
     with naming():
-        return cls, attached if isinstance(attached, StructuredMetric) else derive(cls, constraint=constraint)
+        return cls, attached if isinstance(attached, StructuredMetric) else derive(cls, **arguments)
 
 
 def _imported(module: str) -> Any:
