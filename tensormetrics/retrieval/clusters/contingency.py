@@ -102,8 +102,9 @@ def items_of(
     score: Callable[[Contingency], Tensor],
     value_range: tuple[float, float] = (0.0, 1.0),
     biased: str = "",
+    check_bias: Callable[[Tensor], None] | None = None,
 ) -> Items:
-    # labels, clusters: (N,)  biased: name of a score that few items in a cell raise
+    # labels, clusters: (N,)  biased: name of a score that few items in a cell raise  check_bias: as in `Resampled`
     """Return one row for each item, in its cell, so that weighted sums are tables of weighted items."""
     table, cells = _count_cells(labels.shape, *_check_labels(labels, clusters))
     alone = int((table.count == 1).sum())
@@ -117,7 +118,7 @@ def items_of(
     identity = names.columns(None if labels.is_floating_point() else labels)
     # Clusters of two models are unrelated, so that their sums are not mixed.
     return Items(ones, names.units, read, cells, max(len(table.count), 1), mixes=False)._replace(
-        range=value_range, identity=identity, is_biased=bool(biased)
+        range=value_range, identity=identity, is_biased=bool(biased), check_bias=check_bias
     )
 
 
@@ -191,6 +192,10 @@ class ClusteringMetric(RowMetric):
         # ->  (...) float64
         """Compute the score of a table, or of a batch of tables."""
 
+    def check_bias(self, bias: Tensor) -> None:
+        # bias: (V,)
+        """Raise a NotImplementedError if resampling raises the score by too many of its standard deviations."""
+
     def update(self, labels: Tensor, clusters: Tensor, **items: Unpack[ResamplingUnits]) -> None:
         """Append a batch. NaN and infinity are a ValueError: here on a CPU, else in `compute` (no synchronization).
 
@@ -211,6 +216,6 @@ class ClusteringMetric(RowMetric):
         # ->  () float64
         if type(self).no_interval is Metric.no_interval:
             biased = type(self).__name__ if self.is_biased else ""
-            options = self.item_names(), self.score, self.value_range(), biased
+            options = self.item_names(), self.score, self.value_range(), biased, self.check_bias
             self._items = functools.partial(items_of, self.labels, self.clusters, *options)
         return self.score(contingency(self.labels, self.clusters))
