@@ -27,7 +27,9 @@ from tensormetrics.core.native import gpu_kernels, native
 from tensormetrics.core.native.gpu_kernels import FAMILIES, Answer, can_use
 
 SEARCH = "tensormetrics.retrieval.search.kernels"
-MODULES = [f"{SEARCH}.{name}" for name in ("nearest", "prepare", "canonical", "counting", "direct", "scores")]
+MODULES = [
+    f"{SEARCH}.{name}" for name in ("nearest", "prepare", "canonical", "counting", "direct", "scores", "clusters")
+]
 MODULES += [f"tensormetrics.association.{name}.kernels" for name in ("resampling", "metrics")]
 MODULES.append("tensormetrics.structured.tensors.kernels")
 OF_OPERATORS = {"groups", "score sums"}  # which only the dispatcher of CUDA tensors tries

@@ -38,7 +38,6 @@ class Contingency(NamedTuple):
     total: int
 
 
-@breaks_graph("contingency counts outside of graphs: the size of its table depends on the labels")
 @takes_arrays
 def contingency(labels: Tensor, clusters: Tensor) -> Contingency:
     """Count the pairs of label and cluster, in memory proportional to N.
@@ -52,8 +51,14 @@ def contingency(labels: Tensor, clusters: Tensor) -> Contingency:
     >>> table.row, table.col, table.count
     (tensor([0, 1, 1]), tensor([0, 0, 1]), tensor([2, 1, 2]))
     """
+    return _counted(labels, clusters)
+
+
+@breaks_graph("contingency counts outside of graphs: the size of its table depends on the labels")
+def _counted(labels: Tensor, clusters: Tensor, keep_empty: bool = False) -> Contingency:
+    # keep_empty: empty cells, classes and clusters may stay, which changes no score
     flat = _check_labels(labels, clusters)
-    table = _count_dense_range(*flat) if labels.ndim == 1 else None
+    table = _count_dense_range(flat[0], flat[1], keep_empty) if labels.ndim == 1 else None
     return table or _count_cells(labels.shape, *flat)[0]
 
 
@@ -67,19 +72,25 @@ def _check_labels(labels: Tensor, clusters: Tensor) -> list[Tensor]:
     return list(flat.values())
 
 
-def _count_dense_range(labels: Tensor, clusters: Tensor) -> Contingency | None:
+def _count_dense_range(labels: Tensor, clusters: Tensor, keep_empty: bool) -> Contingency | None:
     # labels, clusters: (N,)
     """Return the table by dense counting, or None if it has more than 4 cells per item."""
-    if labels.device.type != "cpu" or not len(labels) or {labels.dtype, clusters.dtype} != {torch.int64}:
+    if not len(labels) or {labels.dtype, clusters.dtype} != {torch.int64}:
         return None
-    ends = [[end.item() for end in values.aminmax()] for values in (labels, clusters)]
-    rows, columns = (int(largest - smallest) + 1 for smallest, largest in ends)
+    ends = torch.stack([*labels.aminmax(), *clusters.aminmax()]).tolist()  # the only wait for a GPU
+    rows, columns = ends[1] - ends[0] + 1, ends[3] - ends[2] + 1
     if rows * columns > 4 * len(labels):
         return None
-    cell = (labels - ends[0][0]).mul_(columns).add_(clusters).sub_(ends[1][0])
-    table = cell.bincount(minlength=rows * columns).view(rows, columns)
+    cell = (clusters - ends[2]).add_(labels - ends[0], alpha=columns)
+    if labels.is_cpu:
+        table = cell.bincount(minlength=rows * columns).view(rows, columns)
+    else:  # without the wait of bincount
+        table = cell.new_zeros(rows * columns).scatter_add_(0, cell, torch.ones_like(cell)).view(rows, columns)
     row_size, col_size = table.sum(1), table.sum(0)
-    if not row_size.all() or not col_size.all():
+    if keep_empty and not labels.is_cpu:
+        cell = torch.arange(rows * columns, device=labels.device)
+        return Contingency(cell // columns, cell % columns, table.view(-1), row_size, col_size, len(labels))
+    if not (row_size.all() & col_size.all()):
         table = table[row_size > 0][:, col_size > 0]
         row_size, col_size = row_size[row_size > 0], col_size[col_size > 0]
     row, col = table.nonzero().unbind(1)
@@ -161,7 +172,7 @@ def as_contingency(labels: Tensor | Contingency, clusters: Tensor | None) -> Con
         return labels
     if isinstance(labels, Contingency) or clusters is None:
         raise ValueError("wanted either a Contingency alone or two tensors, labels and clusters")
-    return contingency(labels, clusters)
+    return _counted(labels, clusters, keep_empty=True)
 
 
 class ClusteringMetric(RowMetric):
@@ -218,4 +229,4 @@ class ClusteringMetric(RowMetric):
             biased = type(self).__name__ if self.is_biased else ""
             options = self.item_names(), self.score, self.value_range(), biased, self.check_bias
             self._items = functools.partial(items_of, self.labels, self.clusters, *options)
-        return self.score(contingency(self.labels, self.clusters))
+        return self.score(as_contingency(self.labels, self.clusters))
