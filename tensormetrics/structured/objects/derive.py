@@ -7,6 +7,7 @@ import types
 import typing
 from collections import abc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from torch import Tensor
@@ -14,7 +15,7 @@ from typing_extensions import is_typeddict
 
 from ..tensors.constraints import Constraint
 from ..tensors.policy import Policy
-from ..types.records import class_of, field_names, is_record, is_tuple, position, reader, resolve_alias, resolved_types
+from ..types.records import class_of, field_names, is_record, is_tuple, reader, resolve_alias, resolved_types
 from ..types.values import INVALID
 from .metric import StructuredMetric
 from .nodes.function import Reader
@@ -139,7 +140,7 @@ class Derivation:
         inner = dataclasses.replace(self, stack=(*self.stack, tp))
         if is_tuple(tp):
             for n, hint in enumerate(typing.get_args(tp)):
-                yield (n,), position(n), hint, f"{path}[{n}]", inner
+                yield (n,), itemgetter(n), hint, f"{path}[{n}]", inner
             return
         hints = self.hints(tp)
         for name in field_names(tp):
@@ -150,7 +151,7 @@ class Derivation:
 
     def mapping(self, arguments: tuple, path: str) -> Node:
         key, value = (
-            (name, (position(n), self.node(tp, f"{path}[*].{name}")))
+            (name, (itemgetter(n), self.node(tp, f"{path}[*].{name}")))
             for n, (name, tp) in enumerate(zip(("key", "value"), arguments, strict=True))
         )
         pair = Product({(key[0],): key[1], (value[0],): value[1]}, no_check)

@@ -16,7 +16,6 @@ from .matching import Match, Matching, Path
 from .nodes.function import FunctionError
 from .nodes.node import NeedsTensors, Node, Normalized, Preprocess, upper_bound_mode
 from .values.answers import Answers, reuse_answers
-from .values.columns import read_once
 
 
 class SolvedOverlap(NamedTuple):
@@ -194,7 +193,7 @@ class StructuredMetric(nn.Module):
         def where(row: int) -> str:
             return f"preds[{row}]" if row < split else f"refs[{row - split}]"
 
-        values = read_once(lambda: [*preds, *refs], "objects", preds, refs)
+        values = [*preds, *refs]
         rows = self.node().encode(values, split, where, device)
         index = torch.arange(len(values), device=device)
         return rows, index[:split], index[split:]

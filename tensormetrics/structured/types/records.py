@@ -18,8 +18,6 @@ from typing import Any, NamedTuple
 import typing_extensions  # also supports its backports; a dependency of torch
 
 QUALIFIERS = typing_extensions.Required, typing_extensions.NotRequired, typing_extensions.ReadOnly
-attribute_reader, position = cache(attrgetter), cache(itemgetter)  # cached: columns are identified by their readers
-optional = cache(partial(methodcaller, "get"))
 
 
 class UnknownName(TypeError):
@@ -151,8 +149,8 @@ def reader(tp: Any, name: str) -> Callable[[Any], Any]:
     """Return the reader of a field; an optional missing key of a TypedDict is None."""
     cls = class_of(tp)
     if not typing_extensions.is_typeddict(cls):
-        return attribute_reader(name)
-    return position(name) if name in cls.__required_keys__ else optional(name)
+        return attrgetter(name)
+    return itemgetter(name) if name in cls.__required_keys__ else methodcaller("get", name)
 
 
 def field_types(tp: Any, names: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,6 @@ from ..values.columns import (
     check_mapping,
     elements_of,
     pairs_of,
-    read_once,
 )
 from .node import Leaf, NeedsTensors, Node, Part, upper_bound_mode
 from .relations import equal_pairs, heaviest_relation
@@ -74,10 +73,10 @@ class Collection(Node):
 
     def encode(self, values: Sequence[Any], split: int, where: RowPath, device: torch.device) -> RaggedRows:
         self.check(values, where)
-        counts, items = read_once(lambda: _items_of(values, self.items), self.items, values)
-        count = torch.tensor(counts, dtype=torch.int64, device="cpu")
-        start = count.cumsum(0) - count
-        rows = self.inner.encode(items, sum(counts[:split]), _item_paths(where, start), device)
+        columns = list(map(self.items, values))
+        count = torch.tensor(list(map(len, columns)), dtype=torch.int64, device="cpu")
+        start, items = count.cumsum(0) - count, list(chain.from_iterable(columns))
+        rows = self.inner.encode(items, int(count[:split].sum()), _item_paths(where, start), device)
         key = self.inner.key(rows)
         if key is not None:
             key.ids  # noqa: B018  raises for unhashable items even if they are not compared
@@ -371,12 +370,6 @@ def length_groups(n: Tensor, m: Tensor) -> Iterator[slice | Tensor]:
     # n, m: (P,) lengths  ->  indices of pairs of similar lengths, whose padded matrices fit in memory
     for group, _ in _lengths.cuts((n.cpu(), m.cpu()), (), lambda n, m: (n + m) ** 2):
         yield group
-
-
-def _items_of(values: Sequence[Any], items: Callable[[Any], Sequence[Any]]) -> tuple[list[int], list[Any]]:
-    """Return the number of items of each value, and the items of all values."""
-    columns = list(map(items, values))
-    return list(map(len, columns)), list(chain.from_iterable(columns))
 
 
 def _item_paths(where: RowPath, start: Tensor) -> RowPath:
