@@ -104,10 +104,6 @@ class StructuredMetric(nn.Module):
         rows, i, j = self._encode(preds, refs)
         return self._overlap(rows, i, j, reads)
 
-    def read(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
-        """Raise a TypeError or ValueError with the path of the first object that is no value of the type."""
-        self._encode(preds, refs)
-
     def self_overlaps(self, refs: Sequence[Any]) -> Tensor:
         # B objects  ->  (B,) float64
         """Compute the overlap of each reference with itself."""

@@ -3,8 +3,9 @@
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -41,24 +42,17 @@ MAX_PAIRS = 2**22  # candidate pairs of items at a time
 MAX_TABLE = 2**16  # cells in a table of the counts of each key in each collection
 
 
-class Ragged(NamedTuple):
+@dataclass(eq=False)
+class RaggedRows:
     start: Tensor  # (n,) int64: the first item of each collection
-    count: Tensor  # type: ignore[assignment]  # (n,) int64, shadows the method of tuples
+    count: Tensor  # (n,) int64
     items: Any  # rows of the inner node
     key: Keys | None  # of the items
 
 
-class RaggedRows(Protocol):
-    """Protocol of `Ragged` and of encodings with more fields."""
-
-    @property
-    def start(self) -> Tensor: ...
-    @property
-    def count(self) -> Tensor: ...
-    @property
-    def items(self) -> Any: ...
-    @property
-    def key(self) -> Keys | None: ...
+@dataclass(eq=False)
+class BoundedRows(RaggedRows):
+    cache: dict[tuple, list[float]] = field(default_factory=dict, kw_only=True)  # of `Bounded`: value and bound by pair
 
 
 class Collection(Node):
@@ -80,7 +74,7 @@ class Collection(Node):
         key = self.inner.key(rows)
         if key is not None:
             key.ids  # noqa: B018  raises for unhashable items even if they are not compared
-        return Ragged(start.to(device), count.to(device), rows, key)
+        return RaggedRows(start.to(device), count.to(device), rows, key)
 
     def check(self, values: Sequence[Any], where: RowPath) -> None:
         check_collection(values, where)
