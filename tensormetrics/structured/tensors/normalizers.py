@@ -187,8 +187,7 @@ def mean_over_labels(scores: Tensor, pred: Tensor, ref: Tensor, average: str) ->
     # scores, pred, ref: (..., L)  ->  (...), NaN if no label has a score
     """Average over the labels that occur, or weighted by their reference items; a score of NaN does not count."""
     weight = ref if average == "weighted" else (pred + ref > 0).to(ref.dtype)
-    weight = weight.masked_fill(scores.isnan(), 0)
-    return (scores.nan_to_num(0.0) * weight).sum(-1) / weight.sum(-1)
+    return (scores * weight).nansum(-1) / weight.masked_fill(scores.isnan(), 0).sum(-1)
 
 
 def normalized(cross: float, pred: float, ref: float, normalizer: Normalizer, zero_division: float | str) -> float:
