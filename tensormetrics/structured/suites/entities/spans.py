@@ -9,7 +9,6 @@ from typing_extensions import Unpack
 
 from ....core.arguments import checks
 from ....core.resampling.weights import ResamplingUnits
-from ...tensors import _lengths
 from ...tensors._lengths import Cells, documents, in_chunks, product, total
 from .._label_scores import LabelScores
 from .tags import (
@@ -82,18 +81,7 @@ class SpanScores(LabelScores):
                     f"{name}: got a {type(spans).__name__}, wanted a tensor of rows (label, first, last), or lists of "
                     "tags as both arguments"
                 )
-        checks.shape("pred_spans", pred_spans, "...", "N", 3)
-        *batch, n, _ = pred_spans.shape
-        checks.shape("ref_spans", ref_spans, *batch, "M", 3)
-        checks.integral("pred_spans", pred_spans)
-        checks.integral("ref_spans", ref_spans)
-        checks.same_device(pred_spans=pred_spans, ref_spans=ref_spans)
-        n_pred = _lengths.full_or_clamped("n_pred", n_pred, pred_spans, batch, n)
-        n_ref = _lengths.full_or_clamped("n_ref", n_ref, ref_spans, batch, ref_spans.shape[-2])
-        tables = [documents(spans, 2) for spans in (pred_spans, ref_spans)]
-        lengths = [documents(length, 0) for length in (n_pred, n_ref)]
-        for name, table, length in zip(("pred_spans", "ref_spans"), tables, lengths, strict=True):
-            self.check_numbers(name, table[..., 0], length)
+        tables, lengths = self.read_rows(n_pred, n_ref, 3, pred_spans=pred_spans, ref_spans=ref_spans)
         self.add_documents(in_chunks(self._count, tables, lengths, self._cells), **items)
 
     def update_tags(
