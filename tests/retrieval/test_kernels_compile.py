@@ -130,6 +130,7 @@ LAUNCHES = {  # kernel, constants, types, warps, stages
     "nearest 128, D = 512": (direct._nearest, nearest_constants(512, 128, 2), NEAREST_TYPES, 4, 1),
     "matches": (scores._matches, MATCH_CONSTANTS, MATCH_TYPES, 4, 3),
     "means": (scores._means, {"ZERO": False, "SIZE": 1024}, MATCH_TYPES, 8, 3),
+    "ndcg of 128": (scores._ndcg, {"WIDTH": 128, "LOG": 7}, MATCH_TYPES | {"terms": "*fp64", "ideal": "*fp64"}, 4, 3),
 }  # fmt: skip
 
 
