@@ -14,6 +14,7 @@ from tensormetrics.association.resampling import draws, permutation
 from tensormetrics.core.numbers.exact_sums import parts, total, unit_of
 from tensormetrics.retrieval.clusters import mutual_info
 from tensormetrics.retrieval.clusters.contingency import Contingency
+from tensormetrics.retrieval.deterministic import sum_by_position
 from tensormetrics.retrieval.inputs import class_parts
 from tensormetrics.retrieval.search.distance import DISTANCES
 
@@ -168,6 +169,12 @@ def matches(
         status[1] = relevant.max()
         if not (query_labels.isfinite().all() and ordered.isfinite().all()):
             status[0] |= options["NOT_FINITE"]
+
+
+def ndcg(rank, relevant, terms, ideal, result, size, depth, **_: Any) -> None:
+    is_hit = (rank > 0) & (rank <= depth)
+    reached = sum_by_position(terms[rank * is_hit], is_hit.cumsum(-1))
+    result.copy_(reached / ideal[relevant.clamp(max=depth)])
 
 
 def means(scores: Tensor, relevant: Tensor, result: Tensor, queries: int, **options: Any) -> None:

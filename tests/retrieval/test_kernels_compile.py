@@ -147,6 +147,7 @@ LAUNCHES = {  # kernel, constants, types, warps, stages
     "information": (clusters._information, {"STEPS": 16, "SIZE": 1024}, INFORMATION_TYPES, 4, 3),
     "expected information": (clusters._expected_information, {"SIZE": 128}, INFORMATION_TYPES, 1, 3),
     "means": (scores._means, {"ZERO": False, "SIZE": 1024}, MATCH_TYPES, 8, 3),
+    "ndcg of 128": (scores._ndcg, {"WIDTH": 128, "LOG": 7}, MATCH_TYPES | {"terms": "*fp64", "ideal": "*fp64"}, 4, 3),
 }  # fmt: skip
 
 
