@@ -2,9 +2,9 @@
 // block above: each lane of a warp or block owns columns, so that no addition is atomic and results are reproducible. The
 // selection depends only on the number of classes: a sample does not depend on other samples of the call.
 //
-// A sample of C classes takes about 5.5 C^2 + 20 C warp instructions by lanes, 630 C by columns. A lane needs 28 C bytes in
+// A sample of C classes takes about 5.5 C^2 + 20 C warp instructions by lanes, 510 C by columns. A lane needs 28 C bytes in
 // float32, so w = 228 KiB / (896 C + 1024) warps fit on an H100, and a single warp issues in about 0.4 of a scheduler's
-// cycles: (5.5 C^2 + 20 C) / (0.1 w) < 630 C / 0.85 up to C = 56. The gain is smaller for few samples.
+// cycles: (5.5 C^2 + 20 C) / (0.1 w) < 510 C / 0.85 up to C = 50. The gain is smaller for few samples.
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/macros.h>

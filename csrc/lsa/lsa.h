@@ -92,7 +92,7 @@ struct Problem {
   const int64_t* supply;    // rows: number of columns that the row must get; null: 1
   const int64_t* capacity;  // cols: maximum number of rows of the column; null: 1. One of the two is null.
   T unmatched;              // cost of leaving a row unmatched; infinite: not allowed
-  int64_t work_limit;       // row scans
+  Index work_limit;         // row scans
   const int8_t* stop;       // null, or nonzero after an interrupt
 
   int64_t *col_of_row, *row_of_col;  // results

@@ -112,7 +112,8 @@ struct Batch {
     p.supply = transposed ? capacity : nullptr;
     p.capacity = transposed ? nullptr : capacity;
     p.transposed = transposed;
-    p.work_limit = work_limit;
+    constexpr int64_t kMost = std::numeric_limits<Index>::max();
+    p.work_limit = static_cast<Index>(work_limit < kMost ? work_limit : kMost);
     p.stop = stop;
     p.col_of_row = transposed ? row_of_col + b * cols : col_of_row + b * rows;
     p.row_of_col = transposed ? col_of_row + b * rows : row_of_col + b * cols;

@@ -37,7 +37,6 @@ class Search {
   // memory: kBytes bytes; arrays at constant distances, whose addresses take no instructions
   __device__ Search(const Problem<T, int32_t>& problem, char* memory, Exchange<T, W>* exchange)
       : p_(problem),
-        left_(static_cast<int32_t>(p_.work_limit < INT32_MAX ? p_.work_limit : INT32_MAX)),
         exchange_(exchange),
         prices_(reinterpret_cast<T*>(memory)),
         pair_cost_(prices_ + kSize),
@@ -54,9 +53,18 @@ class Search {
     else __syncthreads();
   }
   __device__ Status solve() {
-    const int32_t limit = left_;
-    const Status status = match();
-    scans = limit - left_;
+    start();
+    if (p_.cols == 0) {  // no row is read
+      scans = p_.rows < p_.work_limit ? p_.rows : p_.work_limit;
+      if (scans < p_.rows) return kWorkLimit;
+      finish();
+      return kOptimal;
+    }
+    Status status = reduce_columns();
+    if (status == kOptimal) status = bid();
+    for (int32_t row = 0; row < p_.rows && status == kOptimal; ++row)
+      if (via_[row] == kUnmatched) status = augment(row);
+    if (status == kOptimal) finish();
     return status;
   }
 
@@ -72,22 +80,6 @@ class Search {
   }
 
  private:
-  __device__ Status match() {
-    start();
-    if (p_.cols == 0) {  // no row is read
-      const bool enough = p_.rows <= left_;
-      left_ -= enough ? p_.rows : left_ > 0 ? left_ : 0;
-      if (enough) finish();
-      return enough ? kOptimal : kWorkLimit;
-    }
-    Status status = reduce_columns();
-    if (status == kOptimal) status = bid();
-    for (int32_t row = 0; row < p_.rows && status == kOptimal; ++row)
-      if (via_[row] == kUnmatched) status = augment(row);
-    if (status == kOptimal) finish();
-    return status;
-  }
-
   struct Best {
     T value, second;
     int32_t column;
@@ -104,7 +96,7 @@ class Search {
   // Which of this lane's columns a column is, or -1.
   __device__ static int slot_of(uint32_t column) { return column % kLanes == threadIdx.x % kLanes ? column / kLanes : -1; }
   __device__ bool is_column(int k) const { return columns_ >> k & 1; }
-  __device__ bool should_stop() const { return left_ <= 0; }
+  __device__ bool should_stop() const { return scans >= p_.work_limit; }
   __device__ static T nan() { return std::numeric_limits<T>::quiet_NaN(); }
 
   // Costs of a row. A lane without a k-th column repeats the last column: reads without a condition are started together.
@@ -188,7 +180,7 @@ class Search {
       Best best{0, 0, -1, true, 0};
       if (tied) best.column = first_open(row, equal_to(x, T(0)));
       if (best.column < 0) {
-        --left_;
+        ++scans;
         best = best_of<true>(x);
         if (best.value == -infinity<T>()) return kInvalid;
         if (p_.unmatched < best.value) {
@@ -244,7 +236,7 @@ class Search {
     int32_t size = 0, row = root, exit_row = root;
     read(cost, row);
     while (true) {
-      --left_;
+      ++scans;
       each([&](int k) {
         const T through = base + std::fma(cost[k], p_.sign, -price_[k]), current = distance_[k];
         const bool shorter = through < current;
@@ -404,7 +396,6 @@ class Search {
   }
 
   const Problem<T, int32_t>& p_;
-  int32_t left_;  // scans until the limit
   Exchange<T, W>* exchange_;
   T *prices_, *pair_cost_;       // cols; while a column is on the tree, its price before; signed cost of its pair
   T* tree_distance_;             // path length of the k-th column on the tree
