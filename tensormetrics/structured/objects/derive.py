@@ -143,7 +143,9 @@ class Derivation:
         if not typing.get_args(tp):
             return self.scalar(tp, path)
         named = enumerate(zip(("key", "value"), typing.get_args(tp), strict=True))
-        pair = {(name,): (itemgetter(n), self.node(part, f"{path}[*].{name}")) for n, (name, part) in named}
+        pair: dict[tuple[str | int, ...], tuple[Callable[[Any], Any], Node]] = {
+            (name,): (itemgetter(n), self.node(part, f"{path}[*].{name}")) for n, (name, part) in named
+        }
         return self.set(Product(pair, no_check), pairs_of)
 
     def union(self, tp: Any, path: str) -> Node:
