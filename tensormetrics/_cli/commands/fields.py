@@ -96,7 +96,7 @@ def json(
     for file in filter(None, (predicted, compare)):
         read = without_blank_end(read_lines(file, True, are_lists), len(lines) if id is None else 0)
         answers = answers_of(file, read, answer=answer, id=id, dropped=[key for key in (id,) if key])
-        preds = aligned(file, answers, reference, references)
+        preds = aligned(file, answers, reference, references, answer)
         reports[file] = _report(file, preds, reference, references, kind, options, has_ids=id is not None)
     report = reports[predicted]
     tables = [report.table()]

@@ -21,6 +21,7 @@ from .tags import (
     padded_spans,
     tag_code,
     warn_about_both,
+    warn_about_swap,
 )
 
 SCHEMES = ("strict", "exact", "partial", "type")
@@ -98,8 +99,8 @@ class SpanScores(LabelScores):
         Shapes: pred: (..., W) int with a vocabulary; ref: (..., W) int.
 
         Tokens with a negative index in `pred` or `ref` are ignored in both. A warning is issued if tags do not fit the
-        scheme: any reference tag, more than half of the predicted tags, or any prefix that the scheme lacks. On a GPU
-        `compute` warns, of all updates, and raises for numbers that are not in a vocabulary.
+        scheme: any reference tag, more than half of the predicted tags, or any prefix that it lacks; or if lists
+        look swapped. On a GPU `compute` warns, of all updates, and raises for numbers that are not in a vocabulary.
         """
         checks.check_choice("mode", mode, MODES)
         if vocabulary is not None:
@@ -112,6 +113,7 @@ class SpanScores(LabelScores):
             tagset.check(self.labels)
         counts, errors = self.count_tags(tagset, pred_tags, ref_tags, lengths, mode)
         warn_about_both(*errors, mode)
+        warn_about_swap(*errors)
         self.add_update(counts, **items)
 
     def _update_numbers(
