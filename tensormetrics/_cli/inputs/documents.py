@@ -131,7 +131,12 @@ def aligned(file: str, answers: Documents, reference: str, references: Documents
     names = [None, None] if has_ids else _identity(answers.records, references.records, answer)
     sides = [
         [
-            Item(value, [line], column[n : n + 1] if column else (), documents.ids[n] if has_ids and documents.ids is not None else None)
+            Item(
+                value,
+                [line],
+                column[n : n + 1] if column else (),
+                documents.ids[n] if has_ids and documents.ids is not None else None,
+            )
             for n, (line, value) in enumerate(zip(documents.lines, documents.values, strict=True))
         ]
         for documents, column in zip((answers, references), names, strict=True)
