@@ -1,4 +1,4 @@
-"""Coverage of intervals of scores of all pairs and of adjusted mutual information, where the truth is known.
+"""Coverage of intervals of scores of all pairs, cluster accuracy and adjusted mutual information of a known truth.
 
 Embeddings are normal around the centers of their classes; the truth is the score of 10,000 other items.
 """
@@ -12,7 +12,14 @@ from torch import Tensor
 
 from tensormetrics.core.numbers.quantiles import equal_tailed_interval
 from tensormetrics.core.resampling.draws import delete_one_jackknife, scaled_draws
-from tensormetrics.retrieval import EqualErrorRate, PairwiseAUROC, TARAtFAR, contingency, expected_mutual_info
+from tensormetrics.retrieval import (
+    ClusterAccuracy,
+    EqualErrorRate,
+    PairwiseAUROC,
+    TARAtFAR,
+    contingency,
+    expected_mutual_info,
+)
 
 SETS, REPLICATES, TRUTH_ITEMS, DIMENSIONS = 200, 500, 10_000, 8
 METRICS: dict[str, Callable[[], Any]] = {
@@ -23,6 +30,8 @@ METRICS: dict[str, Callable[[], Any]] = {
 }
 PARTITION_SIZES = tuple((items, clusters) for items in (30, 100, 500) for clusters in (3, 10))
 DEPENDENCES = 0.0, 0.5, 0.9
+MATCHED_SIZES = (100, 3), (300, 5), (1000, 5), (1000, 10), (1600, 20), (4800, 20), (10_000, 50)
+AGREEMENTS = 0.0, 0.05, 0.1, 0.2, 0.5
 
 
 class Classes(NamedTuple):
@@ -64,6 +73,25 @@ def pair_coverage(name: str, row: Classes, sets: int | None) -> tuple[float, flo
         results.append((bool(low <= truth <= high), float(high - low)))
     covered, width = np.mean(results, 0).tolist()
     return covered, width
+
+
+def accuracy_coverage(items: int, classes: int, agreement: float, sets: int | None) -> tuple[float, float]:
+    """Return the fractions of sets that are refused, and whose interval of cluster accuracy does not hold the truth.
+
+    A cluster is the class with probability `agreement`, else any.
+    """
+    truth, missed = agreement + (1 - agreement) / classes, []
+    for seed in range(sets or SETS):
+        generator = torch.Generator().manual_seed(seed)
+        labels, clusters = torch.randint(classes, (2, items), generator=generator)
+        metric = ClusterAccuracy()
+        metric.update(labels, torch.where(torch.rand(items, generator=generator) < agreement, labels, clusters))
+        try:
+            _, low, high = metric.interval(replicates=REPLICATES, seed=seed)
+            missed.append(not low <= truth <= high)
+        except NotImplementedError:
+            continue
+    return 1 - len(missed) / (sets or SETS), sum(missed) / (sets or SETS)
 
 
 def entropies(tables: Tensor) -> tuple[Tensor, Tensor]:

@@ -45,6 +45,7 @@ CALIBRATION_COLUMNS = "sizes", '`norm="l1"`', '`norm="rms"`'
 VERIFICATION_COLUMNS = "items, classes, distance", *(f"{name}: coverage, width" for name in pair_samples.METRICS)
 FIELD_COLUMNS = "documents", *field_samples.PATHS, *field_samples.TOTALS
 PARTITION_COLUMNS = "items, clusters", *(f"dependence {dependence}" for dependence in pair_samples.DEPENDENCES)
+MATCHED_COLUMNS = "items, classes", *(f"agreement {agreement}" for agreement in pair_samples.AGREEMENTS)
 PASS_COLUMNS = (
     "chances of problems",
     "problems",
@@ -299,6 +300,12 @@ def partitions(sets: int | None) -> Iterator[Cells]:
         yield f"{items}, {clusters}", *fractions
 
 
+def matched(sets: int | None) -> Iterator[Cells]:
+    for size in pair_samples.MATCHED_SIZES:
+        results = [pair_samples.accuracy_coverage(*size, agreement, sets) for agreement in pair_samples.AGREEMENTS]
+        yield joined(map(str, size)), *(" / ".join(map(fraction, result)) for result in results)
+
+
 def passes(sets: int | None) -> Iterator[Cells]:
     sizes = repeat_samples.PROBLEMS
     for name, law in repeat_samples.LAWS.items():
@@ -397,6 +404,8 @@ def main() -> None:
     report.table("Chances that k samples hold a right one, 400 sets each.", PASS_COLUMNS, passes(sets))
     report.table("Items and seeds, 1,600 sets each.", CROSSED_COLUMNS, crossed(sets))
     report.table("Tests by name, 4,000 sets each.", TEST_COLUMNS, tests(sets))
+    title = "Cluster accuracy: refused / missed, of 200 sets each."
+    report.table(title, MATCHED_COLUMNS, matched(sets))
     title = "Adjusted mutual information, draws that the library does not offer, 200 sets each."
     report.table(title, PARTITION_COLUMNS, partitions(sets))
     title = f"Ratings of six models from battles, {battle_samples.SETS} sets each."

@@ -68,7 +68,7 @@ for step in "${steps[@]}"; do
       command=(python3 -m benchmarks.gpu.counters "${ONLY:-^(knn 60k D128|lsa|sampler|item|gammas)}")
       [[ $is_stand_in ]] || command=(ncu --clock-control none --profile-from-start off -c 40 --section SpeedOfLight
         --section WarpStateStats --section Occupancy --section LaunchStats --section MemoryWorkloadAnalysis
-        -k 'regex:solve_kernel|sums_kernel|gamma|_count|_block_minima|_select|_collect|_canonical' "${command[@]}") ;;
+        -k 'regex:register_kernel|memory_kernel|sums_kernel|gamma|_count|_block_minima|_select|_collect|_canonical' "${command[@]}") ;;
   esac
   [[ $step != check || ! $is_stand_in ]] || command=(echo "needs a card")
   limit=${LIMIT:-$((${limits[$step]} * (${#is_stand_in} ? 30 : 1)))} start=$SECONDS status=0 outcome=passed

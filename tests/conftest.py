@@ -1,32 +1,25 @@
-import logging
+"""Tiers of tests, and what pytest prints. Fixtures, which need torch, are in `shared_fixtures.py`."""
+
 import os
 import re
-import signal
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that wait spinning are many times slower on busy cores
 
-import numpy as np  # noqa: E402
-import pytest  # noqa: E402
-import torch  # noqa: E402
-from cases import DOMAINS  # noqa: E402
-from kernels import INTERPRETED  # noqa: E402
-from torch.utils._pytree import tree_leaves  # noqa: E402
-from waiting import waiting_is_allowed  # noqa: E402, F401
-
-from tensormetrics.core.native import gpu_kernels, native  # noqa: E402
-
-if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0)):  # processes of pytest-xdist share the cores
-    torch.set_num_threads(max((os.cpu_count() or 1) // workers, 1))
+TESTS = Path(__file__).parent
+PACKAGE = Path((find_spec("tensormetrics") or pytest.exit("tensormetrics is not installed")).origin or "").parent
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    domains = sorted(folder.name for folder in TESTS.iterdir() if (PACKAGE / folder.name / "__init__.py").exists())
     parser.addoption(
-        "--domain", choices=DOMAINS, help="Run the tests of one domain, its rows of the tables, and lists."
+        "--domain", choices=domains, help="Run the tests of one domain, its rows of the tables, and lists."
     )
 
 
@@ -39,10 +32,14 @@ FOLDERS = {"peers": "full", "integrations": "full", "ptx": "emulated"}  # folder
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if not any(native.has_kernel(name, "cpu") for name in native.OPERATORS):
+    if not any(PACKAGE.glob("*.so")):
         raise pytest.UsageError(
             "tensormetrics: its native code is not built; write pip install --no-build-isolation -e '.[test]'"
         )
+    if getattr(config.option, "dist", "no") == "no" or hasattr(
+        config, "workerinput"
+    ):  # runs tests, not only processes that do
+        config.pluginmanager.import_plugin("shared_fixtures")
     if config.get_verbosity() < 0 and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Progress(config))
     if config.option.markexpr == "full":
@@ -132,81 +129,3 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.write_line(f"skipped for want of: {summary}")
     if config.option.markexpr == FIRST_TIER:
         terminalreporter.write_line(TIERS)
-
-
-# Background jobs of a shell ignore SIGINT, and programs that tests start and interrupt would inherit that.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-APPROX: Any = sys.modules[pytest.approx.__module__]  # its name depends on pytest's version
-
-
-def as_array(value: Any, convert: Callable[[Any], Any] = APPROX._as_numpy_array) -> Any:
-    if isinstance(value, torch.Tensor) and not value.is_cpu:
-        raise TypeError(f"pytest.approx: got a tensor on {value.device}, wanted numbers; write float(x) or x.tolist()")
-    return convert(value)
-
-
-APPROX._as_numpy_array = as_array  # of both sides
-
-
-@pytest.fixture(params=["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
-def device(request: pytest.FixtureRequest) -> torch.device:
-    return torch.device(request.param)
-
-
-@pytest.fixture(autouse=True)
-def seeds() -> None:
-    torch.manual_seed(0)
-    np.random.seed(0)
-
-
-def process_settings() -> dict[str, object]:
-    return {
-        "levels of loggers": {
-            name: log.level
-            for name, log in logging.root.manager.loggerDict.items()
-            if name.startswith("tensormetrics") and isinstance(log, logging.Logger)
-        },
-        "default dtype": torch.get_default_dtype(),
-        "grad mode": torch.is_grad_enabled(),
-        "threads": torch.get_num_threads(),
-        "working directory": os.getcwd(),
-    }
-
-
-@pytest.fixture(autouse=True)
-def check_process_settings_unchanged() -> Iterator[None]:
-    before = process_settings()
-    yield
-    now = process_settings()
-    new = set(now["levels of loggers"]) - set(before["levels of loggers"])
-    assert now == before | {"levels of loggers": before["levels of loggers"] | dict.fromkeys(new, logging.NOTSET)}
-
-
-@pytest.fixture
-def generator() -> torch.Generator:
-    return torch.Generator().manual_seed(0)
-
-
-@pytest.fixture
-def both(monkeypatch: pytest.MonkeyPatch, device: torch.device) -> Callable[[Callable], tuple]:
-    """Return a runner of a function, with torch operators and with Triton kernels, with and without the direct search.
-
-    Both ways through the kernels have to agree.
-    """
-    if not (device.type == "cuda" or INTERPRETED):
-        pytest.skip("needs a GPU or TRITON_INTERPRET=1")
-    pytest.importorskip("triton")
-
-    def run(function: Callable) -> tuple:
-        results, asked = [], set()
-        for families in (set(), {*gpu_kernels.FAMILIES} - {"direct search"}, {*gpu_kernels.FAMILIES}):
-            if len(results) < 2 or "direct search" in asked:
-                monkeypatch.setattr(gpu_kernels, "can_use", lambda name, _: asked.add(name) or name in families)  # noqa: B023
-                results.append(function())
-        ways = zip(tree_leaves(results[1]), tree_leaves(results[-1]), strict=True)
-        assert all(x is y or torch.equal(x, y) for x, y in ways)
-        return results[0], results[-1]
-
-    return run

@@ -12,6 +12,10 @@ from torch import Tensor
 
 from tensormetrics.association.resampling import draws, permutation
 from tensormetrics.core.numbers.exact_sums import parts, total, unit_of
+from tensormetrics.retrieval.clusters import mutual_info
+from tensormetrics.retrieval.clusters.contingency import Contingency
+from tensormetrics.retrieval.deterministic import sum_by_position
+from tensormetrics.retrieval.inputs import class_parts
 from tensormetrics.retrieval.search.distance import DISTANCES
 
 CANONICAL = [next(distance for distance in DISTANCES.values() if distance.code == code) for code in range(3)]
@@ -34,7 +38,7 @@ def import_kernels() -> None:
     triton.next_power_of_2 = lambda n: 1 << (n - 1).bit_length()
     triton.language = mock.MagicMock()
     with mock.patch.dict(sys.modules, {"triton": triton, "triton.language": triton.language}):
-        for name in ("canonical", "nearest", "prepare", "counting", "direct", "scores", "finish"):
+        for name in ("canonical", "nearest", "prepare", "counting", "direct", "scores", "finish", "clusters"):
             importlib.import_module(f"tensormetrics.retrieval.search.kernels.{name}")
         importlib.import_module("tensormetrics.association.resampling.kernels")
 
@@ -125,6 +129,25 @@ def finish(query, q_row, q_step, reference, *others, **options: Any) -> None:
     is_proven.fill_(1)
 
 
+def cluster_sums(
+    x, row, step, ordered, order, previous, units, sums, counts, status, rows, clusters, dim, **options: Any
+) -> None:  # fmt: skip
+    owner = torch.empty_like(order).scatter_(0, order, ordered)
+    counts.copy_(owner.bincount(minlength=clusters))
+    sums.copy_(class_parts(x, owner, clusters, units))
+    status[0] |= options["EMPTY"] * int((counts == 0).any()) | options["CHANGED"] * int((owner != previous).any())
+
+
+def information(row, col, count, row_size, col_size, sums, cells, total, **_) -> None:
+    table = Contingency(*(x[None] for x in (row, col, count, row_size, col_size)), total)
+    sums.zero_()[0] = torch.cat(mutual_info._information(table))
+
+
+def expected_information(row_size, col_size, log_factorial, expected, *_, **__) -> None:
+    table = Contingency(row_size, row_size, row_size, row_size, col_size, len(log_factorial) - 1)
+    expected.zero_()[0] = mutual_info.expected_mutual_info(table)
+
+
 def canonical(query, q_row, q_step, reference, r_row, r_step, row, column, delta, pairs, width, *_, **options: Any):
     row = row if options["HAS_ROW"] else torch.arange(pairs) // width
     found = CANONICAL[options["KIND"]].of_pairs(query, reference, row, column.clamp(min=0), 2**26)
@@ -146,6 +169,12 @@ def matches(
         status[1] = relevant.max()
         if not (query_labels.isfinite().all() and ordered.isfinite().all()):
             status[0] |= options["NOT_FINITE"]
+
+
+def ndcg(rank, relevant, terms, ideal, result, size, depth, **_: Any) -> None:
+    is_hit = (rank > 0) & (rank <= depth)
+    reached = sum_by_position(terms[rank * is_hit], is_hit.cumsum(-1))
+    result.copy_(reached / ideal[relevant.clamp(max=depth)])
 
 
 def means(scores: Tensor, relevant: Tensor, result: Tensor, queries: int, **options: Any) -> None:

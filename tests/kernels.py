@@ -43,6 +43,16 @@ if INTERPRETED and find_spec("triton") and tuple(map(int, version("triton").spli
 COUNTED = Path(__file__).with_name("kernel_resources.json")
 
 
+def cuobjdump(*options: object) -> str:
+    """Return what CUDA's or Triton's cuobjdump says; the test is skipped without one."""
+    triton = find_spec("triton")
+    bundled = Path(triton.origin).parent / "backends" / "nvidia" / "bin" / "cuobjdump" if triton else Path("none")
+    tool = str(bundled) if bundled.exists() else shutil.which("cuobjdump")
+    if tool is None:
+        pytest.skip("needs cuobjdump")
+    return subprocess.run([tool, *map(str, options)], capture_output=True, text=True, check=True).stdout
+
+
 def hold_resources(name: str, architecture: int, kernel: Any) -> None:
     """Check that a compiled kernel needs no more resources than recorded for this Triton.
 
@@ -51,14 +61,10 @@ def hold_resources(name: str, architecture: int, kernel: Any) -> None:
     """
     import triton
 
-    bundled_tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
-    tool = str(bundled_tool) if bundled_tool.exists() else shutil.which("cuobjdump")
-    if tool is None:
-        pytest.skip("needs cuobjdump")
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(kernel.asm["cubin"])
         file.flush()
-        usage = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
+        usage = cuobjdump("-res-usage", file.name)
     registers, stack = map(int, re.search(r"REG:(\d+) STACK:(\d+)", usage).groups())
     resources = {"registers": registers, "spilled": stack, "shared": kernel.metadata.shared}
     hold(f"triton {triton.__version__}", name, architecture, resources)

@@ -9,7 +9,9 @@ import tensormetrics
 PACKAGE = Path(tensormetrics.__file__).parent
 
 
+parse = functools.cache(ast.parse)  # of a text; nobody changes the tree
+
+
 @functools.cache
 def trees() -> dict[Path, ast.Module]:
-    paths = sorted(PACKAGE.rglob("*.py"))
-    return {path.relative_to(PACKAGE): ast.parse(path.read_text()) for path in paths}
+    return {path.relative_to(PACKAGE): parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}

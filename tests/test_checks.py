@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tensormetrics import assignment, association, posterior, retrieval, structured, uncertainty
+from tensormetrics.uncertainty.statistics import density, heterogeneity, pooling, truncated
 
 MATRIX, ROW = [[1.0, 2.0], [3.0, 4.0]], [1.0, 2.0]
 
@@ -28,16 +29,9 @@ MATRIX, ROW = [[1.0, 2.0], [3.0, 4.0]], [1.0, 2.0]
         ("weights", lambda: posterior.sums_from_matrices(torch.eye(2), [MATRIX])),
         ("preds", lambda: posterior.ConfusionPosterior(2).update(ROW, torch.tensor([0, 1]))),
         ("samples", lambda: uncertainty.hdi(ROW)),
-        ("samples", lambda: uncertainty.kde(ROW)),
         ("samples", lambda: posterior.estimate_i2(MATRIX)),
-        ("samples", lambda: uncertainty.pool_fixed_effects(MATRIX, torch.rand(3), (0.0, 1.0))),
-        ("u", lambda: uncertainty.pool_histogram(torch.rand(5, 2), ROW, (0.0, 1.0))),
-        ("means", lambda: posterior.heterogeneity_dl(ROW, ROW)),
-        ("variances", lambda: posterior.heterogeneity_pm(torch.rand(2), ROW)),
         ("a", lambda: uncertainty.compare_folds(ROW, ROW)),
         ("a", lambda: uncertainty.compare_samples(ROW, ROW)),
-        ("u", lambda: uncertainty.beta_icdf(ROW, torch.tensor(1.0), torch.tensor(1.0))),
-        ("sd", lambda: uncertainty.truncated_normal_icdf(torch.rand(3), torch.tensor(1.0), ROW, 0.0, 1.0)),
         ("a", lambda: structured.box_iou([ROW * 2], [ROW * 2])),
         ("cross", lambda: structured.normalize(ROW, ROW, ROW)),
         ("adjacency", lambda: structured.reachability(MATRIX)),
@@ -64,17 +58,17 @@ def test_sparse_cost_raises_with_to_dense_call():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda x: uncertainty.pool_beta(x, torch.rand(4), (0.0, 1.0)), "samples: got shape (3,), wanted (S, M, ...)"),
-        (lambda x: uncertainty.pool_gamma(torch.rand(3, 2), torch.rand(4, 5), (0.0, 1.0)), "wanted (S',)"),
-        (lambda x: uncertainty.pool_correlated(torch.rand(3, 2), x, None), "bounds: got None, wanted (low, high)"),
+        (lambda x: pooling.pool_beta(x, torch.rand(4), (0.0, 1.0)), "samples: got shape (3,), wanted (S, M, ...)"),
+        (lambda x: pooling.pool_gamma(torch.rand(3, 2), torch.rand(4, 5), (0.0, 1.0)), "wanted (S',)"),
+        (lambda x: pooling.pool_correlated(torch.rand(3, 2), x, None), "bounds: got None, wanted (low, high)"),
         (lambda x: posterior.estimate_i2(x), "samples: got shape (3,), wanted (S, M, ...) of M experiments"),
         (lambda x: uncertainty.hdi(x[0]), "samples: got shape (), wanted samples along dimension 0"),
         (lambda x: uncertainty.hdi(x, dim=1), "samples: got shape (3,), wanted samples along dimension 1"),
-        (lambda x: uncertainty.kde(x[0]), "samples: got shape (), wanted (S, ...)"),
-        (lambda x: uncertainty.kde(x, clip=(1.0,)), "clip: got (1.0,), wanted (low, high)"),
-        (lambda x: uncertainty.beta_icdf(x[0], x[0], x[0]), "u: got shape (), wanted (S, ...); write u[None]"),
-        (lambda x: uncertainty.beta_icdf(torch.rand(2, 2), x, x), "shapes do not fit: got (2, 2) of u, (3,) of a"),
-        (lambda x: posterior.heterogeneity_pm(x[0], x[0]), "means: got shape (), wanted (M, ...)"),
+        (lambda x: density.kde(x[0]), "samples: got shape (), wanted (S, ...)"),
+        (lambda x: density.kde(x, clip=(1.0,)), "clip: got (1.0,), wanted (low, high)"),
+        (lambda x: truncated.beta_icdf(x[0], x[0], x[0]), "u: got shape (), wanted (S, ...); write u[None]"),
+        (lambda x: truncated.beta_icdf(torch.rand(2, 2), x, x), "shapes do not fit: got (2, 2) of u, (3,) of a"),
+        (lambda x: heterogeneity.heterogeneity_pm(x[0], x[0]), "means: got shape (), wanted (M, ...)"),
         (lambda x: uncertainty.compare_folds(x[0], x[0]), "a, b: got shapes () and (), wanted equal ones"),
         (lambda x: posterior.get_metric("acc")(torch.rand(3, 2)), "matrices: got shape (3, 2), wanted (..., C, C)"),
         (lambda x: posterior.sums_from_matrices(torch.eye(2), torch.rand(1, 3, 3)), "weights: got shape (1, 3, 3), w"),

@@ -37,7 +37,7 @@ def test_flag_is_not_read_while_capturing_or_tracing(state, monkeypatch):
 
 
 @pytest.mark.parametrize("shape", [(), (5,)])
-@pytest.mark.parametrize("penalize_intercept", [True, False])
+@pytest.mark.parametrize("penalize_intercept", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_rnsb_steps_after_convergence_change_no_bit(shape, penalize_intercept, monkeypatch, generator):
     sets = [torch.randn(*shape, size, 12, generator=generator) for size in (6, 4, 5)]
     with Device() as fake:

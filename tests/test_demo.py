@@ -29,6 +29,7 @@ def test_demo_reports_metrics_of_held_out_digits(tmp_path, capsys):
     assert f"{last['precision_at_1']:.4f}" in printed and len(printed.splitlines()) == 14
 
 
+@pytest.mark.full
 def test_demo_interrupted_keeps_measured_epochs(tmp_path, monkeypatch, capsys):
     measure = demo.Validation.__call__
     calls = []

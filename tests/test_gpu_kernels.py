@@ -27,11 +27,13 @@ from tensormetrics.core.native import gpu_kernels, native
 from tensormetrics.core.native.gpu_kernels import FAMILIES, Answer, can_use
 
 SEARCH = "tensormetrics.retrieval.search.kernels"
-MODULES = [f"{SEARCH}.{name}" for name in ("nearest", "prepare", "canonical", "counting", "direct", "scores")]
+MODULES = [
+    f"{SEARCH}.{name}" for name in ("nearest", "prepare", "canonical", "counting", "direct", "scores", "clusters")
+]
 MODULES += [f"tensormetrics.association.{name}.kernels" for name in ("resampling", "metrics")]
 MODULES.append("tensormetrics.structured.tensors.kernels")
-OF_OPERATORS = {"groups", "score sums"}  # which only the dispatcher of CUDA tensors tries
-TRITON = {name for name, family in FAMILIES.items() if family.kind == "Triton"} - OF_OPERATORS
+OF_OPERATORS = {"groups", "score sums"}  # which only the dispatcher of CUDA tensors tries; no row runs k-means
+TRITON = {name for name, family in FAMILIES.items() if family.kind == "Triton"} - OF_OPERATORS - {"cluster sums"}
 
 
 @pytest.fixture

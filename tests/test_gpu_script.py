@@ -65,6 +65,7 @@ CASES = {
 """
 
 
+@pytest.mark.full
 def test_cases_that_crash_or_hang_fail_alone(monkeypatch, tmp_path):
     from benchmarks.gpu import __main__ as gpu
 

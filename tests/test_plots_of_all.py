@@ -1,7 +1,6 @@
 """What all plots share: nothing cut off or covered, no global state, greys apart; and what stands in the axes is what
 `compute` answers."""
 
-import copy
 import math
 import re
 import sys
@@ -29,7 +28,7 @@ from tensormetrics.posterior.plots.distributions import Shown
 from tensormetrics.retrieval import HitRate, PairwiseROC
 from tensormetrics.retrieval.calculator.metric_names import NAMES as NAMES_OF_CALCULATOR
 from tensormetrics.retrieval.runs.measures import CUT, FLAT
-from tensormetrics.structured import Family, Suite, derive, macro_average, micro_average
+from tensormetrics.structured import Family, derive, macro_average, micro_average
 from tensormetrics.structured.suites.coref import METRICS as COREFERENCE
 from tensormetrics.uncertainty import Estimate
 
@@ -326,12 +325,11 @@ class Bag:
 
 def test_corpora_of_objects():
     family = Family(derive(Bag), {"micro": micro_average(["f1"]), "macro": macro_average(["f1"])}, replicates=50)
-    for scores in (family, Suite({"all": copy.deepcopy(family)})):
-        scores.update(3 * [Bag(["a"]), Bag(["b"])], 3 * [Bag(["a"]), Bag(["c", "b"])])
-        figure, ax = scores.plot()
-        assert figure is ax.figure and points(ax, 0) == pytest.approx(list(map(float, scores.compute().values())))
-        _, ax = scores.plot([scores.interval(), scores.interval()])
-        assert len(ax.containers) == 2 and ax.get_xlabel() == "step"
+    family.update(3 * [Bag(["a"]), Bag(["b"])], 3 * [Bag(["a"]), Bag(["c", "b"])])
+    figure, ax = family.plot()
+    assert figure is ax.figure and points(ax, 0) == pytest.approx(list(map(float, family.compute().values())))
+    _, ax = family.plot([family.interval(), family.interval()])
+    assert len(ax.containers) == 2 and ax.get_xlabel() == "step"
 
 
 def test_an_answer_of_run_query():

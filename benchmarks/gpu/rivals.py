@@ -217,6 +217,7 @@ ROWS: dict[str, tuple] = {  # case, its arguments
     "knn 1k D128 k10": (search, *sized((1000, 128, 10), (100, 12, 3))),
     "AP 60k D512": (ranking, AP, None, *sized((60_502, 512, 11_316), (300, 12, 30))),
     "MAP@R 10 classes": (ranking, MAP_AT_R, "max_bin_count", *sized((60_000, 128, 10), (300, 12, 3))),
+    "MAP@R 600 classes": (ranking, MAP_AT_R, "max_bin_count", *sized((60_000, 128, 600), (300, 12, 30))),
     "calculator 60k R neighbors": (calculator, SCORES, "max_bin_count", *sized((60_000, 128, 6000), (300, 12, 30))),
     "calculator 60k k10": (calculator, SCORES, 10, *sized((60_000, 128, 6000), (300, 12, 30))),
     "calculator 10k all ranks": (calculator, SCORES, None, *sized((10_000, 128, 100), (300, 12, 10))),

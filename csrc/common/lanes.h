@@ -29,6 +29,7 @@ __device__ X xor_shuffle(const X& x, int offset) {
 
 template <class X, class Merge>
 __device__ X butterfly_reduce(X x, int n, Merge merge) {
+#pragma unroll 1
   for (int offset = n / 2; offset > 0; offset /= 2) merge(x, xor_shuffle(x, offset));
   return x;
 }

@@ -208,26 +208,4 @@ DIRICHLET_FN T value_of(T y, const Cell<T>& cell) {
   return kLinear ? cell.d * v * v * v : cell.log_d + 3 * log_cube_root(y);
 }
 
-// The variates of one pair of cells, or their logarithms.
-template <bool kLinear, class T>
-DIRICHLET_FN void draw_pair(uint64_t sample, uint32_t pair, const Key& key, const Cell<T>* cells, T* out) {
-  const uint32_t low = uint32_t(sample), high = uint32_t(sample >> 32);
-  bool even = false, odd = false;
-  for (uint32_t attempt = 0; (!even || !odd) && attempt < kAttempts; ++attempt) {
-    const RandomBits w = block(low, high, pair, attempt, key);
-    const Normals<T> x = normals<T>(w);
-    const T y_even = x.even * cells[0].scale, y_odd = x.odd * cells[1].scale;
-    if (!even) out[0] = value_of<kLinear>(y_even, cells[0]);
-    if (!odd) out[1] = value_of<kLinear>(y_odd, cells[1]);
-    even = even || squeeze_accepts(x.even, w.w2, cells[0]) || accepts(y_even, w.w2, cells[0]);
-    odd = odd || squeeze_accepts(x.odd, w.w3, cells[1]) || accepts(y_odd, w.w3, cells[1]);
-  }
-  if (!even) out[0] = std::numeric_limits<T>::quiet_NaN();
-  if (!odd) out[1] = std::numeric_limits<T>::quiet_NaN();
-  if (kLinear || (cells[0].boost == 0 && cells[1].boost == 0)) return;
-  const RandomBits w = block(low, high, pair, kBoost, key);
-  out[0] += cells[0].boost * log_uniform<T>(w.w0);
-  out[1] += cells[1].boost * log_uniform<T>(w.w1);
-}
-
 }  // namespace dirichlet

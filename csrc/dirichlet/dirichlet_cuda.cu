@@ -2,9 +2,9 @@
 // block above: each lane of a warp or block owns columns, so that no addition is atomic and results are reproducible. The
 // selection depends only on the number of classes: a sample does not depend on other samples of the call.
 //
-// A sample of C classes takes about 5.5 C^2 + 20 C warp instructions by lanes, 630 C by columns. A lane needs 28 C bytes in
+// A sample of C classes takes about 5.5 C^2 + 20 C warp instructions by lanes, 510 C by columns. A lane needs 28 C bytes in
 // float32, so w = 228 KiB / (896 C + 1024) warps fit on an H100, and a single warp issues in about 0.4 of a scheduler's
-// cycles: (5.5 C^2 + 20 C) / (0.1 w) < 630 C / 0.85 up to C = 56. The gain is smaller for few samples.
+// cycles: (5.5 C^2 + 20 C) / (0.1 w) < 510 C / 0.85 up to C = 50. The gain is smaller for few samples.
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/macros.h>
@@ -14,11 +14,13 @@
 namespace dirichlet {
 
 constexpr int32_t kLaneClasses = 48, kWarpClasses = 256;
-constexpr int64_t kSharedBytes = 46 * 1024;    // of kDefaultShared; reductions need the rest
+constexpr int64_t kSharedBytes = 44 * 1024;    // of kDefaultShared; queues and reductions need the rest
 constexpr int64_t kDefaultShared = 48 * 1024;  // shared memory of a block without opt-in
+constexpr int64_t kSumsBlocks = 3;             // of a multiprocessor, at least, for opting in
 constexpr int64_t kReservedShared = 1024;      // shared memory that the system reserves in each block
 constexpr int64_t kSchedulers = 4;             // of a multiprocessor
-constexpr int64_t kPart = 2048;
+constexpr int kListThreads = 256;
+constexpr int64_t kMaxPart = 2048, kListsPerMultiprocessor = 64;
 constexpr int kItemThreads = 128, kItemsPerWarp = 4;  // weights that a warp draws at once
 constexpr int kItemsPerStep = kItemThreads / kWarp * kItemsPerWarp;
 constexpr int64_t kItemBlocks = 64;  // per multiprocessor: several times the number of resident blocks
@@ -50,23 +52,27 @@ __global__ void __launch_bounds__(kWarp)
   else draw_samples(problem, blocks, scratch + blockIdx.x * LaneMatrix<T>::bytes(problem));
 }
 
-// A unit of work is kPart samples of a pair of cells: their table costs as much as several draws.
+// Each warp draws lists of `part` samples of a pair of cells, whose table costs as much as several draws.
 template <class T>
-__global__ void log_gamma_kernel(const double* alpha, const int64_t* keys, int64_t rows, int64_t cells, int64_t samples,
-                                 int64_t start, int64_t units, T* out) {
-  const int64_t pairs = (cells + 1) / 2, parts = (samples + kPart - 1) / kPart;
-  for (int64_t unit = blockIdx.x; unit < units; unit += gridDim.x) {
-    const int64_t first = unit % parts * kPart, pair = unit / parts % pairs, r = unit / parts / pairs;
-    const int64_t end = first + kPart < samples ? first + kPart : samples, index = r * cells + 2 * pair;
+__global__ void __launch_bounds__(kListThreads)
+    log_gamma_kernel(const double* alpha, const int64_t* keys, int64_t rows, int64_t cells, int64_t samples, int64_t start,
+                     int64_t part, int64_t lists, T* out) {
+  constexpr int kWarps = kListThreads / kWarp;
+  const int64_t pairs = (cells + 1) / 2, parts = (samples + part - 1) / part;
+  for (int64_t list = int64_t(blockIdx.x) * kWarps + threadIdx.x / kWarp; list < lists; list += int64_t(gridDim.x) * kWarps) {
+    const int64_t first = list % parts * part, pair = list / parts % pairs, r = list / parts / pairs;
+    const int64_t end = first + part < samples ? first + part : samples, index = r * cells + 2 * pair;
     const bool both = 2 * pair + 1 < cells;
-    const Cell<T> table[2] = {make_cell<T>(alpha[index]), make_cell<T>(both ? alpha[index + 1] : 0.0)};
+    const Cell<T> even = make_cell<T>(alpha[index]), odd = make_cell<T>(both ? alpha[index + 1] : 0.0);
     const Key key{uint32_t(keys[r / rows * 2]), uint32_t(keys[r / rows * 2 + 1])};
-    for (int64_t s = first + threadIdx.x; s < end; s += blockDim.x) {
-      T logs[2];
-      draw_pair<false>(uint64_t(start + s), uint32_t(r % rows * pairs + pair), key, table, logs);
-      out[index * samples + s] = logs[0];
-      if (both) out[(index + 1) * samples + s] = logs[1];
-    }
+    T* const logs = out + index * samples + first;
+    const auto at = [&](int32_t k, Pair<T>& found) {
+      found = {even, odd, uint64_t(start + first + k), uint32_t(r % rows * pairs + pair), key, false};
+      return true;
+    };
+    draw_list<kWarps, T>(int32_t(end - first), at, [&](int32_t k, int32_t is_odd, T x) {
+      if (!is_odd || both) logs[is_odd * samples + k] = x;
+    });
   }
 }
 
@@ -134,6 +140,12 @@ int64_t blocks_of(Kernel kernel, int64_t needed, int threads, int64_t shared, in
   return needed < max_blocks ? needed : max_blocks;
 }
 
+// For any number of classes: a smaller launch of another thread must not lower it.
+template <class Kernel>
+void allow_shared(Kernel kernel, int64_t most) {
+  STD_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(most)));
+}
+
 cudaStream_t current_stream(int32_t device) {
   void* stream = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device, &stream));
@@ -142,15 +154,19 @@ cudaStream_t current_stream(int32_t device) {
 
 template <class Team, class T>
 void launch(const Problem<T>& problem, const Tensor& like, int32_t device) {
-  const int64_t bytes = Matrix<Team, T>::bytes(problem);
-  const bool fits_shared = Team::kTeams * bytes <= kSharedBytes;
-  const int64_t shared = fits_shared ? Team::kTeams * bytes : 0;
+  const auto kernel = sums_kernel<Team, T>;
+  const int64_t bytes = Matrix<Team, T>::bytes(problem), shared = Team::kTeams * bytes;
+  const int64_t for_one = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device) - (kDefaultShared - kSharedBytes);
+  const int64_t share = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, device) / kSumsBlocks - 2 * kReservedShared;
+  const int64_t most = share < kSharedBytes ? kSharedBytes : share < for_one ? share : for_one;
+  const bool fits_shared = shared <= most;
+  if (fits_shared && shared > kSharedBytes) allow_shared(kernel, most);
   const int64_t needed = (problem.experiments * problem.samples + Team::kTeams - 1) / Team::kTeams;
-  const int64_t blocks = blocks_of(sums_kernel<Team, T>, needed, Team::kThreads, shared, device);
+  const int64_t blocks = blocks_of(kernel, needed, Team::kThreads, fits_shared ? shared : 0, device);
   const int64_t teams = blocks * Team::kTeams;
   std::optional<Tensor> scratch;
   if (!fits_shared) scratch = torch::stable::new_empty(like, {teams * bytes}, ScalarType::Byte);
-  sums_kernel<Team, T><<<static_cast<unsigned>(blocks), Team::kThreads, shared, current_stream(device)>>>(
+  kernel<<<static_cast<unsigned>(blocks), Team::kThreads, fits_shared ? shared : 0, current_stream(device)>>>(
       problem, teams, scratch ? static_cast<char*>(scratch->data_ptr()) : nullptr);
   STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
@@ -162,10 +178,7 @@ void launch_lanes(const Problem<T>& problem, const Tensor& like, int32_t device)
   const int64_t per_multiprocessor = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
   if (kSchedulers * (bytes + kReservedShared) <= per_multiprocessor) {
     const auto kernel = lane_sums_kernel<T, true>;
-    if (bytes > kDefaultShared)  // always the maximum: a smaller launch of another thread must not lower it
-      STD_CUDA_CHECK(
-          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device))));
+    if (bytes > kDefaultShared) allow_shared(kernel, attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
     const int64_t blocks = blocks_of(kernel, units, kWarp, bytes, device);
     kernel<<<static_cast<unsigned>(blocks), kWarp, bytes, current_stream(device)>>>(problem, blocks, nullptr);
   } else {
@@ -210,12 +223,16 @@ void log_gamma_on_cuda(Tensor out, Tensor alpha, Tensor keys, int64_t start) {
   dispatch(out, [&](auto zero) {
     using T = decltype(zero);
     const int64_t rows = out.size(1), cells = out.size(2), samples = out.size(3);
-    const int64_t units = out.size(0) * rows * ((cells + 1) / 2) * ((samples + kPart - 1) / kPart);
-    if (units == 0) return;
-    const int64_t blocks = blocks_of(log_gamma_kernel<T>, units, 256, 0, device);
-    log_gamma_kernel<T><<<static_cast<unsigned>(blocks), 256, 0, current_stream(device)>>>(
+    const int64_t pairs = out.size(0) * rows * ((cells + 1) / 2);
+    if (pairs * samples == 0) return;
+    const int64_t enough = kListsPerMultiprocessor * attribute(cudaDevAttrMultiProcessorCount, device);
+    int64_t part = kMaxPart;
+    while (part > kWarp && pairs * ((samples + part - 1) / part) < enough) part /= 2;
+    const int64_t lists = pairs * ((samples + part - 1) / part), needed = (lists * kWarp + kListThreads - 1) / kListThreads;
+    const int64_t blocks = blocks_of(log_gamma_kernel<T>, needed, kListThreads, 0, device);
+    log_gamma_kernel<T><<<static_cast<unsigned>(blocks), kListThreads, 0, current_stream(device)>>>(
         static_cast<const double*>(alpha.data_ptr()), static_cast<const int64_t*>(keys.data_ptr()), rows, cells, samples,
-        start, units, static_cast<T*>(out.data_ptr()));
+        start, part, lists, static_cast<T*>(out.data_ptr()));
     STD_CUDA_KERNEL_LAUNCH_CHECK();
   });
 }

@@ -5,8 +5,6 @@
 
 namespace dirichlet {
 
-constexpr int kWarp = 32;  // lanes of a block
-
 template <class T>
 class LaneMatrix {
  public:
@@ -51,8 +49,7 @@ class LaneMatrix {
     const Mode mode = p_.mode(e, r);
     if (mode == kEmpty) return false;
     const Row<T> row = p_.row(e, r);
-    if (mode == kLinear) variates<true>(row);
-    else if (mode == kLogs) variates<false>(row);
+    if (mode == kLinear || mode == kLogs) variates(row);
     else
       for (int32_t j = 0; j < 2 * row.pairs; ++j)
         gamma(j) = mode == kCertain ? T(row.cells[j].d > 0) : std::numeric_limits<T>::quiet_NaN();
@@ -65,36 +62,31 @@ class LaneMatrix {
 
   // All cells get a first proposal. Then each lane repeats its rejected cells: it rarely waits for the lane with the most
   // rejections, while a loop within each pair would wait for the slowest lane of every pair.
-  template <bool kLinear>
   __device__ void variates(const Row<T>& row) {
-    const uint32_t low = uint32_t(sample_), high = uint32_t(sample_ >> 32);
+    const auto pair_of = [&](int32_t q) {
+      return Pair<T>{row.cells[2 * q], row.cells[2 * q + 1], sample_, row.first_pair + q, row.key, row.linear};
+    };
     uint64_t open = 0;
     for (int32_t q = 0; q < row.pairs; ++q) {
-      const Cell<T> even = row.cells[2 * q], odd = row.cells[2 * q + 1];
-      const RandomBits w = block(low, high, row.first_pair + q, 0, row.key);
-      const Normals<T> x = normals<T>(w);
-      gamma(2 * q) = value_of<kLinear>(x.even * even.scale, even);
-      gamma(2 * q + 1) = value_of<kLinear>(x.odd * odd.scale, odd);
-      open |= uint64_t(!squeeze_accepts(x.even, w.w2, even)) << 2 * q;
-      open |= uint64_t(!squeeze_accepts(x.odd, w.w3, odd)) << (2 * q + 1);
+      T values[2];
+      bool accepted[2];
+      pair_of(q).propose(values, accepted);
+      gamma(2 * q) = values[0];
+      gamma(2 * q + 1) = values[1];
+      open |= (uint64_t(!accepted[0]) | uint64_t(!accepted[1]) << 1) << 2 * q;
     }
     int32_t j = 0;
     for (uint32_t attempt = 0; open;) {
       for (; !(open & 1); open >>= 1) ++j;
-      const Cell<T> cell = row.cells[j];
-      const RandomBits w = block(low, high, row.first_pair + j / 2, attempt, row.key);
-      const Normals<T> both = normals<T>(w);
-      const T y = (j % 2 ? both.odd : both.even) * cell.scale;
-      const bool accepted = accepts(y, j % 2 ? w.w3 : w.w2, cell), last = ++attempt == kAttempts;
-      gamma(j) = last && !accepted ? std::numeric_limits<T>::quiet_NaN() : value_of<kLinear>(y, cell);
-      if (!accepted && !last) continue;
+      gamma(j) = pair_of(j / 2).attempt(attempt, j % 2);
+      if (!(gamma(j) == gamma(j)) && ++attempt < kAttempts) continue;
       open &= ~uint64_t(1);
       attempt = 0;
     }
-    for (int32_t q = 0; !kLinear && q < row.pairs; ++q) {
+    for (int32_t q = 0; !row.linear && q < row.pairs; ++q) {
       const T even = row.cells[2 * q].boost, odd = row.cells[2 * q + 1].boost;
       if (even == 0 && odd == 0) continue;
-      const RandomBits w = block(low, high, row.first_pair + q, kBoost, row.key);
+      const RandomBits w = pair_of(q).bits(kBoost);
       gamma(2 * q) += even * log_uniform<T>(w.w0);
       gamma(2 * q + 1) += odd * log_uniform<T>(w.w1);
     }

@@ -152,7 +152,6 @@ struct ItemProblem {
   double* out;  // (E, cells, samples)
 
   DIRICHLET_FN int64_t row(int64_t e, int64_t item) const { return e * cells + cell[e * items + item]; }
-  DIRICHLET_FN double* sums(int64_t e, int64_t item) const { return out + row(e, item) * samples; }
 };
 
 // Leaves the key empty: CUDA reads it on the device.

@@ -28,9 +28,11 @@
 #include "common/interrupt.h"
 
 #ifdef __CUDACC__
+#define LSA_ROLLED _Pragma("unroll 1")  // a loop that is rarely run
 #define LSA_INLINE
 #define LSA_FN __host__ __device__ inline
 #else  // inlined into functions compiled for wide vectors; a separate function would be compiled for narrow ones
+#define LSA_ROLLED
 #define LSA_INLINE __attribute__((always_inline))
 #define LSA_FN LSA_INLINE inline
 #endif
@@ -90,7 +92,7 @@ struct Problem {
   const int64_t* supply;    // rows: number of columns that the row must get; null: 1
   const int64_t* capacity;  // cols: maximum number of rows of the column; null: 1. One of the two is null.
   T unmatched;              // cost of leaving a row unmatched; infinite: not allowed
-  int64_t work_limit;       // row scans
+  Index work_limit;         // row scans
   const int8_t* stop;       // null, or nonzero after an interrupt
 
   int64_t *col_of_row, *row_of_col;  // results

@@ -6,6 +6,8 @@
 namespace lsa {
 
 constexpr int kMaxLeading = 8;
+template <class Index>
+constexpr bool kHasCapacity = sizeof(Index) == 8;  // the searches with smaller offsets are for capacity 1
 
 // Search memory of one worker: 6 values and 7 indices for each index of the longer side.
 template <class T>
@@ -61,7 +63,7 @@ struct Batch {
       if (result == kOptimal && lane == 0) sum = search.total();
     }
     if (result != kOptimal) r = c = 0;
-    for (int64_t k = (r < c ? r : c) + lane; k < rows || k < cols; k += lanes) reset(b, k, r, c);
+    LSA_ROLLED for (int64_t k = (r < c ? r : c) + lane; k < rows || k < cols; k += lanes) reset(b, k, r, c);
     if (lane == 0) report(b, result, sum, work);
   }
 
@@ -87,14 +89,14 @@ struct Batch {
   LSA_FN bool load_problem(Problem<T, Index>& p, int64_t b, int64_t r, int64_t c, const Memory<T>& memory) const {
     p.cost = cost;
     p.mask = mask;
-    for (int64_t rest = b, d = leading_dims - 1; d >= 0; rest /= leading[d], --d) {
+    LSA_ROLLED for (int64_t rest = b, d = leading_dims - 1; d >= 0; rest /= leading[d], --d) {
       p.cost += rest % leading[d] * cost_leading[d];
       if (mask) p.mask += rest % leading[d] * mask_leading[d];
     }
     p.sign = sign;
     p.unmatched = unmatched_cost ? sign * unmatched_cost[b] : infinity<T>();
     if (!(p.unmatched > -infinity<T>())) return false;
-    const int64_t* capacity = col_capacity ? col_capacity + b * cols : nullptr;
+    const int64_t* capacity = kHasCapacity<Index> && col_capacity ? col_capacity + b * cols : nullptr;
     int64_t total = capacity ? 0 : c;
     for (int64_t j = 0; capacity && j < c; ++j) {
       if (capacity[j] < 0) return false;
@@ -110,7 +112,8 @@ struct Batch {
     p.supply = transposed ? capacity : nullptr;
     p.capacity = transposed ? nullptr : capacity;
     p.transposed = transposed;
-    p.work_limit = work_limit;
+    constexpr int64_t kMost = std::numeric_limits<Index>::max();
+    p.work_limit = static_cast<Index>(work_limit < kMost ? work_limit : kMost);
     p.stop = stop;
     p.col_of_row = transposed ? row_of_col + b * cols : col_of_row + b * rows;
     p.row_of_col = transposed ? col_of_row + b * rows : row_of_col + b * cols;

@@ -4,23 +4,15 @@
 
 namespace lsa {
 
-namespace {
-
 template <class T>
-void solve_by_bounds(const Batch<T>& batch, int64_t begin, int64_t end, const int64_t* indices) {
+void solve_bounded(const Batch<T>& batch, int64_t begin, int64_t end, const int64_t* indices) {
   std::vector<char> buffer(batch.padded_size() * Memory<T>::kBytes);
   common::vectorized([=, &batch, memory = Memory<T>(buffer.data(), batch.padded_size())](auto bytes) COMMON_INLINE {
     solve_by<BoundedLane<T, bytes>>(batch, begin, end, indices, memory);
   });
 }
 
-}  // namespace
-
-void solve_bounded(const Batch<float>& batch, int64_t begin, int64_t end, const int64_t* indices) {
-  solve_by_bounds(batch, begin, end, indices);
-}
-void solve_bounded(const Batch<double>& batch, int64_t begin, int64_t end, const int64_t* indices) {
-  solve_by_bounds(batch, begin, end, indices);
-}
+template void solve_bounded(const Batch<float>&, int64_t, int64_t, const int64_t*);
+template void solve_bounded(const Batch<double>&, int64_t, int64_t, const int64_t*);
 
 }  // namespace lsa

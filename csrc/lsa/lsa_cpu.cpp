@@ -24,11 +24,10 @@ void solve_problems(const Batch<T>& batch, int64_t begin, int64_t end, const int
   });
 }
 
-Results on_cpu(Tensor cost, bool maximize, std::optional<Tensor> row_lengths, std::optional<Tensor> col_lengths,
-               std::optional<Tensor> mask, std::optional<Tensor> col_capacity, std::optional<Tensor> unmatched_cost,
-               std::optional<int64_t> work_limit) {
-  const Inputs in{cost, maximize, row_lengths, col_lengths, mask, col_capacity, unmatched_cost, work_limit};
-  return dispatch(in, [](const auto& batch) {
+struct OnCpu {
+  explicit OnCpu(const Tensor&) {}
+  template <class T>
+  void operator()(const Batch<T>& batch) const {
     // Problems of a chunk: about 10^5 matrix entries, because smaller chunks are not worth a thread.
     const int64_t grain = 100000 / (batch.rows * batch.cols + 1) + 1;
     common::in_parallel("linear_sum_assignment", batch.problems, grain, [&](int64_t begin, int64_t end) {
@@ -36,11 +35,9 @@ Results on_cpu(Tensor cost, bool maximize, std::optional<Tensor> row_lengths, st
       const std::vector<int64_t> unsolved = solve_tiny(batch, begin, end);
       if (!unsolved.empty()) solve_problems(batch, 0, static_cast<int64_t>(unsolved.size()), unsolved.data());
     });
-  });
-}
+  }
+};
 
 }  // namespace lsa
 
-STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) {
-  m.impl("lsa", TORCH_BOX(&lsa::on_cpu));
-}
+STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) { m.impl("lsa", TORCH_BOX(&lsa::solve<lsa::OnCpu>)); }

@@ -21,16 +21,16 @@ COMMON_INLINE inline void solve_by(const Batch<T>& batch, int64_t begin, int64_t
     });
 }
 
-// Solve problems with long rows, by lower bounds of blocks of a row.
-void solve_bounded(const Batch<float>& batch, int64_t begin, int64_t end, const int64_t* indices);
-void solve_bounded(const Batch<double>& batch, int64_t begin, int64_t end, const int64_t* indices);
+// Solves problems with long rows, by lower bounds of blocks of a row.
+template <class T>
+void solve_bounded(const Batch<T>& batch, int64_t begin, int64_t end, const int64_t* indices);
 
 // Whether `solve_tiny` supports this number of these problems.
-bool are_tiny(const Batch<float>& batch, int64_t problems);
-bool are_tiny(const Batch<double>& batch, int64_t problems);
+template <class T>
+bool are_tiny(const Batch<T>& batch, int64_t problems);
 
 // Solves problems begin, ..., end - 1 in lanes of vectors, except the problems that it returns.
-std::vector<int64_t> solve_tiny(const Batch<float>& batch, int64_t begin, int64_t end);
-std::vector<int64_t> solve_tiny(const Batch<double>& batch, int64_t begin, int64_t end);
+template <class T>
+std::vector<int64_t> solve_tiny(const Batch<T>& batch, int64_t begin, int64_t end);
 
 }  // namespace lsa

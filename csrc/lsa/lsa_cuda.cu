@@ -30,39 +30,36 @@ __global__ void __launch_bounds__(32 * (W == 1 ? kWarps : W), kResidentWarps<W, 
   solve_in_registers<W, K>(batch, teams, int64_t(gridDim.x) * teams, shared);
 }
 
-template <class T>
-void launch(const Batch<T>& batch, const Tensor& like, int32_t device) {
-  int multiprocessors = 0;
-  STD_CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
-  void* current_stream = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device, &current_stream));
-  const auto stream = static_cast<cudaStream_t>(current_stream);
-  const bool solved = with_layout(batch, [&](auto W, auto K) {
-    const int32_t teams = W == 1 && batch.problems > kBlocks * multiprocessors ? kWarps : 1;
-    const int64_t needed = (batch.problems + teams - 1) / teams, most = kBlocks * multiprocessors;
-    const int64_t bytes = teams * Search<T, W, K>::bytes(batch.padded_size());
-    register_kernel<W, K><<<static_cast<unsigned>(needed < most ? needed : most), 32 * W * teams, bytes, stream>>>(batch, teams);
-  });
-  if (!solved) {
-    const int64_t most = int64_t(multiprocessors) * (kResidentThreads / Team::kThreads);
-    const int64_t blocks = batch.problems < most ? batch.problems : most;
-    const Tensor searches = torch::stable::new_empty(like, {blocks * search_bytes(batch)}, ScalarType::Byte);
-    memory_kernel<<<static_cast<unsigned>(blocks), Team::kThreads, 0, stream>>>(batch, static_cast<char*>(searches.data_ptr()));
-  }
-  STD_CUDA_KERNEL_LAUNCH_CHECK();
-}
-
-Results on_cuda(Tensor cost, bool maximize, std::optional<Tensor> row_lengths, std::optional<Tensor> col_lengths,
-                std::optional<Tensor> mask, std::optional<Tensor> col_capacity, std::optional<Tensor> unmatched_cost,
-                std::optional<int64_t> work_limit) {
+struct OnCuda {
+  const Tensor& cost;
   const int32_t device = cost.get_device_index();
-  const torch::stable::accelerator::DeviceGuard guard(device);
-  const Inputs in{cost, maximize, row_lengths, col_lengths, mask, col_capacity, unmatched_cost, work_limit};
-  return dispatch(in, [&](const auto& batch) {
-    if (batch.problems > 0) launch(batch, cost, device);
-  });
-}
+  const torch::stable::accelerator::DeviceGuard guard{device};
+
+  explicit OnCuda(const Tensor& of) : cost(of) {}
+  template <class T>
+  void operator()(const Batch<T>& batch) const {
+    if (batch.problems == 0) return;
+    int multiprocessors = 0;
+    STD_CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
+    void* current_stream = nullptr;
+    TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device, &current_stream));
+    const auto stream = static_cast<cudaStream_t>(current_stream);
+    const bool solved = with_layout(batch, [&](auto W, auto K) {
+      const int32_t teams = W == 1 && batch.problems > kBlocks * multiprocessors ? kWarps : 1;
+      const int64_t needed = (batch.problems + teams - 1) / teams, most = kBlocks * multiprocessors;
+      const auto blocks = static_cast<unsigned>(needed < most ? needed : most);
+      register_kernel<W, K><<<blocks, 32 * W * teams, teams * Search<T, W, K>::kBytes, stream>>>(batch, teams);
+    });
+    if (!solved) {
+      const int64_t most = int64_t(multiprocessors) * (kResidentThreads / Team::kThreads);
+      const auto blocks = static_cast<unsigned>(batch.problems < most ? batch.problems : most);
+      const Tensor searches = torch::stable::new_empty(cost, {blocks * search_bytes(batch)}, ScalarType::Byte);
+      memory_kernel<<<blocks, Team::kThreads, 0, stream>>>(batch, static_cast<char*>(searches.data_ptr()));
+    }
+    STD_CUDA_KERNEL_LAUNCH_CHECK();
+  }
+};
 
 }  // namespace lsa
 
-STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CUDA, m) { m.impl("lsa", TORCH_BOX(&lsa::on_cuda)); }
+STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CUDA, m) { m.impl("lsa", TORCH_BOX(&lsa::solve<lsa::OnCuda>)); }

@@ -49,12 +49,23 @@ struct Lanes : Team {
   template <class F>
   __device__ void for_each(int32_t n, F f) const {
     this->sync();
+#pragma unroll 1
     for (int32_t j = this->lane(); j < n; j += this->size()) f(j);
     this->sync();
   }
+  // Several costs are read before the first is used, to hide the latency.
   template <class Read, class F>
   __device__ void sweep(int32_t n, Read read, F f) const {
-    for_columns(n, read, f);
+    const int32_t size = this->size();
+#pragma unroll 1
+    for (int32_t begin = this->lane(); begin < n; begin += kPrefetch * size) {
+      decltype(read(0)) x[kPrefetch];
+#pragma unroll
+      for (int k = 0; k < kPrefetch; ++k) x[k] = read(begin + k * size < n ? begin + k * size : begin);
+#pragma unroll
+      for (int k = 0; k < kPrefetch; ++k)
+        if (begin + k * size < n) f(begin + k * size, x[k]);
+    }
   }
   template <class F>
   __device__ void once(F f) const {
@@ -66,13 +77,13 @@ struct Lanes : Team {
   __device__ auto two_smallest(int32_t n, Read read, F f) const {
     using T = decltype(read(0));
     TwoSmallest<T> best;
-    for_columns(n, read, [&](int32_t j, T x) { best.add({f(j, x), infinity<T>(), j}); });
+    sweep(n, read, [&](int32_t j, T x) { best.add({f(j, x), infinity<T>(), j}); });
     return combined(best);
   }
   template <class T, class Read, class F>
   __device__ int32_t first(int32_t n, int32_t start, T target, Read read, F f) const {
     TwoSmallest<T> best;  // by the distance from `start`, which is below 2^24 and so exact
-    for_columns(n, read, [&](int32_t j, T x) {
+    sweep(n, read, [&](int32_t j, T x) {
       if (f(j, x) == target) best.add({static_cast<T>(j >= start ? j - start : j - start + n), infinity<T>(), j});
     });
     best = combined(best);
@@ -80,20 +91,6 @@ struct Lanes : Team {
   }
 
  private:
-  // Calls f(j, read(j)) for this lane's columns. Several are read before the first is used, to hide the latency.
-  template <class Read, class F>
-  __device__ void for_columns(int32_t n, Read read, F f) const {
-    const int32_t size = this->size();
-    for (int32_t begin = this->lane(); begin < n; begin += kPrefetch * size) {
-      decltype(read(0)) x[kPrefetch];
-#pragma unroll
-      for (int k = 0; k < kPrefetch; ++k) x[k] = read(begin + k * size < n ? begin + k * size : begin);
-#pragma unroll
-      for (int k = 0; k < kPrefetch; ++k)
-        if (begin + k * size < n) f(begin + k * size, x[k]);
-    }
-  }
-
   template <class T>
   __device__ TwoSmallest<T> combined(const TwoSmallest<T>& best) const {
     return this->combine(best, [](const TwoSmallest<T>& mine, int) {  // lanes may hold copies

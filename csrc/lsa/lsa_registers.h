@@ -25,28 +25,28 @@ struct Exchange {
 
 template <class T, int W, int K>
 class Search {
-  static constexpr int kLanes = 32 * W;
+  static constexpr int kLanes = 32 * W, kSize = kLanes * K;  // of each side of a problem, at most
   static constexpr int kValues = 3, kIndices = 5;
   static constexpr int32_t kUnmatched = -1, kLeftOut = -2;  // of via_
 
  public:
   int32_t scans = 0;
 
-  // memory: `bytes(size)` bytes, for `size` rows or columns
-  __device__ Search(const Problem<T, int32_t>& problem, char* memory, int32_t size, Exchange<T, W>* exchange)
+  static constexpr int64_t kBytes = kSize * int64_t(kValues * sizeof(T) + kIndices * sizeof(int32_t));
+
+  // memory: kBytes bytes; arrays at constant distances, whose addresses take no instructions
+  __device__ Search(const Problem<T, int32_t>& problem, char* memory, Exchange<T, W>* exchange)
       : p_(problem),
-        limit_(static_cast<int32_t>(p_.work_limit < INT32_MAX ? p_.work_limit : INT32_MAX)),
         exchange_(exchange),
         prices_(reinterpret_cast<T*>(memory)),
-        pair_cost_(prices_ + size),
-        tree_distance_(pair_cost_ + size),
-        pair_row_(reinterpret_cast<int32_t*>(tree_distance_ + size)),
-        parent_(pair_row_ + size),
-        tree_(parent_ + size),
-        via_(tree_ + size),
-        waiting_(via_ + size) {}
+        pair_cost_(prices_ + kSize),
+        tree_distance_(pair_cost_ + kSize),
+        pair_row_(reinterpret_cast<int32_t*>(tree_distance_ + kSize)),
+        parent_(pair_row_ + kSize),
+        tree_(parent_ + kSize),
+        via_(tree_ + kSize),
+        waiting_(via_ + kSize) {}
 
-  static constexpr int64_t bytes(int64_t size) { return size * int64_t(kValues * sizeof(T) + kIndices * sizeof(int32_t)); }
   __device__ static int lane() { return threadIdx.x % kLanes; }
   __device__ static void sync() {
     if constexpr (W == 1) __syncwarp();
@@ -55,7 +55,7 @@ class Search {
   __device__ Status solve() {
     start();
     if (p_.cols == 0) {  // no row is read
-      scans = p_.rows < limit_ ? p_.rows : limit_;
+      scans = p_.rows < p_.work_limit ? p_.rows : p_.work_limit;
       if (scans < p_.rows) return kWorkLimit;
       finish();
       return kOptimal;
@@ -71,12 +71,11 @@ class Search {
   // The matched costs in the order of the rows of the batch, by one lane.
   __device__ double total() const {
     double sum = 0;
-    if (!p_.transposed)
 #pragma unroll 4
-      for (int32_t i = 0; i < p_.rows; ++i) sum += via_[i] >= 0 ? p_.sign * pair_cost_[via_[i]] : T(0);
-    else
-#pragma unroll 4
-      for (int32_t j = 0; j < p_.cols; ++j) sum += pair_row_[j] >= 0 ? p_.sign * pair_cost_[j] : T(0);
+    for (int32_t k = 0; k < (p_.transposed ? p_.cols : p_.rows); ++k) {
+      const int32_t column = !p_.transposed ? via_[k] : pair_row_[k] >= 0 ? k : -1;
+      sum += column >= 0 ? p_.sign * pair_cost_[column] : T(0);
+    }
     return sum;
   }
 
@@ -97,7 +96,7 @@ class Search {
   // Which of this lane's columns a column is, or -1.
   __device__ static int slot_of(uint32_t column) { return column % kLanes == threadIdx.x % kLanes ? column / kLanes : -1; }
   __device__ bool is_column(int k) const { return columns_ >> k & 1; }
-  __device__ bool should_stop() const { return scans >= limit_; }
+  __device__ bool should_stop() const { return scans >= p_.work_limit; }
   __device__ static T nan() { return std::numeric_limits<T>::quiet_NaN(); }
 
   // Costs of a row. A lane without a k-th column repeats the last column: reads without a condition are started together.
@@ -139,6 +138,7 @@ class Search {
     reduced_ = true;
     T next[K], cost[K];
     read(next, 0);
+#pragma unroll 1
     for (int32_t i = 0; i < p_.rows; ++i) {
       each([&](int k) { cost[k] = p_.sign * next[k]; });
       if (i + 1 < p_.rows) read(next, i + 1);
@@ -290,6 +290,7 @@ class Search {
   __device__ void move(int32_t root, int32_t row, int32_t column) {
     const int mine = column >= 0 ? slot_of(column) : -1;
     if (mine >= 0) open_ &= ~(1u << mine);
+#pragma unroll 1
     for (int32_t to = column; lane() == 0;) {
       const int32_t from = via_[row];
       via_[row] = to >= 0 ? to : kLeftOut;
@@ -395,7 +396,6 @@ class Search {
   }
 
   const Problem<T, int32_t>& p_;
-  const int32_t limit_;  // of scans
   Exchange<T, W>* exchange_;
   T *prices_, *pair_cost_;       // cols; while a column is on the tree, its price before; signed cost of its pair
   T* tree_distance_;             // path length of the k-th column on the tree
@@ -421,12 +421,11 @@ bool with_layout(const Batch<T>& batch, Run run) {
     if (columns <= 32 * W * K) run(W, K);
     return columns <= 32 * W * K;
   };
-  const Number<1> one;
-  const Number<4> four;
-  const Number<8> eight;
-  if (use(one, one) || use(one, Number<2>()) || use(one, four)) return true;
-  if constexpr (sizeof(T) == 8) return use(four, four) || use(eight, four);
-  else return use(one, eight) || use(one, Number<10>()) || use(four, Number<5>()) || use(eight, four);
+  const auto use_widest = [&] {
+    if constexpr (sizeof(T) == 4) return use(Number<1>(), Number<10>());
+    else return false;
+  };
+  return use(Number<1>(), Number<1>()) || use(Number<1>(), Number<4>()) || use_widest() || use(Number<8>(), Number<4>());
 }
 
 // Solves the problems of one block; several of them at once if a problem is one warp. `memory` holds their searches.
@@ -434,11 +433,10 @@ template <int W, int K, class T>
 __device__ void solve_in_registers(const Batch<T>& batch, int32_t teams, int64_t workers, char* memory) {
   using Here = Search<T, W, K>;
   __shared__ __align__(16) unsigned char exchange[W > 1 ? sizeof(Exchange<T, W>) : 16];
-  const auto size = static_cast<int32_t>(batch.padded_size());
   const int32_t team = W == 1 ? threadIdx.x / 32 : 0;
   for (int64_t b = int64_t(blockIdx.x) * teams + team; b < batch.problems; b += workers)
     batch.template solve_one<int32_t>(b, Memory<T>(nullptr, 0), Here::lane(), 32 * W, [&](const auto& p) {
-      return Here(p, memory + team * Here::bytes(size), size, reinterpret_cast<Exchange<T, W>*>(exchange));
+      return Here(p, memory + team * Here::kBytes, reinterpret_cast<Exchange<T, W>*>(exchange));
     });
 }
 

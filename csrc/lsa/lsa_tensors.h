@@ -89,15 +89,19 @@ Batch<T> make_batch(const Inputs& in, const Outputs& out) {
   return batch;
 }
 
-// Implements the operator of a device by its solve_all<float> and solve_all<double>.
+// The operator of a device: SolveAll(cost) is made, and called with a Batch<float> or a Batch<double>.
 template <class SolveAll>
-Results dispatch(const Inputs& in, SolveAll solve_all) {
+Results solve(Tensor cost, bool maximize, std::optional<Tensor> row_lengths, std::optional<Tensor> col_lengths,
+              std::optional<Tensor> mask, std::optional<Tensor> col_capacity, std::optional<Tensor> unmatched_cost,
+              std::optional<int64_t> work_limit) {
   common::check("lsa",
                 "cost: strided real ... R C, row_lengths: int64 ..., col_lengths: int64 ..., "
                 "mask: strided bool ... R C, col_capacity: int64 ... C, unmatched_cost: real ...",
-                in.cost, in.row_lengths, in.col_lengths, in.mask, in.col_capacity, in.unmatched_cost);
-  const Outputs out(in.cost);
-  if (in.cost.scalar_type() == ScalarType::Float) solve_all(make_batch<float>(in, out));
+                cost, row_lengths, col_lengths, mask, col_capacity, unmatched_cost);
+  const Inputs in{cost, maximize, row_lengths, col_lengths, mask, col_capacity, unmatched_cost, work_limit};
+  const SolveAll solve_all(cost);
+  const Outputs out(cost);
+  if (cost.scalar_type() == ScalarType::Float) solve_all(make_batch<float>(in, out));
   else solve_all(make_batch<double>(in, out));
   return out.results();
 }

@@ -62,10 +62,6 @@ class Tiny {
     for (int32_t k = 1; k < n_; ++k) x = index == k ? array[k] : x;
     return x;
   }
-  template <class X>
-  LSA_INLINE void scatter(X* array, const I& index, const I& where, const X& x) const {
-    for (int32_t k = 0; k < n_; ++k) array[k] = (where & (index == k)) != 0 ? x : array[k];
-  }
   LSA_INLINE static V broadcast(T x) { return V{} + x; }
   LSA_INLINE static I broadcast(int32_t x) { return I{} + Int(x); }
 

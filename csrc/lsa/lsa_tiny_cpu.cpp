@@ -7,16 +7,14 @@
 
 namespace lsa {
 
-namespace {
-
 template <class T>
-bool are_supported(const Batch<T>& batch, int64_t problems) {
+bool are_tiny(const Batch<T>& batch, int64_t problems) {
   const int64_t lanes = std::min(common::vector_bytes(), kNarrowBytes) / sizeof(T);
   return supports_tiny(batch) && problems >= lanes / 2;
 }
 
 template <class T>
-std::vector<int64_t> solve_in_lanes(const Batch<T>& batch, int64_t begin, int64_t end) {
+std::vector<int64_t> solve_tiny(const Batch<T>& batch, int64_t begin, int64_t end) {
   std::vector<char> buffer(batch.padded_size() * Memory<T>::kBytes);
   std::vector<int64_t> others;
   const auto leave = [&others](int64_t b) COMMON_NOINLINE { others.push_back(b); };
@@ -29,16 +27,9 @@ std::vector<int64_t> solve_in_lanes(const Batch<T>& batch, int64_t begin, int64_
   return others;
 }
 
-}  // namespace
-
-bool are_tiny(const Batch<float>& batch, int64_t problems) { return are_supported(batch, problems); }
-bool are_tiny(const Batch<double>& batch, int64_t problems) { return are_supported(batch, problems); }
-
-std::vector<int64_t> solve_tiny(const Batch<float>& batch, int64_t begin, int64_t end) {
-  return solve_in_lanes(batch, begin, end);
-}
-std::vector<int64_t> solve_tiny(const Batch<double>& batch, int64_t begin, int64_t end) {
-  return solve_in_lanes(batch, begin, end);
-}
+template bool are_tiny(const Batch<float>&, int64_t);
+template bool are_tiny(const Batch<double>&, int64_t);
+template std::vector<int64_t> solve_tiny(const Batch<float>&, int64_t, int64_t);
+template std::vector<int64_t> solve_tiny(const Batch<double>&, int64_t, int64_t);
 
 }  // namespace lsa

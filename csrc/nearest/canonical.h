@@ -38,11 +38,6 @@ class Canonical {
  public:
   Canonical(const Tensor& reference, int64_t distance);
 
-  double operator()(const double* query, int64_t column) {
-    double delta;
-    for_pairs(query, nullptr, &column, 1, &delta);
-    return delta;
-  }
   // delta[n]: distance of the query to reference columns[n].
   void to_list(const double* query, const int64_t* columns, int64_t count, double* delta) {
     for_pairs(query, nullptr, columns, count, delta);

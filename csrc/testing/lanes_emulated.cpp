@@ -13,7 +13,7 @@ void emulate(const Batch<T>& batch) {
   if (!batch.col_capacity && std::max(batch.rows, batch.cols) <= 32 * W * K) {
     constexpr int32_t teams = W == 1 ? 2 : 1;
     const int64_t blocks = (batch.problems + 2 * teams - 1) / (2 * teams);  // each team takes two
-    std::vector<char> memory(teams * Search<T, W, K>::bytes(batch.padded_size()));
+    std::vector<char> memory(teams * Search<T, W, K>::kBytes);
     for (int64_t block = 0; block < blocks; ++block)
       lanes::run_block(static_cast<unsigned>(block), 32 * W * teams,
                        [&] { solve_in_registers<W, K>(batch, teams, blocks * teams, memory.data()); });
@@ -28,35 +28,31 @@ void emulate(const Batch<T>& batch) {
 }
 
 template <bool one_warp>
-Results solve_on_lanes(Tensor cost, bool maximize, std::optional<Tensor> row_lengths, std::optional<Tensor> col_lengths,
-                 std::optional<Tensor> mask, std::optional<Tensor> col_capacity, std::optional<Tensor> unmatched_cost,
-                 std::optional<int64_t> work_limit) {
-  const Inputs in{cost, maximize, row_lengths, col_lengths, mask, col_capacity, unmatched_cost, work_limit};
-  return dispatch(in, [&](const auto& batch) {
-    using T = std::remove_const_t<std::remove_pointer_t<decltype(batch.cost)>>;
+struct OnLanes {
+  explicit OnLanes(const Tensor&) {}
+  template <class T>
+  void operator()(const Batch<T>& batch) const {
     if constexpr (one_warp) emulate<1, 4>(batch);
     else emulate<sizeof(T) == 4 ? 4 : 8, 1>(batch);
-  });
-}
+  }
+};
 
 }  // namespace lsa
 
 namespace dirichlet {
 
-template <class Team, class T>
-void draw_blocks(const Problem<T>& problem) {
-  const int64_t total = problem.experiments * problem.samples;
-  const int64_t blocks = (total + 2 * Team::kTeams - 1) / (2 * Team::kTeams);  // each team draws two
-  std::vector<char> shared(Team::kTeams * Matrix<Team, T>::bytes(problem));
-  for (int64_t block = 0; block < blocks; ++block)
-    lanes::run_block(static_cast<unsigned>(block), Team::kThreads,
-                     [&] { draw_assigned<Team>(problem, blocks * Team::kTeams, nullptr, shared.data()); });
-}
-
 template <class Team>
 void sums_on_lanes(Tensor out, Tensor prevalence, Tensor alphas, std::optional<Tensor> weights, Tensor keys,
                    int64_t start) {
-  with_tables(out, prevalence, alphas, weights, keys, start, [](const auto& problem) { draw_blocks<Team>(problem); });
+  with_tables(out, prevalence, alphas, weights, keys, start, [](const auto& problem) {
+    using T = std::remove_pointer_t<decltype(problem.out)>;
+    const int64_t total = problem.experiments * problem.samples;
+    const int64_t blocks = (total + 2 * Team::kTeams - 1) / (2 * Team::kTeams);  // each team draws two
+    std::vector<char> shared(Team::kTeams * Matrix<Team, T>::bytes(problem));
+    for (int64_t block = 0; block < blocks; ++block)
+      lanes::run_block(static_cast<unsigned>(block), Team::kThreads,
+                       [&] { draw_assigned<Team>(problem, blocks * Team::kTeams, nullptr, shared.data()); });
+  });
 }
 
 void sums_by_lanes(Tensor out, Tensor prevalence, Tensor alphas, std::optional<Tensor> weights, Tensor keys,
@@ -73,8 +69,8 @@ void sums_by_lanes(Tensor out, Tensor prevalence, Tensor alphas, std::optional<T
 }  // namespace dirichlet
 
 STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) {
-  m.impl("lsa_warp", TORCH_BOX(&lsa::solve_on_lanes<true>));
-  m.impl("lsa_block", TORCH_BOX(&lsa::solve_on_lanes<false>));
+  m.impl("lsa_warp", TORCH_BOX(&lsa::solve<lsa::OnLanes<true>>));
+  m.impl("lsa_block", TORCH_BOX(&lsa::solve<lsa::OnLanes<false>>));
   m.impl("dirichlet_sums_lane", TORCH_BOX(&dirichlet::sums_by_lanes));
   m.impl("dirichlet_sums_warp", TORCH_BOX(&dirichlet::sums_on_lanes<lanes::Warp>));
   m.impl("dirichlet_sums_block", TORCH_BOX(&dirichlet::sums_on_lanes<lanes::Block<64>>));

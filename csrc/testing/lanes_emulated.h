@@ -151,13 +151,15 @@ inline int __shfl_xor_sync(unsigned, int x, int offset) {
   return lanes::all_gather(x, lanes::kExchange, [&](auto of) { return int(of((threadIdx.x % 32) ^ offset)); });
 }
 
-inline int __any_sync(unsigned, bool x) {
+inline unsigned __ballot_sync(unsigned, bool x) {
   return lanes::all_gather(x, lanes::kReduce, [&](auto of) {
-    bool any = false;
-    for (int lane = 0; lane < 32; ++lane) any |= of(lane) != 0;
-    return int(any);
+    unsigned mask = 0;
+    for (int lane = 0; lane < 32; ++lane) mask |= unsigned(of(lane) != 0) << lane;
+    return mask;
   });
 }
+inline int __any_sync(unsigned mask, bool x) { return __ballot_sync(mask, x) != 0; }
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __ffs(int x) { return __builtin_ffs(x); }
 
 template <class X>

@@ -2,7 +2,6 @@
 
 ASSOCIATION = ("ceat", "directbias", "ect", "gweat", "mac", "mleat", "ripa", "rnd", "rnsb", "same", "scweat", "weat")
 CORRECTIONS = ("max-t", "holm", "bh")
-CONSTRAINTS = ("<->", "->", "<-", "~")
 DISTANCES = ("l2", "sqeuclidean", "ip", "cosine")
 POSTERIOR = (
     "diag_mass, prevalence, model_bias, tpr, fnr, ppv, fdr, fpr, tnr, for, npv, acc, ba, mcc, kappa, f1, fbeta, bm, "
@@ -10,8 +9,6 @@ POSTERIOR = (
     "mse, rmse, 1off, pwkappa"
 )
 POSTERIOR_AVERAGES = "macro, weighted, micro, select_positive, harmonic, geometric, min, max"
-EXTRACT = ("lenient", "fences", "strict")
-ON_INVALID = ("wrong", "raise", "skip")
 RETRIEVAL = (
     "AMI, ARI, FMI, NMI, cluster_accuracy, completeness, homogeneity, mean_auroc, mean_average_precision, "
     "mean_average_precision_at_r, mean_inp, mean_rank, mean_reciprocal_rank, median_rank, ndcg, "
@@ -27,4 +24,3 @@ RETRIEVAL_OF_NEIGHBORS = (
 )
 TAGS = ("lenient", "iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou")
 TREC = ("map", "ndcg_cut_10", "recip_rank", "P_10", "recall_100")
-TIES = ("index", "optimistic", "pessimistic")

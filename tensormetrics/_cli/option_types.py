@@ -1,5 +1,6 @@
 """Types of the options of commands: an annotation says which values click accepts. Nothing here imports torch."""
 
+import json
 import math
 import os
 import re
@@ -57,6 +58,24 @@ class Size(click.ParamType):
         return float(match[1]), float(match[2])
 
 
+def split_assignment(option: str, text: str) -> tuple[str, str]:
+    name, equals, value = text.rpartition("=") if option == "--require" else text.partition("=")
+    if not equals:
+        raise BadInput(f"{option}: got {text!r}, wanted NAME=VALUE")
+    return name, value
+
+
+def assigned(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any]:
+    """Return the arguments that NAME=VALUE gives; a value is JSON, or else a text."""
+    arguments: dict[str, Any] = {}
+    for name, value in (split_assignment("--option", text) for text in texts):
+        try:
+            arguments[name] = json.loads(value)
+        except ValueError:
+            arguments[name] = value
+    return arguments
+
+
 def more_than_one(context: click.Context, option: click.Parameter, count: int) -> int:
     if count == 1:
         raise click.BadParameter("1 is not 0, or at least 2.", context, option)
@@ -100,6 +119,8 @@ Probability = Annotated[
 ]
 Power = Annotated[float, Option(type=Finite(0, 1, min_open=True, max_open=True), metavar="SHARE")]
 Device = Annotated[str, Option(metavar="NAME", help="Device, such as cpu or cuda:1; default the GPU if there is one.")]
+# Arguments of the class or function that a command calls, beside its own options.
+Arguments = Annotated[Any, Option(name="--option", type=str, multiple=True, metavar="NAME=VALUE", callback=assigned)]
 # Options of commands that compare two models.
 SecondModel = Annotated[str, Option(metavar="FILE")]
 Rope = Annotated[

@@ -153,17 +153,11 @@ def status_of(values: Iterable[float]) -> int:
 def _computed() -> dict[str, Any]:
     """Return the command, the values of its options, and the versions of Python and libraries."""
     context = click.get_current_context()
-    options = {
-        option.opts[-1].removeprefix("--"): _option_value(context, option) for option in _reported_options(context)
-    }
+    values = {option.opts[-1]: context.params[option.name or ""] for option in _reported_options(context)}
+    options = {name.removeprefix("--"): str(x) if isinstance(x, Path) else x for name, x in values.items()}
     versions = {"tensormetrics": __version__, "python": platform.python_version()}
     versions |= {"torch": torch.__version__, "numpy": np.__version__}
     return {"command": context.info_name, "signature": signature(), "versions": versions, "options": options}
-
-
-def _option_value(context: click.Context, option: click.Parameter) -> Any:
-    value = context.params[option.name or ""]
-    return str(value) if isinstance(value, Path) else value
 
 
 def signature() -> str:
@@ -176,6 +170,8 @@ def signature() -> str:
             continue
         if option.metavar == "FILE":
             value = "given" if value else None
+        if isinstance(value, dict):
+            value = tuple(f"{name}={argument}" for name, argument in value.items())
         if isinstance(value, tuple):
             value = "+".join(map(str, value)) or None
         if isinstance(value, bool):

@@ -8,8 +8,6 @@
 
 from ..uncertainty.statistics.heterogeneity import HeterogeneityResult as HeterogeneityResult
 from ..uncertainty.statistics.heterogeneity import estimate_i2 as estimate_i2
-from ..uncertainty.statistics.heterogeneity import heterogeneity_dl as heterogeneity_dl
-from ..uncertainty.statistics.heterogeneity import heterogeneity_pm as heterogeneity_pm
 from ..uncertainty.statistics.heterogeneity import interpret_i2 as interpret_i2
 from . import trials  # noqa: F401  it registers the trials of the GPU kernels
 from .metrics.parse import AveragedMetric as AveragedMetric
@@ -72,8 +70,6 @@ __all__ = [
     "estimate_i2",
     "get_experiment_aggregator",
     "get_metric",
-    "heterogeneity_dl",
-    "heterogeneity_pm",
     "interpret_i2",
     "items_needed",
     "load_csv",

@@ -42,6 +42,7 @@ def try_direct_search(device: torch.device) -> bool:
 def try_neighbor_scores(device: torch.device) -> bool:
     from .inputs import RetrievalInputs
     from .ranking.neighbor_ranks import ranks_of_labels
+    from .scores.ndcg import ndcg
     from .scores.query_metric import Classes, means
 
     def compute(x: Tensor) -> tuple[Tensor, ...]:
@@ -49,7 +50,8 @@ def try_neighbor_scores(device: torch.device) -> bool:
         indices = (7 * torch.arange(len(x), device=x.device)[:, None] + torch.arange(9, device=x.device)) % len(x)
         ranks = ranks_of_labels(indices, RetrievalInputs(x, labels, x, labels, len(x)))
         classes = (Classes(labels, x[:, 0] > 0, on_lone) for on_lone in ("zero", "exclude"))
-        return ranks.rank, ranks.relevant, *(means(1e3 * x.T.double(), c) for c in classes)
+        gains = (ndcg(ranks, k) for k in (1, 5, 9))
+        return ranks.rank, ranks.relevant, *gains, *(means(1e3 * x.T.double(), c) for c in classes)
 
     return is_equal_on(device, compute, sample_input(130, 16))
 
@@ -64,9 +66,31 @@ def try_counting(device: torch.device) -> bool:
     return is_equal_on(device, compute, sample_input(130, 16))
 
 
+def try_cluster_sums(device: torch.device) -> bool:
+    from .clusters.kmeans import TorchKMeans
+
+    def compute(x: Tensor) -> tuple[Tensor, ...]:
+        kmeans = TorchKMeans(4, init=x[:9])  # of which one is empty at first
+        return kmeans(x, 9), kmeans.centroids, kmeans.inertia
+
+    return is_equal_on(device, compute, sample_input(130, 16).index_fill(0, torch.arange(2), 9.0))
+
+
+def try_clustering_scores(device: torch.device) -> bool:
+    from .clusters.mutual_info import adjusted_mutual_info, mutual_info
+
+    def compute(labels: Tensor, clusters: Tensor) -> tuple[Tensor, ...]:
+        return mutual_info(labels, clusters), adjusted_mutual_info(labels, clusters)
+
+    labels = torch.arange(400, device="cpu") % 7
+    return is_equal_on(device, compute, labels, labels.square() % 5 + labels // 100, rtol=1e-10)
+
+
 register_trial("canonical distances", "Triton", "TorchKNN and retrieval scores", try_canonical_distances)
 register_trial("search", "Triton", "TorchKNN and its users", try_search, ("canonical distances",))
 register_trial("preparation", "Triton", "TorchKNN and its users", try_search, ("search", "canonical distances"))
 register_trial("direct search", "Triton", "TorchKNN and its users", try_direct_search)
 register_trial("neighbor scores", "Triton", "retrieval scores of neighbors", try_neighbor_scores)
 register_trial("counting", "Triton", "ranks of all positives", try_counting, ("canonical distances",))
+register_trial("cluster sums", "Triton", "TorchKMeans", try_cluster_sums)
+register_trial("clustering scores", "Triton", "mutual information of clusters", try_clustering_scores)

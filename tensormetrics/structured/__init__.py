@@ -23,7 +23,6 @@ from .objects.matching import Path as Path
 from .objects.metric import StructuredMetric as StructuredMetric
 from .objects.reductions import macro_average as macro_average
 from .objects.reductions import micro_average as micro_average
-from .objects.suite import Suite as Suite
 from .objects.variable import Variable as Variable
 from .suites.amr import Smatch as Smatch
 from .suites.amr import read_penman as read_penman
@@ -125,7 +124,6 @@ __all__ = [
     "SpanErrors",
     "SpanScores",
     "StructuredMetric",
-    "Suite",
     "TagSpans",
     "Trigger",
     "Variable",

@@ -65,8 +65,7 @@ def from_func(
     """Make a metric of a similarity f(x, y), a pure function, called once for each required ordered pair of values.
 
     Hashable values that are equal by == and of the same type count as one value; (x, x) is a pair too. An update of a
-    `Family` or a `Suite` calls f once for all its scores. If a call fails, the results before it are kept for the next
-    update.
+    `Family` calls f once for all its scores. If a call fails, the results before it are kept for the next update.
 
     Args:
         function: The similarity f.

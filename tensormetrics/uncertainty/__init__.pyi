@@ -31,17 +31,5 @@ from .statistics.components import variance_components as variance_components
 from .statistics.cross_validation import compare_folds as compare_folds
 from .statistics.cross_validation import five_by_two_p_value as five_by_two_p_value
 from .statistics.data_sets import compare_data_sets as compare_data_sets
-from .statistics.density import Density as Density
-from .statistics.density import kde as kde
-from .statistics.pooling import pool_beta as pool_beta
-from .statistics.pooling import pool_correlated as pool_correlated
-from .statistics.pooling import pool_fixed_effects as pool_fixed_effects
-from .statistics.pooling import pool_gamma as pool_gamma
-from .statistics.pooling import pool_histogram as pool_histogram
-from .statistics.pooling import pool_random_effects as pool_random_effects
 from .statistics.sample_comparison import compare_samples as compare_samples
 from .statistics.samples import hdi as hdi
-from .statistics.truncated import beta_icdf as beta_icdf
-from .statistics.truncated import truncated_gamma_icdf as truncated_gamma_icdf
-from .statistics.truncated import truncated_normal_icdf as truncated_normal_icdf
-from .statistics.truncated import truncated_t_icdf as truncated_t_icdf

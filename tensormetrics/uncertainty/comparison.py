@@ -4,13 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..core.resampling.families import without_draws
-from ..core.results.estimates import Comparison
-from .anytime.paired_sequences import compare_sequences
 from .anytime.sequences import check_anytime
 from .item_scores.score_sources import NO_SOURCE, Source, is_number, is_scores
-from .pairs.metric_pairs import Options, SampledMetric, check_comparable, compare_sampled
 from .pairs.model_tables import compare_models
-from .pairs.paired_scores import PairedScores
+from .pairs.sampled import ComparisonOptions, PairedScores, Sample, check_comparable, compare_sequences
 
 
 def compare(
@@ -121,7 +118,7 @@ def compare(
         >>> print(f"{compare(b, 0.4, alternative='greater'):.2f}")
         +0.17 [+0.06, +0.60], p = 0.007
     """
-    options = Options(confidence, alternative, replicates, seed, rope)
+    options = ComparisonOptions(confidence, alternative, replicates, seed, rope)
     check_anytime(anytime, looks, replicates=replicates, seed=seed)
     source = Source(ids, groups, bounds, score, metric, filter, higher_is_better)
     if model is not None:
@@ -136,35 +133,25 @@ def compare(
     if baseline is not None:
         raise ValueError(f"baseline: got {baseline!r} for two metrics, wanted several models as {{name: metric}}")
     options.question(bool)  # checks the options before any work
+    models = {"a": a} if is_number(b) else {"a": a, "b": b}
+    if all(map(is_scores, models.values())):
+        scores = {name: source.read(model, name) for name, model in models.items()}
+        if "b" not in models and on_missing == "error":
+            on_missing = "drop"
+        if anytime:
+            return compare_sequences(scores, None if "b" in models else float(b), options, on_missing, looks)
+        samples = PairedScores.of(scores, options, on_missing).samples
+        return samples["a"].compared(samples["b"] if "b" in models else Sample(float(b)), options)
     if anytime:
-        return _compared_anytime(a, b, source, options, on_missing, looks)
-    if is_scores(a) and is_number(b):
-        on_missing = "drop" if on_missing == "error" else on_missing
-        return PairedScores.of({"a": source.read(a, "a")}, options, on_missing).compared_with(float(b), options)
-    if is_scores(a) and is_scores(b):
-        return PairedScores.of({"a": source.read(a, "a"), "b": source.read(b, "b")}, options, on_missing).compared(
-            options
-        )
+        name, model = next((name, model) for name, model in models.items() if not is_scores(model))
+        raise TypeError(f"{name}: got a {type(model).__name__} with anytime=True, wanted scores of items in order")
     if is_scores(a) and b is None:
         raise TypeError("b: got a NoneType, wanted scores of the same items, or a number")
     check_comparable(a, b)
     source.check_unused(source._fields, f"a {type(a).__name__}, which knows its items")
     correct = getattr(a, "corrected", None) if type(a) is type(b) else None
     options = options._replace(of_family=correct is not None)
-    comparisons = compare_sampled(SampledMetric.of(a, options), SampledMetric.of(b, options), options)
+    comparisons = Sample.of(a, options).compared(Sample.of(b, options), options)
     if correct is None:
         return comparisons
     return {name: without_draws(comparison) for name, comparison in correct(b, comparisons, correction).items()}
-
-
-def _compared_anytime(
-    a: Any, b: Any, source: Source, options: Options, on_missing: str, looks: Sequence[int] | None
-) -> Comparison:
-    models = {"a": a} if is_number(b) else {"a": a, "b": b}
-    for name, model in models.items():
-        if not is_scores(model):
-            raise TypeError(f"{name}: got a {type(model).__name__} with anytime=True, wanted scores of items in order")
-    scores = {name: source.read(model, name) for name, model in models.items()}
-    if len(models) == 2:
-        return compare_sequences(scores, None, options, on_missing, looks)
-    return compare_sequences(scores, float(b), options, "drop" if on_missing == "error" else on_missing, looks)

@@ -45,7 +45,7 @@ def problems(draw: st.DrawFn, largest: int = 4) -> Problem:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@settings(SETTINGS, max_examples=80)
+@settings(SETTINGS, max_examples=40)
 @given(problem=problems())
 def test_solver_random_options_equal_brute_force(kernel: str, problem: Problem) -> None:
     result, best = problem.solve(kernel), brute_force(problem)

@@ -1,7 +1,6 @@
 import hashlib
 import http.server
 import json
-import logging
 import os
 import urllib.error
 from email.message import Message
@@ -219,13 +218,12 @@ def test_fetch_local_folder_needs_no_network(tmp_path, network):
         ([OSError("reset"), ValueError("cut off")], [1, 1]),
     ],
 )
-def test_read_file_busy_host_is_retried(network, clock, caplog, errors, slept):
+def test_read_file_busy_host_is_retried(network, clock, logged, errors, slept):
     network += [*errors, b"words"]
-    with caplog.at_level(logging.WARNING):
-        assert datasets.read_file("a/b/", "words.txt", None, 3, 30) == b"words"
-    assert clock == slept and len(caplog.messages) == len(slept)
+    assert datasets.read_file("a/b/", "words.txt", None, 3, 30) == b"words"
+    assert clock == slept and len(logged.messages) == len(slept)
     if slept[:2] == [1, 2]:
-        assert caplog.messages[0] == "HTTP Error 429: busy; trying again in 1 s (1 of 3)"
+        assert logged.messages[0] == "HTTP Error 429: busy; trying again in 1 s (1 of 3)"
 
 
 @pytest.mark.parametrize(

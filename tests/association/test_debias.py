@@ -1,7 +1,6 @@
 """Properties of all debiasing methods: word arguments, state and errors. Two other files test their values."""
 
 import json
-import logging
 from pathlib import Path
 
 import numpy as np
@@ -97,7 +96,7 @@ def test_transform_of_parameter_keeps_requires_grad(case):
     assert weight.requires_grad and weight.grad_fn is None
 
 
-def test_transform_target_and_ignore_select_words(model, case, caplog):
+def test_transform_target_and_ignore_select_words(model, case, logged):
     method, fit = case
     debias = method().fit(model, **fit)
     unit = torch.nn.functional.normalize(model.vectors)
@@ -109,27 +108,25 @@ def test_transform_target_and_ignore_select_words(model, case, caplog):
         return {word for word, row in model.vocab.items() if rows[row]} if not same[0] else set()
 
     fixed = {word for words in [*PAIRS, ["t1c", "t2c"]] for word in words}
-    with caplog.at_level(logging.WARNING):
-        assert changed_words(target=["a1a", "a2b", "a1a", "nobody"], ignore=["a1a"]) - fixed == {"a1a", "a2b"}
-    assert caplog.messages == ["nobody: left out, not in the vocabulary of 'tiny'"]
+    assert changed_words(target=["a1a", "a2b", "a1a", "nobody"], ignore=["a1a"]) - fixed == {"a1a", "a2b"}
+    assert logged.messages == ["nobody: left out, not in the vocabulary of 'tiny'"]
     everything = changed_words()
     assert {"a1a", "a2b", "a2d"} < everything
     assert changed_words(ignore=["a1a", "a2b"]) - fixed == everything - fixed - {"a1a", "a2b"}
 
 
-def test_fit_tuples_with_missing_words_are_dropped(model, case, caplog):
+def test_fit_tuples_with_missing_words_are_dropped(model, case, logged):
     method, fit = case
     name, words = next(iter(fit.items()))
     expected = method().fit_transform(model, **fit)
-    with caplog.at_level(logging.WARNING):
-        if name == "groups":  # its lists are of single words
-            lost, more = ["nobody"], [[*words[0], "nobody"], *words[1:]]
-        else:
-            lost = [["t1c", "nobody"]] if isinstance(words[0], list) else ["nobody"]
-            more = [*words, *lost]
-        without = method().fit_transform(model, **{**fit, name: more})
+    if name == "groups":  # its lists are of single words
+        lost, more = ["nobody"], [[*words[0], "nobody"], *words[1:]]
+    else:
+        lost = [["t1c", "nobody"]] if isinstance(words[0], list) else ["nobody"]
+        more = [*words, *lost]
+    without = method().fit_transform(model, **{**fit, name: more})
     assert torch.equal(without.vectors, expected.vectors)
-    assert set(caplog.messages) == {f"{', '.join(np.ravel(lost))}: left out, not in the vocabulary of 'tiny'"}
+    assert set(logged.messages) == {f"{', '.join(np.ravel(lost))}: left out, not in the vocabulary of 'tiny'"}
 
 
 def test_state_dict_restores_fitted_transform(model, case, tmp_path):

@@ -49,7 +49,7 @@ def enumerate_extremes(units: Tensor, valid_mask: Tensor, n: Tensor | None, tail
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_extreme_subsets_equal_enumeration(kind, generator, device):
-    for num_positions in (1, 2, 5, 10):
+    for num_positions in (1, 2, 5, 8):
         units = units_of(kind, generator, num_positions + 1, num_positions)
         valid_mask = torch.rand(num_positions + 1, num_positions, generator=generator) < 0.8
         size = valid_mask.sum(-1).to(device)

@@ -1,5 +1,4 @@
 import json
-import logging
 from pathlib import Path
 
 import numpy as np
@@ -89,12 +88,11 @@ def test_index_query_all_words_lost_is_rejected_at_any_threshold(model):
     assert index.reason == "'Target set 0' lost 2 of 2 words (nothing is left)" and index.lost == ([["x", "y"]], [[]])
 
 
-def test_index_query_missing_words_of_all_sets_are_logged(model, caplog):
+def test_index_query_missing_words_of_all_sets_are_logged(model, logged):
     query = Query([["x"], ["bob", "y"]], [[]], ["X", "Y"], ["A"])
-    with caplog.at_level(logging.WARNING, "tensormetrics.association"):
-        index = model.index_query(query, warn_not_found_words=True)
+    index = model.index_query(query, warn_not_found_words=True)
     assert index.reason == "'X' lost 1 of 1 words (1 > 0.2); 'Y' lost 1 of 2 words (0.5 > 0.2); 'A' is empty"
-    assert [record.getMessage() for record in caplog.records] == [
+    assert logged.messages == [
         "'X': not in the vocabulary of 'casing': x",
         "'Y': not in the vocabulary of 'casing': y",
         "'X' lost 1 of 1 words (1 > 0.2) in the model 'casing'; the lost_vocabulary_threshold is 0.2",

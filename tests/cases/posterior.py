@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 from tensormetrics import posterior
 
 from .case import FunctionCase, LeftOut, MetricCase
-from .statistics import experiments, means_and_variances
+from .statistics import experiments
 
 
 def confusion_inputs(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
@@ -117,17 +117,5 @@ FUNCTIONS = {
         lambda counts: tuple(posterior.get_metric(metric)(counts) for metric in SCORES),
         matrices,
         rtol=1e-12,
-    ),
-    "heterogeneity_dl": FunctionCase(
-        lambda m, v: (posterior.heterogeneity_dl(m.movedim(-1, 0), v.movedim(-1, 0)),),
-        means_and_variances,
-        rtol=1e-9,
-        not_finite="nan",
-    ),
-    "heterogeneity_pm": FunctionCase(
-        lambda m, v: (posterior.heterogeneity_pm(m.movedim(-1, 0), v.movedim(-1, 0)),),
-        means_and_variances,
-        rtol=1e-9,
-        not_finite="nan",
     ),
 }

@@ -21,20 +21,9 @@ def means_and_variances(generator: Generator, batch_shape: tuple[int, ...]) -> t
     return tuple(torch.rand(2, *batch_shape, 5, generator=generator, dtype=torch.float64))
 
 
-def uniform_and_parameters(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
-    a, b = torch.rand(2, *batch_shape, generator=generator, dtype=torch.float64) * 5 + 0.5
-    return torch.rand(*batch_shape, 30, generator=generator, dtype=torch.float64), a, b
-
-
 def experiments(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
     u = torch.rand(*batch_shape, 30, generator=generator, dtype=torch.float64)
     return 0.8 + 0.04 * torch.randn(*batch_shape, 60, 3, generator=generator, dtype=torch.float64).clamp(-3, 3), u
-
-
-# tests/posterior/test_posterior_not_finite.py has more such cases.
-LEFT_OUT_SAMPLES = LeftOut(
-    "such a sample is left out, and the fraction of such samples is reported where the result has a field for it"
-)
 
 
 def ordered(call: Any) -> Any:
@@ -43,24 +32,6 @@ def ordered(call: Any) -> Any:
         "an infinite sample is the largest or smallest: results that depend on the order alone are finite"
     )
     return lambda position, value: nan if value != value else infinite
-
-
-def pooled(function: Any) -> FunctionCase:
-    def call(samples: Tensor, u: Tensor) -> tuple[Tensor, ...]:
-        return (function(samples.movedim((-2, -1), (0, 1)), u.movedim(-1, 0), (0.0, 1.0)).movedim(0, -1),)
-
-    return FunctionCase(
-        call, experiments, rtol=1e-9, not_finite=lambda position, _: "nan" if position else LEFT_OUT_SAMPLES
-    )
-
-
-def inverted(function: Any) -> FunctionCase:
-    return FunctionCase(
-        lambda u, a, b: (function(u.movedim(-1, 0), a, b).movedim(0, -1),),
-        uniform_and_parameters,
-        rtol=1e-9,
-        not_finite="nan",
-    )
 
 
 def interval(x: Tensor) -> tuple[Tensor, ...]:
@@ -105,12 +76,6 @@ def sample_tensors(a: Tensor) -> tuple[Tensor, ...]:
 
 FUNCTIONS = {
     "hdi": FunctionCase(interval, samples_last, not_finite=ordered(interval)),
-    "kde": FunctionCase(
-        lambda x: tuple(uncertainty.kde(x.movedim(-1, 0), grid_samples=20)),
-        samples_last,
-        rtol=1e-12,
-        not_finite=LEFT_OUT_SAMPLES,
-    ),
     "five_by_two_p_value": FunctionCase(
         lambda differences: (uncertainty.five_by_two_p_value(differences),),
         lambda generator, batch_shape: (torch.randn(*batch_shape, 5, 2, generator=generator),),
@@ -135,14 +100,4 @@ FUNCTIONS = {
         samples_last,
         not_finite=ordered(sample_tensors),
     ),
-    "truncated_normal_icdf": inverted(lambda u, a, b: uncertainty.truncated_normal_icdf(u, a, b, 0.0, 1.0)),
-    "truncated_t_icdf": inverted(lambda u, a, b: uncertainty.truncated_t_icdf(u, 3.0, a, b, 0.0, 1.0)),
-    "truncated_gamma_icdf": inverted(uncertainty.truncated_gamma_icdf),
-    "beta_icdf": inverted(uncertainty.beta_icdf),
-    "pool_fixed_effects": pooled(uncertainty.pool_fixed_effects),
-    "pool_random_effects": pooled(uncertainty.pool_random_effects),
-    "pool_correlated": pooled(uncertainty.pool_correlated),
-    "pool_beta": pooled(uncertainty.pool_beta),
-    "pool_gamma": pooled(uncertainty.pool_gamma),
-    "pool_histogram": pooled(uncertainty.pool_histogram),
 }

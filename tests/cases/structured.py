@@ -207,20 +207,6 @@ class FamilyOfRows(structured.Family):
 AVERAGES = {"micro": structured.micro_average(["f1"]), "macro": structured.macro_average(["recall"])}
 
 
-class SuiteOfRows(structured.Suite):
-    """Nested suite whose update takes tensors."""
-
-    def __init__(self, replicates: int = 0) -> None:
-        labels = {"by": "label", "labels": ["b", "c"]}
-        family_by_label = structured.Family(Document.metric, AVERAGES["micro"], replicates=replicates, **labels)
-        family = structured.Family(Document.metric, AVERAGES, replicates=replicates)
-        super().__init__({"plain": family, "nested": structured.Suite({"a.b": family_by_label})})
-        self.replicates = replicates
-
-    def update(self, preds: Tensor, refs: Tensor, **items: Any) -> None:
-        super().update(documents(preds), documents(refs), **items)
-
-
 def random_values(generator: Generator, items: int) -> tuple[Tensor, ...]:
     return tuple(torch.randint(0, 6, (items, n), generator=generator) for n in (3, 4))
 
@@ -249,12 +235,6 @@ def family_oracle(pred: np.ndarray, ref: np.ndarray) -> list[float]:
         weights = [row[2] for row in sums]
         means += [*scores, np.mean(scores), np.average(scores, weights=weights)]
     return [*f1_and_mean_recall(pred, ref), *means]
-
-
-def suite_oracle(pred: np.ndarray, ref: np.ndarray) -> list[float]:
-    score = ratios(*overlaps_of(pred, ref, True).sum(0))[2]
-    no_item = 1.0  # of the label c
-    return [*f1_and_mean_recall(pred, ref), f1_and_mean_recall(pred, ref)[0], score, no_item, score, score]
 
 
 class FieldScoresOfRows(structured.FieldScores):
@@ -374,13 +354,6 @@ METRICS = {
         bad=((torch.zeros(2, 3).long(), torch.zeros(3, 3).long()),),
         synchronizes=True,
         has_data_dependent_keys=True,
-    ),
-    "Suite": MetricCase(
-        SuiteOfRows,
-        random_values,
-        suite_oracle,
-        bad=((torch.zeros(2, 3).long(), torch.zeros(3, 3).long()),),
-        synchronizes=True,
     ),
     "FieldScores": MetricCase(
         FieldScoresOfRows,

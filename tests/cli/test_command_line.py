@@ -15,10 +15,8 @@ from tensormetrics._cli.machine import warm_up
 from tensormetrics.association.queries.run_queries import CORRECTIONS
 from tensormetrics.posterior import AVERAGING_REGISTRY, METRIC_REGISTRY
 from tensormetrics.retrieval.calculator.metric_names import NAMES
-from tensormetrics.retrieval.ranking.ranking import TIES
 from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.structured.suites.entities.tags import MODES
-from tensormetrics.structured.tensors.constraints import Constraint
 
 
 def run_python(code, **environment):
@@ -44,9 +42,8 @@ def test_names_in_help_equal_registered_names():
     assert {METRICS[name] for name in names.ASSOCIATION} == {*METRICS.values()}, f"ASSOCIATION {where} lacks a metric"
     expected_names = ", ".join(NAMES).replace("{k}", "K")
     assert names.RETRIEVAL == expected_names, f"RETRIEVAL {where}: write NAMES of metric_names.py, in their order"
-    assert (names.DISTANCES, names.TIES, names.TAGS) == (tuple(DISTANCES), TIES, MODES)
+    assert (names.DISTANCES, names.TAGS) == (tuple(DISTANCES), MODES)
     assert names.CORRECTIONS == tuple(CORRECTIONS)
-    assert list(names.CONSTRAINTS) == [constraint.value for constraint in Constraint]
     for registry, help_names in (METRIC_REGISTRY, names.POSTERIOR), (AVERAGING_REGISTRY, names.POSTERIOR_AVERAGES):
         kinds = [registry[name] for name in help_names.split(", ")]
         missing = sorted(kind.__name__ for kind in {*registry.values()} - {*kinds})
@@ -59,7 +56,7 @@ def test_completion_lists_commands_options_and_choices():
     for words, completion in {
         "tensormetrics po": "plain,posterior",
         "tensormetrics retrieval --ref": "plain,--reference",
-        "tensormetrics retrieval --ties p": "plain,pessimistic",
+        "tensormetrics retrieval --knn f": "plain,faiss",
     }.items():
         environment = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
         code = "try: main(prog_name='tensormetrics')\nexcept SystemExit: pass"

@@ -96,7 +96,7 @@ class TestTrec:
         result = run(TREC)
         assert (result.exit_code, result.stdout) == (2, "")
         assert result.stderr.startswith("tensormetrics: dense.txt and bm25.txt: their items differ; ")
-        assert run(TREC, "--complete").exit_code == 0
+        assert run(TREC, "--option", "complete=true").exit_code == 0
 
     @pytest.mark.parametrize("name", ["dense.txt", "p"])
     def test_comparison_of_files_with_one_name_has_distinct_columns(self, folder, name):

@@ -15,7 +15,7 @@ import torch
 from tensormetrics import Table, __version__
 
 SIGNED = (  # a subset of the parts of the signature
-    "reference:none|metric:r_precision|k:all|knn:torch|distance:cosine|ties:index|average:macro|levels:no|cameras:none|"
+    "reference:none|metric:r_precision|k:all|knn:torch|distance:cosine|option:avg_of_avgs=True|levels:no|cameras:none|"
     "groups:the labels|per-class:yes|replicates:20|confidence:0.95"
 )
 
@@ -37,7 +37,7 @@ def run(tmp_path, monkeypatch):
     Path("y.txt").write_text("a|b\nc_d\n" * 6)
     Path("m.csv").write_text("9,1\n2,8\n")
     Path("d.csv").write_text("9000000,1\n2,8000000\n")
-    options = ["--metric", "r_precision", "--per-class", "--average", "macro", "--distance", "cosine"]
+    options = ["--metric", "r_precision", "--per-class", "--option", "avg_of_avgs=true", "--distance", "cosine"]
 
     def invoke(*more):
         result = running.run("retrieval x.npy y.txt --replicates 20", *options, *more)

@@ -23,12 +23,8 @@ def option_words(options):
             for path, keywords in value.items():
                 ((key, text),) = keywords.items()
                 words += ["--field", f"{path}={text}" if key == "compare" else f"{path}={key}:{text}"]
-        elif name == "null_strings":
-            words += [word for text in value for word in ("--null-string", text)]
-        elif value is True:
-            words.append(f"--{name.replace('_', '-')}")
         else:
-            words += [f"--{name.replace('_', '-')}", str(value)]
+            words += ["--option", f"{name}={json.dumps(value)}"]
     return words
 
 
@@ -115,7 +111,7 @@ def test_json_saved_schema_reproduces_the_scores(folder):
     result = run("p.jsonl", "r.jsonl", "--save-schema", "s.json", "--html", "page.html", "--replicates", 50)
     assert result.exit_code == 0 and "types inferred" in result.stdout and "wrote page.html" in result.stderr
     assert json.loads(Path("s.json").read_text())["properties"] == {"a": {"type": "number"}, "b": {"type": "string"}}
-    expected = scores("p.jsonl", "r.jsonl", "--schema", "s.json", "--extra", "invented")
+    expected = scores("p.jsonl", "r.jsonl", "--schema", "s.json", "--option", "extra=invented")
     assert expected == scores("p.jsonl", "r.jsonl")
     assert scores("p.jsonl", "r.jsonl", "--field", "b=casefold")["f1[b]"] == pytest.approx(0.8)
 

@@ -55,6 +55,7 @@ DOCUMENT = '{"mentions": [{"left": 1, "label": "PER"}]}\n'
 RUN = "q1 Q0 a 1 3 t\nq1 Q0 b 2 2 t\nq2 Q0 a 1 1 t\n"
 QRELS = "q1 0 b 1\nq2 0 a 1\nq3 0 a 1\n"
 CONLL = "#begin document (x); part 000\na (0\nb 0)\n#end document\n"
+AMR = "(w / want-01 :ARG0 (b / boy))\n"
 GOOD = {
     "x.npy": npy(ROWS),
     "y.txt": "0\n0\n1\n",
@@ -66,12 +67,14 @@ GOOD = {
     "r.jsonl": DOCUMENT * 2,
     "r.bio": "a B-PER\nb I-PER\nc O\n\nd B-LOC\n",
     "r.conll": CONLL,
-    "r.amr": "(w / want-01 :ARG0 (b / boy))\n",
+    "r.amr": f"# ::id 1 ::date x\n# ::snt Boys.\n{AMR}",
     "run.txt": RUN,
     "qrels.txt": QRELS,
     "refs.jsonl": '{"a": 1, "b": "x"}\n{"a": 2, "b": "y"}\n{"a": 3, "b": "z"}\n\n',
     "preds.jsonl": '{"a": 1, "b": "x"}\n\nIt is {"a": 3, "b": "Z"}\n',
     "log.jsonl": '{"id": 3, "out": "{}"}\n{"id": 1, "out": {"a": 1}}\n',
+    "turned.jsonl": '{"id": 3, "a": 3}\n{"id": 1, "a": 1}\n{"id": 2, "a": 2}\n',
+    "asked.jsonl": '{"id": 1, "out": {"a": 1}}\n{"id": 2, "out": {}}\n',
     "gold.jsonl": '{"id": 1, "c": "m", "a": 1}\n{"id": 2, "c": "m", "a": 2}\n{"id": 3, "c": "n", "a": 3}\n',
     **{f"{name}.csv": "id,right,topic\n" + "".join(f"q{i},1,law\n" for i in range(60)) for name in "abc"},
     "d.csv": "id,right\nq1,1\n",
@@ -216,6 +219,7 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
         "bad.txt qrels.txt": [
             ("", ": the file is empty"),
             ("q1 Q0 a 1 3\n", ", line 1: got 5 fields, wanted 6: query - document - score -"),
+            (QRELS, ": got judgements (query 0 document gain), wanted a run; were the two swapped?"),
             ("q1 Q0 a 1 x t\n", ", line 1: got the score 'x', wanted a number"),
             ("q1 Q0 a 1 nan t\n", ", line 1: got the score 'nan', wanted a number"),
             (RUN + RUN, ": got the document 'a' twice for the query 'q1'"),
@@ -230,6 +234,7 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
             ("q1 0 a\nq1 0 b 1\n", ", line 2: got 4 fields, wanted 3: query document gain"),
             ("q1 0 b 0.5\n", ": got the gain '0.5' for 'b', wanted an integer"),
             ("q1 0 b one\n", ", line 1: got the gain 'one', wanted a number"),
+            (RUN, ": got a run (query Q0 document rank score tag), wanted judgements; were the two swapped?"),
             (QRELS + "q1 0 b 0\n", ": got the document 'b' twice for the query 'q1'"),
             (b"\xff\xfe" + b"q", ": got a file marked as UTF-16 that is not whole, or is none"),
         ],
@@ -321,9 +326,11 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
             ("\n-DOCSTART- O\n\n", ": there is no sentence in it"),
             ("a B-PER\nb nan\nc O\n\nd B-LOC\n", f", line 2: got tag 'nan', {NO_TAG}"),
             ("a B-PER\nb\nc O\n\nd B-LOC\n", f", line 2: got tag 'b', {NO_TAG}"),
-            ("a B-PER\nb I-PER\n", ": number of sentences is 1, but that of r.bio is 2"),
+            ("a B-PER\nb I-PER\n", ", line 1: got 2 tokens, but r.bio, line 1 has 3"),
+            ("d B-LOC\n\na B-PER\nb I-PER\nc O\n", ", line 1: got 'd', but r.bio, line 1 has 'a'"),
+            ("a B-PER\nb I-PER\nc O\n", ": number of sentences is 1, but that of r.bio is 2"),
             (OBJECT, ", line 1: got the byte 0x93, wanted text in UTF-8"),
-            ("a B-PER\nb I-PER\n\nd B-LOC\n", ": sentence 1 has 2 tokens, but in r.bio it has 3"),
+            ("a B-PER\nb I-PER\n\nd B-LOC\n", ", line 1: got 2 tokens, but r.bio, line 1 has 3"),
             ("a B-PER\nb Q-PER\nc O\n\nd B-LOC\n", f", line 2: got tag 'Q-PER', {NO_TAG}"),
             ('{"a": "B-PER"}\n', f", line 1: got tag '\"B-PER\"}}', {NO_TAG}"),
         ],
@@ -332,7 +339,7 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
             (b"a B-PER\nb \xff\nc O\n", cp1252(", line 2", "0xff", "ÿ")),
         ],
         "r.bio bad.bio": [
-            ("a B-PER\nb I-PER\nc O\nd B-LOC\n", "r.bio: number of sentences is 2, but that of bad.bio is 1")
+            ("a B-PER\nb I-PER\nc O\nd B-LOC\n", "r.bio, line 1: got 3 tokens, but bad.bio, line 1 has 4")
         ],
     },
     "coref": {
@@ -344,15 +351,17 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
             (CONLL.replace("(0", "-"), ", line 3: bracket 0) was never opened"),
             (OBJECT, ", line 1: got the byte 0x93, wanted text in UTF-8"),
             (CONLL * 2, ": number of documents is 2, but that of r.conll is 1"),
+            (CONLL.replace("a (", "x ("), ", line 2: got 'x', but r.conll, line 2 has 'a'"),
+            (CONLL.replace("#end", "c -\n#end"), ", line 2: got 3 tokens, but r.conll, line 2 has 2"),
             (CONLL.replace("#end document\n", ""),
              ", line 1: the document '(x); part 000' has no end, wanted #end document"),
-            (CONLL.replace("(x)", "(y)"), ": document 1 is '(y); part 000', but in r.conll it is '(x); part 000'"),
+            (CONLL.replace("(x)", "(y)"), ", line 2: got the id '(y); part 000', which r.conll does not have"),
             (CONLL.replace("a (0", "a (0)|(1)"), ", line 3: bracket 0) was never opened"),
             (CONLL.replace("#end", "#begin"),
              ", line 1: the document '(x); part 000' has no end, wanted #end document"),
         ],
         "r.conll bad.conll": [
-            (CONLL.replace("a (0\nb 0)", "a (0)|(1)"),
+            (CONLL.replace("a (0\nb 0)", "a (0)|(1)\nb -"),
              ": document '(x); part 000': mention (0, 0) is in two clusters; of predictions, "
              "repeated_mentions='first' or 'largest' chooses one of them")
         ],
@@ -361,6 +370,9 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
         "bad.amr r.amr": [
             ("", ": the file is empty"),
             ("# ::id 1\n\n", ": there is no graph in it"),
+            ("# ::snt He.\n" + AMR, ", line 1: got 'He.', but r.amr, line 2 has 'Boys.'"),
+            ("# ::id 2\n" + AMR, ", line 2: got the id '2', which r.amr does not have"),
+            (f"# ::id 1\n{AMR}\n" * 2, ", line 5: got the id '1' again, that of line 2"),
             ("want\n", ", line 1: 'want\\n' holds 0 graphs in PENMAN notation, wanted one"),
             no_graph("(w / want-01 :ARG0 (b / boy)\n", "Unexpected end of input"),
             no_graph("(w / want-01))\n", "there is more text after the graph"),
@@ -387,7 +399,7 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
                 ("", ": got no battles..."),
             )
         ],
-        "bad.csv --prior-sd 0": [
+        "bad.csv --option prior_sd=null": [
             ("model_a,model_b,winner\na,b,a\n",
              ": a never lost, so that the likelihood has no maximum; write prior_sd=3..."),
         ],
@@ -417,7 +429,7 @@ OPTIONS = {  # command -> further words -> the line; after an invalid value come
         "tensors",
         "--cameras y.txt --metric nearest_centroid_accuracy": "--cameras: nearest_centroid_accuracy cannot leave them "
         "out; write exclude=('nearest_centroid_accuracy',)",
-        "--ties optimistic --knn faiss": "--ties: got 'optimistic', wanted 'index' where the neighbors come...",
+        "--option ties=optimistic --knn faiss": "ties: got 'optimistic', wanted 'index' where the neighbors come...",
         "--reference-cameras y.txt": "--reference-cameras: give them where there are both --cameras and --reference, "
         "and only there",
         "--reference x.npy": "--reference and --reference-labels: give both or neither",
@@ -494,15 +506,17 @@ OPTIONS = {  # command -> further words -> the line; after an invalid value come
         "--field b=exactly": "--field: got 'exactly', wanted one of exact, casefold, normalized, similar, near, "
         "parsed, dates, weight, ignore, ordered, match, by; perhaps 'exact'",
         "--require micro-f1=x": "--require: got 'x', wanted a number...",
-        "--on-invalid raise": "preds.jsonl, line 2: unreadable, empty...",
+        "--option on_invalid=raise": "preds.jsonl, line 2: unreadable, empty...",
         "--schema s.json": "s.json: there is no such file",
     },
     "json log.jsonl": {
+        "asked.jsonl --answer out": "log.jsonl, line 1: got 'id 3', but asked.jsonl, line 1 has 'id 1'",
         "refs.jsonl": "log.jsonl: number of documents is 2, but that of refs.jsonl is 3",
         "refs.jsonl --id id": "refs.jsonl, line 1: there is no key 'id', wanted one of a, b",
         "gold.jsonl --id c": "log.jsonl, line 1: there is no key 'c'...",
     },
     "json": {
+        "turned.jsonl gold.jsonl": "turned.jsonl, line 1: got 'id 3', but gold.jsonl, line 1 has 'id 1'",
         "preds.jsonl gold.jsonl --id id": "preds.jsonl, line 1: there is no key 'id'...",
         "gold.jsonl gold.jsonl --id c": "gold.jsonl, line 2: got the id 'm' again, that of line 1...",
         "preds.jsonl preds.jsonl": "preds.jsonl, line 2: the line is empty...",
@@ -522,8 +536,8 @@ OPTIONS = {  # command -> further words -> the line; after an invalid value come
     },
     "ratings battles.csv": {
         "--a left": "--a: got no column 'left' in battles.csv, wanted one of 'question_id', ...",
-        "--anchor 1200": "--anchor: got '1200', wanted a model and its rating...",
-        "--anchor claude=1200": "--anchor: got 'claude', wanted one of 'gpt', 'llama', 'opus'...",
+        "--option anchor": "--option: got 'anchor', wanted NAME=VALUE",
+        '--option anchor=["claude",1200]': "anchor: got 'claude', wanted one of 'gpt', 'llama', 'opus'...",
         "--groups topic": "battles.csv, line 2: got no 'topic'...",
     },
     "demo": {

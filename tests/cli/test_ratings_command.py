@@ -43,7 +43,7 @@ def test_ratings_of_a_file_equal_those_of_the_metric():
 
 
 def test_ratings_print_a_table_pairs_and_win_rates():
-    result = succeed("battles.csv", "--pairs", "--win-rates", "--anchor", "gpt=1200")
+    result = succeed("battles.csv", "--pairs", "--win-rates", "--option", 'anchor=["gpt", 1200]')
     assert "1200.0000 [1200.0000, 1200.0000]" in result.stdout and "position effect: " in result.stdout
     assert "gpt - llama" in result.stdout and "win rates" in result.stdout
 

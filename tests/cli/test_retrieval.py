@@ -97,8 +97,8 @@ def test_retrieval_options_of_scores_equal_calculator(digits):
         interval = calculator.interval(replicates=50, groups=weighed)[metric[0]]
         assert scores("--replicates", 50, *options) == [[*expected, float(interval.low), float(interval.high)]]
     for option, arguments in {
-        ("--average", "macro"): {"avg_of_avgs": True},
-        ("--ties", "pessimistic"): {"ties": "pessimistic"},
+        ("--option", "avg_of_avgs=true"): {"avg_of_avgs": True},
+        ("--option", "ties=pessimistic"): {"ties": "pessimistic"},
     }.items():
         assert scores(*option) == [[*AccuracyCalculator(metric, **arguments).get_accuracy(rows, labels).values()]]
         assert scores(*option) != [expected]

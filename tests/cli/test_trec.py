@@ -31,8 +31,12 @@ def test_trec_table_shows_intervals_and_queries():
 
 
 def test_trec_json_and_plot_have_scores(tmp_path):
-    succeed("--json", "o.json", "--plot", "o.png", "--complete", "--replicates", "100")
+    succeed("--json", "o.json", "--plot", "o.png", "--option", "complete=true", "--replicates", "100")
     answer = json.loads((tmp_path / "o.json").read_text())
-    assert answer["metrics"]["recip_rank"]["value"] == 0.5 and answer["queries"] == 3 and answer["options"]["complete"]
+    assert (
+        answer["metrics"]["recip_rank"]["value"] == 0.5
+        and answer["queries"] == 3
+        and answer["options"]["option"] == {"complete": True}
+    )
     assert answer["metrics"]["map"]["low"] <= 0.5 <= answer["metrics"]["map"]["high"]
     assert (tmp_path / "o.png").read_bytes().startswith(b"\x89PNG")

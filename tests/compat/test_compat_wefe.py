@@ -309,15 +309,15 @@ def test_get_embeddings_from_query_returns_vectors_by_name(model):
     assert type(model.to(dtype=torch.float64)) is wefe.WordEmbeddingModel
 
 
-def test_get_embeddings_from_tuples_drops_incomplete_sets(model, caplog, capsys):
+def test_get_embeddings_from_tuples_drops_incomplete_sets(model, logged, capsys):
     pairs = [["Ana", "Bob"], ["ana", "x"]]
     (complete,) = get_embeddings_from_tuples(model, pairs, "pairs", verbose=True)
     assert list(complete) == ["Ana", "Bob"]
-    assert caplog.records[0].getMessage() == "pairs: ['x'] of ['ana', 'x'] are not in the vocabulary of 'casing'"
+    assert logged.messages[0] == "pairs: ['x'] of ['ana', 'x'] are not in the vocabulary of 'casing'"
     assert capsys.readouterr().out.splitlines()[-1] == "pairs: 1 of 2 sets found"
     get_embeddings_from_tuples(model, pairs)
-    assert caplog.messages[1].startswith("sets: ['x'] of ['ana', 'x'] are not in the vocabulary of")
-    assert len(get_embeddings_from_tuples(model, pairs, warn_lost_sets=False)) == 1 and len(caplog.messages) == 2
+    assert logged.messages[1].startswith("sets: ['x'] of ['ana', 'x'] are not in the vocabulary of")
+    assert len(get_embeddings_from_tuples(model, pairs, warn_lost_sets=False)) == 1 and len(logged.messages) == 2
     assert [list(vectors) for vectors in get_embeddings_from_tuples(model, pairs, discard_incomplete_sets=False)][
         1
     ] == ["ana"]

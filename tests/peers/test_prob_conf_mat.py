@@ -32,7 +32,7 @@ NOT_SERVED = {  # names of functions and classes, and arguments -> why not
     **dict.fromkeys(("NestedCache", "InMemoryCache", "NotInCache"), "the cache of a study is bounded"),
     **{f"numpy_batched_{mean}": "averagings" for mean in ("arithmetic_mean", "geometric_mean", "harmonic_mean")},
     "numpy_batched_convex_combination": "an averaging",
-    "truncated_sample": "takes distributions of SciPy; see uncertainty.truncated_normal_icdf and its like",
+    "truncated_sample": "takes distributions of SciPy; see uncertainty.statistics.truncated",
     "DistributionPlottingMethods": "methods are texts",
     "histogram_mode_estimator.bounds": "the bins span the samples",
     "compute_kde.bw_method": "Scott's rule",

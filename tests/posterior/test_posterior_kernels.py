@@ -46,7 +46,7 @@ def test_dirichlet_sums_equal_reference(C, prior, dtype, rtol, device):
         torch.testing.assert_close(sums.double(), expected, rtol=rtol, atol=1e-37)
 
 
-@pytest.mark.parametrize("C", [70, 260])  # on CUDA by a warp, and by a block
+@pytest.mark.parametrize("C", [70, pytest.param(260, marks=pytest.mark.full)])  # on CUDA by a warp, and by a block
 def test_dirichlet_sums_of_large_tables_equal_reference(C, device):
     expected = sums_by(reference.dirichlet_sums, C, 0.0, torch.float64, device, samples=2)
     for kernel in (candidate for k, candidate in enumerate(kernels(device)) if k != 1):  # a lane has at most 48

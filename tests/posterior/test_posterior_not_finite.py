@@ -10,13 +10,14 @@ from cases import statistics
 from tensormetrics import posterior, uncertainty
 from tensormetrics.posterior import ConfusionPosterior, PairedItems, Study, get_experiment_aggregator, get_metric
 from tensormetrics.posterior.sampling.rng import RNG
+from tensormetrics.uncertainty.statistics import density, pooling, truncated
 
 FUNCTIONS = posterior_cases.FUNCTIONS | statistics.FUNCTIONS
 BAD = [math.nan, math.inf, -math.inf]
 U = torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64)
 SAMPLES = 0.5 + 0.1 * torch.rand(60, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 ORDERED = {"hdi": [0, 1], "compare_samples": [0, 3, 4]}  # results of the order of samples alone
-LEFT_OUT = ["estimate_i2", "kde", *ORDERED, *(name for name in FUNCTIONS if name.startswith("pool_"))]
+LEFT_OUT = ["estimate_i2", *ORDERED]
 
 
 @pytest.mark.filterwarnings("ignore:samples")
@@ -24,7 +25,7 @@ LEFT_OUT = ["estimate_i2", "kde", *ORDERED, *(name for name in FUNCTIONS if name
 @pytest.mark.parametrize("name", LEFT_OUT)
 def test_samples_that_are_not_finite_are_left_out_or_ordered(name, bad, generator):
     samples, *others = (x.double() for x in FUNCTIONS[name].inputs(generator, ()))
-    axis = samples.ndim - (2 if name == "estimate_i2" or name.startswith("pool_") else 1)
+    axis = samples.ndim - (2 if name == "estimate_i2" else 1)
     corrupted = samples.clone()
     corrupted.movedim(axis, 0)[3] = bad
 
@@ -120,12 +121,12 @@ REFUSALS = {
     "compare_data_sets": lambda x: uncertainty.compare_data_sets(torch.tensor([[x, 0.5], [0.4, 0.6]]), SAMPLES[:2, :2]),
     "items_needed": lambda x: posterior.items_needed(MATRIX, "acc", x),
     "items_needed of a matrix": lambda x: posterior.items_needed(corrupted_matrix(x), "acc", 0.1),
-    "kde": lambda x: uncertainty.kde(SAMPLES, bw_adjust=x),
-    "kde and its cut": lambda x: uncertainty.kde(SAMPLES, cut=x),
+    "kde": lambda x: density.kde(SAMPLES, bw_adjust=x),
+    "kde and its cut": lambda x: density.kde(SAMPLES, cut=x),
     "interpret_i2": lambda x: posterior.interpret_i2(x),
-    "pool_correlated": lambda x: uncertainty.pool_correlated(SAMPLES, U, (0.0, 1.0), rho=x),
-    "pool_histogram": lambda x: uncertainty.pool_histogram(SAMPLES, U, (0.0, 1.0), pseudo_count_weight=x),
-    "pool_beta": lambda x: uncertainty.pool_beta(SAMPLES, U, (0.0, x)),
+    "pool_correlated": lambda x: pooling.pool_correlated(SAMPLES, U, (0.0, 1.0), rho=x),
+    "pool_histogram": lambda x: pooling.pool_histogram(SAMPLES, U, (0.0, 1.0), pseudo_count_weight=x),
+    "pool_beta": lambda x: pooling.pool_beta(SAMPLES, U, (0.0, x)),
     "get_metric": lambda x: get_metric(f"fbeta+beta={x}" if x == x else "fbeta+beta=nan"),
     "RNG": lambda x: RNG(0).standard_gamma(x, 2),
     "RNG and its choice": lambda x: RNG(0).choice([1, 2], 2, p=[0.5, x]),
@@ -149,10 +150,10 @@ PASSED_ON = {
         ).weighted
     ),
     "sample_metrics of the input": lambda x: posterior.sample_metrics(corrupted_matrix(x), "f1", 1, method="input")[0],
-    "truncated_normal_icdf": lambda x: uncertainty.truncated_normal_icdf(U, U[0], U[0], abs(x), 1.0),
-    "truncated_t_icdf": lambda x: uncertainty.truncated_t_icdf(U, 3.0, U[0], U[0], 0.0, -abs(x)),
-    "truncated_t_icdf of degrees": lambda x: uncertainty.truncated_t_icdf(U, x, U[0], U[0], 0.0, 1.0),
-    "truncated_gamma_icdf": lambda x: uncertainty.truncated_gamma_icdf(U, U[0], U[0], torch.tensor(abs(x)), 1.0),
+    "truncated_normal_icdf": lambda x: truncated.truncated_normal_icdf(U, U[0], U[0], abs(x), 1.0),
+    "truncated_t_icdf": lambda x: truncated.truncated_t_icdf(U, 3.0, U[0], U[0], 0.0, -abs(x)),
+    "truncated_t_icdf of degrees": lambda x: truncated.truncated_t_icdf(U, x, U[0], U[0], 0.0, 1.0),
+    "truncated_gamma_icdf": lambda x: truncated.truncated_gamma_icdf(U, U[0], U[0], torch.tensor(abs(x)), 1.0),
     "RNG": lambda x: RNG(0).uniform(2, high=x) * 0,
 }
 

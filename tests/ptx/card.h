@@ -248,6 +248,10 @@ T op_brev(T a) {
   return reversed;
 }
 template <class T>
+U32 op_popc(T a) {
+  return __builtin_popcount(a);
+}
+template <class T>
 U32 op_bfind_shiftamt(T a) {  // how far the highest bit is from the left
   return a ? __builtin_clz(a) : ~U32(0);
 }
@@ -315,6 +319,11 @@ template <class T>
 bool op_vote_sync_any(bool x, U32 mask) {
   all_lanes(mask);
   return __any_sync(mask, x);
+}
+template <class T>
+T op_vote_sync_ballot(bool x, U32 mask) {
+  all_lanes(mask);
+  return __ballot_sync(mask, x);
 }
 template <class T>
 T op_redux_sync_min(T x, U32 mask) {

@@ -45,16 +45,19 @@ CARDS = {
 }
 
 
+def cubin(name: str, architecture: int, file: Path) -> str:
+    """Compile a .cu file for a card, and return what ptxas says of it."""
+    (source,) = CSRC.rglob(FILES[name])
+    command = ["nvcc", *abi(), *LANGUAGE, f"-arch=sm_{architecture}", f"-isystem={TORCH}/include", f"-I{CSRC}"]
+    done = subprocess.run([*command, "-Xptxas=-v", "-cubin", source, "-o", file], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stderr
+
+
 def resources(name: str, architecture: int, folder: Path) -> dict[str, dict[str, int]]:
     """Of each kernel as ptxas compiles it: registers of a thread, bytes that it spills, bytes that a block shares."""
-    (file,) = CSRC.rglob(FILES[name])
-    command = ["nvcc", *abi(), *LANGUAGE, f"-arch=sm_{architecture}", f"-isystem={TORCH}/include", f"-I{CSRC}"]
-    done = subprocess.run(
-        [*command, "-Xptxas=-v", "-cubin", file, "-o", folder / "kernels.cubin"], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
     found = {}
-    for symbol, stack, registers, rest in RESOURCES.findall(done.stderr):
+    for symbol, stack, registers, rest in RESOURCES.findall(cubin(name, architecture, folder / "kernels.cubin")):
         shared = re.search(r"(\d+) bytes smem", rest)
         kernel = call("c++filt", symbol).removeprefix("void ").rpartition("(")[0]
         found[kernel] = {"registers": int(registers), "spilled": int(stack), "shared": int(shared[1]) if shared else 0}

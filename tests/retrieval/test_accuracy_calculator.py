@@ -138,11 +138,11 @@ def test_search_depth_never_exceeds_depth_of_metrics(device, monkeypatch):
     assert depths == [3, 3, 3, 3, 1, 8, 9]
 
 
-def test_small_k_warns_of_lower_bounds(caplog):
+def test_small_k_warns_of_lower_bounds(logged):
     AccuracyCalculator(k=2, include=("precision_at_1",)).get_accuracy(TINY, TINY_LABELS)
-    assert caplog.messages == []
+    assert logged.messages == []
     AccuracyCalculator(k=2).get_accuracy(TINY, TINY_LABELS)
-    assert caplog.record_tuples == [
+    assert logged.rows == [
         (
             "tensormetrics.retrieval",
             logging.WARNING,
@@ -150,22 +150,22 @@ def test_small_k_warns_of_lower_bounds(caplog):
             "lower bounds; write k=None",
         )
     ]
-    caplog.clear()
+    logged.rows.clear()
     AccuracyCalculator(["ndcg_at_5"], k="max_bin_count").get_accuracy(TINY, TINY_LABELS)
-    (message,) = caplog.messages
+    (message,) = logged.messages
     assert message == "k=3 is below the 5 neighbors that are looked at by ndcg_at_5: lower bounds; write k=None"
 
 
-def test_get_accuracy_without_relevant_references_is_nan(caplog, device):
+def test_get_accuracy_without_relevant_references_is_nan(logged, device):
     x = torch.tensor(TINY, device=device)
     calculator = AccuracyCalculator([*KNN, "median_rank", "nearest_centroid_accuracy"])
     for inputs in ((x, range(10)), (x, [0] * 10, x[:0], []), (x[:1], [0])):
         assert all(math.isnan(value) for value in calculator.get_accuracy(*inputs).values())
-    assert set(caplog.messages) == {"no query has a relevant reference: every metric of neighbors is NaN"}
-    caplog.clear()
+    assert set(logged.messages) == {"no query has a relevant reference: every metric of neighbors is NaN"}
+    logged.rows.clear()
     actual = AccuracyCalculator().get_accuracy(x[:0], [], x, range(10))
     assert actual.keys() == set(DEFAULT) and all(math.isnan(value) for value in actual.values())
-    assert caplog.messages == ["there is no query: every metric is NaN"]
+    assert logged.messages == ["there is no query: every metric is NaN"]
     assert list(AccuracyCalculator(KNN, return_per_class=True).get_accuracy(x[:0], []).values()) == [[]] * 5
 
 

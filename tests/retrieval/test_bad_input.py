@@ -468,7 +468,7 @@ def test_comparison_without_self_match_keeps_all_positives(device):
     assert all(0 <= value <= 1 for value in scores.values())
 
 
-def test_max_bin_count_with_only_lone_queries_is_nan(device, caplog):
+def test_max_bin_count_with_only_lone_queries_is_nan(device, logged):
     scores = AccuracyCalculator(KNN, k="max_bin_count").get_accuracy(POINTS.to(device), range(4))
     assert scores.keys() == set(KNN) and all(map(math.isnan, scores.values()))
-    assert caplog.messages == ["no query has a relevant reference: every metric of neighbors is NaN"]
+    assert logged.messages == ["no query has a relevant reference: every metric of neighbors is NaN"]

@@ -190,11 +190,11 @@ def test_update_store_dtype_rounds_embeddings(make, device):
         metric.update(torch.full((1, 6), 1e9), [0])  # above the largest float16 value
 
 
-def test_get_accuracy_logs_its_search_method(caplog):
-    caplog.set_level(logging.INFO, "tensormetrics.retrieval")
+def test_get_accuracy_logs_its_search_method(logged):
+    logged.setLevel(logging.INFO)
     AccuracyCalculator(KNN).get_accuracy(TINY, TINY_LABELS)
     AccuracyCalculator(KNN, k="max_bin_count").get_accuracy(TINY, TINY_LABELS)
-    assert caplog.messages == [
+    assert logged.messages == [
         "10 queries, 10 references, D=2, k=all: ranks",
         "10 queries, 10 references, D=2, k=3: neighbors",
     ]
@@ -288,11 +288,11 @@ def test_self_retrieval_spellings_give_equal_scores(rows, scores):
 
 
 @pytest.mark.parametrize("k", [59, 60, 1_000])
-def test_scores_with_k_of_all_references_match_default(k, rows, caplog):
-    caplog.set_level(logging.INFO, "tensormetrics.retrieval")
+def test_scores_with_k_of_all_references_match_default(k, rows, logged):
+    logged.setLevel(logging.INFO)
     expected = AccuracyCalculator(RANKS).get_accuracy(*rows)
     assert AccuracyCalculator(RANKS, k=k).get_accuracy(*rows) == pytest.approx(expected, rel=1e-14)
-    assert (f"k={k} is cut to the 59 references of a query" in caplog.messages) == (k > 59)
+    assert (f"k={k} is cut to the 59 references of a query" in logged.messages) == (k > 59)
 
 
 def test_per_class_scores_weighted_by_queries_give_the_mean(rows, scores):

@@ -101,7 +101,7 @@ def make_near_ties(count, classes):
     return x[order, None] * x.new_ones(1, 2), torch.arange(count)[order] % classes
 
 
-@pytest.mark.parametrize("budget", [None, 2**16])
+@pytest.mark.parametrize("budget", [None, pytest.param(2**16, marks=pytest.mark.full)])
 def test_positive_ranks_near_ties_equal_oracle(budget, implementation, device):
     x, labels = (tensor.to(device) for tensor in make_near_ties(300, 2))
     match = (labels[:, None] == labels).cpu().numpy() & ~np.eye(300, dtype=bool)

@@ -133,10 +133,10 @@ def test_copied_and_pickled_calculators_call_their_methods(device):
         assert copied.last is not calculator.last
 
 
-def test_knn_labels_above_memory_budget_warn(caplog):
+def test_knn_labels_above_memory_budget_warn(logged):
     x, labels = data()
     YourCalculator(["precision_at_2"], memory_budget=1_000).get_accuracy(x, labels)
-    assert caplog.record_tuples == [
+    assert logged.rows == [
         (
             "tensormetrics.retrieval",
             logging.WARNING,

@@ -13,7 +13,16 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from tensormetrics.retrieval.search.kernels import canonical, counting, direct, finish, nearest, prepare, scores
+from tensormetrics.retrieval.search.kernels import (
+    canonical,
+    clusters,
+    counting,
+    direct,
+    finish,
+    nearest,
+    prepare,
+    scores,
+)
 
 FP16_ARRAYS, INT32_ARRAYS = ("x", "y"), ("selected", "num_selected", "num_hits", "below")
 INT64_ARRAYS = ("source", "self_index", "nearest", "row")
@@ -86,6 +95,11 @@ def nearest_constants(dim, best, kind):
     return NEAREST_CONSTANTS | distance_constants(dim, kind, min(4096 // dim, 16)) | {"BEST": best}
 
 
+SUM_CONSTANTS = {"EMPTY": 1, "CHANGED": 2, "ROWS": 32, "SIZE": 128, "x_step": 1}
+SUM_TYPES = ROW_TYPES | {"units": "*fp64", "sums": "*fp64"}
+SUM_TYPES |= dict.fromkeys(("ordered", "order", "previous", "counts"), "*i64")
+INFORMATION_TYPES = dict.fromkeys(("row", "col", "count", "row_size", "col_size"), "*i64")
+INFORMATION_TYPES |= dict.fromkeys(("sums", "log_factorial", "expected"), "*fp64")
 SELECTION = {"SAMPLED": False, "QUERIES": 1}
 FINISH_TYPES = PAIRS | {"order": "*i32", "is_bounded": "*i8", "is_proven": "*i8"}
 
@@ -129,10 +143,15 @@ LAUNCHES = {  # kernel, constants, types, warps, stages
     "nearest, D = 128": (direct._nearest, nearest_constants(128, 16, 0), NEAREST_TYPES, 4, 1),
     "nearest 128, D = 512": (direct._nearest, nearest_constants(512, 128, 2), NEAREST_TYPES, 4, 1),
     "matches": (scores._matches, MATCH_CONSTANTS, MATCH_TYPES, 4, 3),
+    "cluster sums": (clusters._cluster_sums, SUM_CONSTANTS, SUM_TYPES, 4, 3),
+    "information": (clusters._information, {"STEPS": 16, "SIZE": 1024}, INFORMATION_TYPES, 4, 3),
+    "expected information": (clusters._expected_information, {"SIZE": 128}, INFORMATION_TYPES, 1, 3),
     "means": (scores._means, {"ZERO": False, "SIZE": 1024}, MATCH_TYPES, 8, 3),
+    "ndcg of 128": (scores._ndcg, {"WIDTH": 128, "LOG": 7}, MATCH_TYPES | {"terms": "*fp64", "ideal": "*fp64"}, 4, 3),
 }  # fmt: skip
 
 
+EXACT = canonical._canonical, finish._finish, direct._nearest, clusters._cluster_sums
 PRODUCTS = "block minima, half of all tiles", "block minima, all tiles", "many", "sample", "rank counts"
 
 
@@ -140,6 +159,7 @@ PRODUCTS = "block minima, half of all tiles", "block minima, all tiles", "many",
 def test_products_run_on_tensor_cores(name):
     ptx = compile_kernel(*LAUNCHES[name]).asm["ptx"]
     assert "wgmma.mma_async" in ptx and "f32.f16.f16" in ptx
+    assert ptx.count("st.shared") <= 32 or name not in PRODUCTS[:2]  # a block of rows is computed by one warp
 
 
 @pytest.mark.slow
@@ -148,12 +168,12 @@ def test_products_run_on_tensor_cores(name):
 def test_kernels_use_no_more_resources_than_recorded(name, architecture):
     kernel = compile_kernel(*LAUNCHES[name], architecture)
     hold_resources(name, architecture, kernel)
-    if LAUNCHES[name][0] in (canonical._canonical, finish._finish, direct._nearest):  # it would change the order's bits
+    if LAUNCHES[name][0] in EXACT:  # it would change bits
         assert "fma.rn.f64" not in kernel.asm["ptx"]
 
 
 @pytest.mark.emulated
-@pytest.mark.parametrize("name", ["many", "rank counts", "lengths", "transposed", "matches"])
+@pytest.mark.parametrize("name", ["many", "rank counts", "lengths", "transposed", "matches", "cluster sums"])
 def test_atomics_have_no_memory_barrier(name):
     ptx = compile_kernel(*LAUNCHES[name]).asm["ptx"]
     assert ".global.gpu.relaxed." in ptx and ".acq_rel" not in ptx  # of atom, and of red where nothing reads the result

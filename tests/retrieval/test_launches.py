@@ -7,7 +7,18 @@ import torch
 from fake_device import DEVICE, Device
 from kernels import INTERPRETED, interpreted
 
-from tensormetrics.retrieval import NDCG, AccuracyCalculator, HitRate, PrecisionAtK, RecallAtK, ReciprocalRank, TorchKNN
+from tensormetrics.retrieval import (
+    NDCG,
+    AccuracyCalculator,
+    HitRate,
+    PrecisionAtK,
+    RecallAtK,
+    ReciprocalRank,
+    TorchKMeans,
+    TorchKNN,
+    adjusted_mutual_info,
+    normalized_mutual_info,
+)
 from tensormetrics.retrieval.search import direct_search
 
 SIZES = (20, 36) if INTERPRETED else (260, 1024)
@@ -30,6 +41,14 @@ def metric(make, *options):
     return call
 
 
+def clustering(score):
+    def call(x: torch.Tensor, labels: torch.Tensor):
+        clusters = labels % 7 + (x[:, 0] > 1)
+        return lambda: score(labels, clusters)
+
+    return call
+
+
 NAMES = "precision_at_1", "r_precision", "mean_average_precision_at_r"
 CALLS = {  # call after the update, launches, waits
     "HitRate(10)": (metric(HitRate, 10), 16, 1),
@@ -39,9 +58,11 @@ CALLS = {  # call after the update, launches, waits
     "RecallAtK(10)": (metric(RecallAtK, 10), 16, 1),
     "RecallAtK((1, 100))": (metric(RecallAtK, (1, 100)), 25, 1),
     "ReciprocalRank(10)": (metric(ReciprocalRank, 10), 16, 1),
-    "NDCG(10)": (metric(NDCG, 10), 25, 1),
-    "NDCG(100)": (metric(NDCG, 100), 25, 1),
+    "NDCG(10)": (metric(NDCG, 10), 16, 1),
+    "NDCG(100)": (metric(NDCG, 100), 16, 1),
     "AccuracyCalculator(k=10)": (metric(AccuracyCalculator, NAMES, (), False, False, 10), 45, 1),
+    "NMI": (clustering(normalized_mutual_info), 25, 1),
+    "AMI": (clustering(adjusted_mutual_info), 60, 1),
     "TorchKNN": (lambda x, labels: lambda: TorchKNN()(x, 10, x, True), 6, 0),
     "TorchKNN of others": (lambda x, labels: lambda: TorchKNN("cosine")(x[:20], 100, x), 6, 0),
 }
@@ -65,7 +86,7 @@ def test_launches_of_small_call_reach_goal_at_any_size_and_values(name):
             results = call()
             counts.append((device.operators, len(device.waits), sum(device.copied)))
             results = torch.utils._pytree.tree_map_only(torch.Tensor, lambda x: x.cpu(), results)
-        torch.testing.assert_close(results, expected, rtol=1e-15, atol=0)
+        torch.testing.assert_close(results, expected, rtol=1e-12 if name in ("NMI", "AMI") else 1e-15, atol=0)
     assert len({*counts}) == 1 and counts[0][0] <= launches and counts[0][1] == waits and counts[0][2] <= 64
 
 
@@ -86,6 +107,42 @@ def test_launches_of_large_search_reach_goal_for_any_k_and_size(k, monkeypatch):
         assert torch.equal(found, TorchKNN()(x, k, x, True)[1])
     ((launches, waits),) = counts
     assert launches <= 40 and waits == 1
+
+
+KINDS = {  # of rows
+    "random": lambda x: x,
+    "duplicates": lambda x: x[torch.arange(len(x)) % 9],
+    "equal": torch.ones_like,
+    "scales": lambda x: x * torch.logspace(-3, 3, len(x))[:, None],
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", KINDS)
+def test_iterations_of_k_means_reach_goal_and_equal_the_cpu(kind):
+    added = set()
+    for size in SIZES[: 1 if INTERPRETED else 2]:
+        x, counts = KINDS[kind](rows(size)[0]), []
+        first = torch.cat([x[:3], x[:4] + 1e3])  # of which the last are empty at first
+        runs = {"niter": 2}, {"niter": 3}, {"niter": 4, "init": first}
+        for options in runs[2:] if INTERPRETED else runs:
+            kmeans, expected = TorchKMeans(**options), TorchKMeans(**options)
+            clusters = expected(x, 7)
+            with Device(kernels=True) as device:
+                kmeans.init = kmeans.init.to(DEVICE) if "init" in options else kmeans.init
+                here = x.to(DEVICE)
+                if not INTERPRETED:
+                    kmeans(here, 7)  # makes tables of constants
+                device.operators = 0
+                device.waits.clear()
+                found = kmeans(here, 7)
+                counts.append((device.operators, len(device.waits), kmeans.n_iter))
+                results = [result.cpu() for result in (found, kmeans.centroids, kmeans.inertia)]
+            assert kmeans.n_iter == expected.n_iter
+            assert all(map(torch.equal, results, (clusters, expected.centroids, expected.inertia)))
+        if [n_iter for *_, n_iter in counts[:2]] == [2, 3]:
+            added.add(tuple(after - before for before, after in zip(*counts[:2], strict=True))[:2])
+    assert added <= {(10, 1)} and (added or INTERPRETED or kind != "random")
 
 
 @pytest.mark.skipif(INTERPRETED, reason="counts calls of the library")

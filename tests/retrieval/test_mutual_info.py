@@ -12,6 +12,7 @@ from retrieval_oracle import cases
 from sklearn.metrics.cluster import contingency_matrix, expected_mutual_information
 
 from tensormetrics.retrieval import (
+    ClusterAccuracy,
     EmbeddingClusterAccuracy,
     NormalizedMutualInfo,
     TorchKMeans,
@@ -45,9 +46,9 @@ SCORES = {
 
 
 def random_labelings():
-    """Yield 120 pairs of labelings that cover all relations between two partitions and all kinds of sizes."""
+    """Yield 48 pairs of labelings that cover all relations between two partitions and all kinds of sizes."""
     random = np.random.RandomState(0)
-    for i in range(20):
+    for i in range(8):
         n, classes, clusters = random.randint(2, 200), random.randint(1, 20), random.randint(1, 20)
         labels = random.randint(0, classes, n)
         yield labels, random.randint(0, clusters, n)  # independent
@@ -94,7 +95,7 @@ def test_golden_cases_scores_match_golden_file(case, device):
 def test_random_labelings_scores_match_sklearn(name, device):
     ours, theirs = SCORES[name]
     pairs = list(random_labelings())
-    assert len(pairs) == 120
+    assert len(pairs) == 48
     for labels, clusters in pairs:
         value = ours(*tensor_pair(labels, clusters, device))
         assert float(value) == pytest.approx(theirs(labels, clusters), abs=1e-10), (labels, clusters)
@@ -213,6 +214,25 @@ def test_compare_different_cluster_counts_matches_score_difference(generator):
     result = compare(fine, coarse)
     assert float(result.difference) == pytest.approx(float(fine.compute() - coarse.compute()))
     assert result.low <= result.difference <= result.high and result.discordant is None
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("items", "classes"), [(300, 5), (1000, 10)])
+@pytest.mark.parametrize(("agreement", "refused"), [(0.0, (0.85, 1.0)), (0.3, (0.0, 0.02))])
+def test_interval_of_cluster_accuracy_holds_truth_or_is_refused_near_chance(items, classes, agreement, refused):
+    sets, misses, refusals = 200, 0, []
+    for seed in range(sets):
+        generator = torch.Generator().manual_seed(seed)
+        labels, clusters = torch.randint(classes, (2, items), generator=generator)
+        metric = ClusterAccuracy()
+        metric.update(labels, torch.where(torch.rand(items, generator=generator) < agreement, labels, clusters))
+        try:
+            _, low, high = metric.interval(replicates=200)
+            misses += not low <= agreement + (1 - agreement) / classes <= high
+        except NotImplementedError as error:
+            refusals.append(str(error))
+    assert refused[0] <= len(refusals) / sets <= refused[1] and misses / sets <= 0.12
+    assert all("agreement is hardly told from chance" in message for message in refusals)
 
 
 def test_pair_scores_do_not_overflow_int64_products(device):

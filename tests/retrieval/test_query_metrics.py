@@ -124,7 +124,7 @@ def test_averages_of_random_scores_match_numpy(average, device):
         assert metric.compute().tolist() == pytest.approx(expected, rel=1e-13)
 
 
-def test_lone_queries_follow_on_lone(device, caplog):
+def test_lone_queries_follow_on_lone(device, logged):
     assert float(updated(PrecisionAtK(1, on_lone="zero"), device, X, LABELS).compute()) == pytest.approx(2 / 7)
     zero = updated(PrecisionAtK(1, on_lone="zero", average="class"), device, X, LABELS)
     assert zero.compute().tolist() == [0, 0, 0.5] and zero.class_labels.tolist() == [3, 5, 7]
@@ -135,7 +135,7 @@ def test_lone_queries_follow_on_lone(device, caplog):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         updated(PrecisionAtK(1, on_lone="error"), device, X, LABELS).compute()
     assert float(updated(PrecisionAtK(1, on_lone="error"), device, X[:6], LABELS[:6]).compute()) == pytest.approx(1 / 3)
-    assert caplog.messages == []
+    assert logged.messages == []
 
 
 @pytest.mark.parametrize("average", ["micro", "macro", "class"])
@@ -187,14 +187,14 @@ def test_average_precision_with_retrieved_denominator_matches_torchmetrics(k, de
 
 
 @pytest.mark.parametrize(("average", "expected"), [("micro", NAN), ("macro", NAN), ("class", []), ("none", [NAN] * 4)])
-def test_metrics_with_nothing_to_score_return_nan_and_warn(average, expected, device, caplog):
+def test_metrics_with_nothing_to_score_return_nan_and_warn(average, expected, device, logged):
     for make in (RPrecision, AveragePrecision, FirstRank, NearestCentroidAccuracy, RankingAUROC):
-        caplog.clear()
+        logged.rows.clear()
         lone = updated(make(average=average), device, X[:4], [0, 1, 2, 3]).compute()
         assert lone.tolist() == pytest.approx(expected, nan_ok=True)
         none = updated(make(average=average), device, X[:0], LABELS[:0]).compute()
         assert none.tolist() == pytest.approx([] if isinstance(expected, list) else NAN, nan_ok=True)
-        assert caplog.record_tuples == [
+        assert logged.rows == [
             ("tensormetrics.retrieval", logging.WARNING, message)
             for message in (
                 "no query has a relevant reference: every metric of neighbors is NaN",

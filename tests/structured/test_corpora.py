@@ -29,7 +29,6 @@ from tensormetrics.structured import (
     Smatch,
     SpanErrors,
     SpanScores,
-    Suite,
     Trigger,
     Variable,
     derive,
@@ -345,20 +344,3 @@ def test_update_with_failing_document_names_it_and_counts_nothing(make, update, 
     with pytest.raises((ValueError, TypeError), match=f"^{re.escape(start)}"):
         getattr(metric, update)(*inputs)
     assert metric.update_count == 0 and not metric.sums.any()
-
-
-@pytest.mark.parametrize("call", ["update", "__call__"])
-def test_suite_with_failing_member_keeps_others_unchanged(call):
-    def choosy(x: int) -> int:
-        if x < 0:
-            raise ValueError(f"got {x}")
-        return x
-
-    families = [Family(dsl.set_matching[int](inner), micro_average(["f1"])) for inner in
-                (dsl.discrete[int], dsl.discrete[int].contramap(choosy))]  # fmt: skip
-    suite = Suite(dict(zip("ab", families, strict=True)))
-    suite.update([[1]], [[2]])
-    with pytest.raises(ValueError, match="got -1"):
-        getattr(suite, call)([[1], [-1]], [[1], [1]])
-    assert [family.documents for family in families] == [1, 1]
-    assert {name: float(value) for name, value in suite.compute().items()} == {"a-f1": 0.0, "b-f1": 0.0}

@@ -1,4 +1,4 @@
-"""Corpus scores of objects: averages, labels, suites, state."""
+"""Corpus scores of objects: averages, labels, state."""
 
 import copy
 import math
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tensormetrics.structured import Family, Suite, derive, dsl, macro_average, metametric, micro_average
+from tensormetrics.structured import Family, derive, macro_average, metametric, micro_average
 
 
 @dataclass
@@ -48,10 +48,7 @@ def test_micro_and_macro():
 
 def test_family_keys_follow_names_and_reductions():
     assert list(Family(Doc.metric, micro_average(["none", "f1"])).compute()) == ["overlap", "f1"]
-    names = {name: Family(Doc.metric, micro_average(["f1"])) for name in ("type", "a.b", "members")}
-    assert list(Suite(names).compute()) == ["type-f1", "a.b-f1", "members-f1"]
-    suite = Suite({"events": Suite({"x": Family(Doc.metric, {"micro": micro_average(["f1", "none"])})})})
-    assert list(suite.compute()) == ["events-x-micro-f1", "events-x-micro"]
+    assert list(Family(Doc.metric, {"micro": micro_average(["f1", "none"])}).compute()) == ["micro-f1", "micro"]
 
 
 def test_family_without_documents_is_nan():
@@ -120,49 +117,10 @@ def test_labels_of_normalized_items_and_collections(wrap):
     assert {key: scores[key] for key in expected} == pytest.approx(expected)
 
 
-def test_suites_extras_and_documents():
-    suite = Suite({"a": Family(Doc.metric, BOTH), "b": Family(Doc.metric, macro_average(["f1"]))})
-    suite.with_extra(lambda values: {"sum": values["a-micro-f1"] + values["b-f1"]})
-    suite.update(PREDS, REFS)
-    scores = floats(suite.compute())
-    assert scores["sum"] == pytest.approx(4 / 9 + 2 / 9)
-    assert floats(suite(PREDS[:1], REFS[:1]))["a-micro-f1"] == pytest.approx(2 / 3)
-    assert suite.compute()["a-micro-f1"].item() == pytest.approx(2 * 4 / (7 + 8))
-    single = suite.members["a"].per_document(PREDS, REFS)
-    assert single["f1"].tolist() == pytest.approx([2 / 3, 0, 0]) and suite.members["a"].documents == 4
-    suite.reset()
-    assert math.isnan(suite.compute()["sum"]) and math.isnan(suite.compute()["b-f1"])
-
-
-def test_a_suite_reads_each_value_once():
-    """Values shared by families are read once per update, for any comparison."""
-    reads = []
-
-    @dataclass
-    class Seen:
-        name: str
-        kind: str
-        words: list[str]
-
-        def __getattribute__(self, attribute):
-            if attribute in ("name", "kind", "words"):
-                reads.append(attribute)
-            return super().__getattribute__(attribute)
-
-    def family(*fields):
-        return Family(dsl.set_matching[Seen](dsl.dataclass[Seen](dict.fromkeys(fields, ...))), micro_average(["f1"]))
-
-    members = {"c": Suite({"d": family("name", "words")}), "a": family("name"), "b": family("name", "kind")}
-    pred, ref = [Seen("x", "k", ["u", "v"]), Seen("y", "k", ["u"])], [Seen("x", "k", ["v"])]
-    suite, values = Suite(members), {}
-    for call in (suite.update, suite, suite.per_document):
-        reads.clear()
-        values = call([pred, []], [ref, ref]) or values
-        assert sorted(reads) == sorted(4 * ["name", "kind", "words"])
-    assert values["a-f1"].tolist() == [2 / 3, 0]
-    expected = {"a-f1": 2 / (2 + 2), "b-f1": 2 / (2 + 2), "c-d-f1": 2 / (3 + 2)}
-    pred[0].name = ref[0].name = "z"  # nothing is remembered from one update to the next
-    assert floats(suite([pred, []], [ref, ref])) == pytest.approx(expected)
+def test_scores_of_documents_change_no_state():
+    family = Family(Doc.metric, macro_average(["f1"]))
+    family.update(PREDS[:1], REFS[:1])
+    assert family.per_document(PREDS, REFS)["f1"].tolist() == pytest.approx([2 / 3, 0, 0]) and family.documents == 1
 
 
 def test_policies_of_families():
@@ -198,13 +156,11 @@ def test_family_normalizer_none_equals_the_metric():
     assert floats(baseline.compute()) == {"overlap": pytest.approx(2 / 3)}
 
 
-@pytest.mark.parametrize("make", [lambda family: family, lambda family: Suite({"x": family})], ids=["family", "suite"])
-def test_family_updates_from_threads_are_complete(make):
-    scores = make(Family(Doc.metric, BOTH, by="label"))
+def test_family_updates_from_threads_are_complete():
+    family = Family(Doc.metric, BOTH, by="label")
     with ThreadPoolExecutor(8) as pool:
-        for done in [pool.submit((scores.update, scores)[n % 2], PREDS, REFS) for n in range(40)]:
+        for done in [pool.submit((family.update, family)[n % 2], PREDS, REFS) for n in range(40)]:
             done.result(timeout=30)
-    family = scores.members["x"] if isinstance(scores, Suite) else scores
     assert family.documents == 120 and family.label_sums[0].tolist() == [40, 40, 120]
     assert family.sums[:4].tolist() == [80, 160, 200, 120]
-    copy.deepcopy(scores).reset()
+    copy.deepcopy(family).reset()

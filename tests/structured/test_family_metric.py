@@ -1,4 +1,4 @@
-"""Families and suites behave like any metric of torchmetrics."""
+"""Families behave like any metric of torchmetrics."""
 
 import copy
 import math
@@ -8,9 +8,9 @@ from enum import Enum
 
 import pytest
 import torch
-from torchmetrics import Metric, MetricCollection, MetricTracker
+from torchmetrics import MetricCollection, MetricTracker
 
-from tensormetrics.structured import Family, Suite, derive, macro_average, metametric, micro_average
+from tensormetrics.structured import Family, derive, macro_average, metametric, micro_average
 from tensormetrics.uncertainty import compare
 
 
@@ -38,17 +38,10 @@ def family(**options):
     return Family(Doc.metric, AVERAGES, **options)
 
 
-def nested(**options):
-    labelled = family(by="label", **options)
-    selected = family(by="label", labels=["d", "z"], **options)
-    return Suite({"labelled": labelled, "nested": Suite({"chosen": selected, "plain": family(**options)})})
-
-
 MAKE = {
     "plain": family,
     "labels met": lambda **options: family(by="label", **options),
     "labels chosen": lambda **options: family(by="label", labels=["d", "a", "z"], **options),
-    "nested suite": nested,
 }
 for_all_metrics = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
 
@@ -137,26 +130,9 @@ def test_families_work_in_collections_and_trackers(make):
     assert make().higher_is_better
 
 
-def test_no_metric_is_a_part_of_another():
-    suite = nested()
-    assert [module for module in suite.modules() if isinstance(module, Metric)] == [suite]
-    fed(suite, FIRST)
-    assert suite.members["nested"].members["plain"].documents == 2 == suite.members["labelled"].update_count + 1
-    assert list(suite.metric_state)[:2] == ["labelled-sums", "labelled-num_documents"]
-    assert_same(suite.members["labelled"].compute(), fed(family(by="label"), FIRST).compute())
-    suite.members["labelled"].compute()
-    fed(suite, SECOND)
-    assert suite.members["labelled"].compute()["f1[d]"] == pytest.approx(2 / 3)
-    assert suite.to(torch.bfloat16).compute()["labelled-f1[d]"].dtype == torch.float64
-    with pytest.raises(ValueError, match="member 'a-b': got two states named 'a-b-sums'"):
-        Suite({"a": Suite({"b": family()}), "a-b": family()})
-
-
 def test_errors_name_the_class_that_was_made():
-    for scores in family(), Suite({"x": family()}):
-        fed(scores, FIRST)
-        with pytest.raises(ValueError, match=r"^replicates: Family keeps sums; write Family\(..., replicates=1000\)"):
-            scores.interval()
+    with pytest.raises(ValueError, match=r"^replicates: Family keeps sums; write Family\(..., replicates=1000\)"):
+        fed(family(), FIRST).interval()
     with pytest.raises(TypeError, match="Family"):
         family(confidence=0.5)
 
@@ -166,11 +142,11 @@ def test_failed_update_keeps_state_unchanged():
         raise ZeroDivisionError("by a hook")
 
     selected = {"items[*]": hook}
-    for scores in family(hooks=selected, by="label"), Suite({"a": family(), "b": family(hooks=selected)}):
-        with pytest.raises(ZeroDivisionError, match="by a hook"):
-            scores.update(*FIRST)
-        assert scores.update_count == 0
-        assert all(value.isnan() for value in scores.compute().values())
+    scores = family(hooks=selected, by="label")
+    with pytest.raises(ZeroDivisionError, match="by a hook"):
+        scores.update(*FIRST)
+    assert scores.update_count == 0
+    assert all(value.isnan() for value in scores.compute().values())
 
 
 def test_hooks_of_forward_number_documents_on():
@@ -203,23 +179,14 @@ def test_family_labels_other_than_text_are_formatted(kind, labels):
         assert scores.compute()["types-f1"] == 1 and scores.label_sums.tolist() == [[2] * 3] * 2
 
 
-def test_intervals_and_comparisons_of_any_members():
+def test_intervals_of_families_do_not_depend_on_labels():
     names = [f"document {index}" for index in range(6)]
     inputs = docs("ab", "c", "dd", "a", "be", ""), docs("a", "cc", "d", "ab", "e", "z")
-    one, two = (
-        fed(nested(replicates=50, seed=1, policy="conventional"), batch, ids=names) for batch in (inputs, inputs[::-1])
+    plain, labelled = (
+        fed(family(replicates=50, **options), inputs, ids=names).interval() for options in ({}, {"by": "label"})
     )
-    single = fed(family(replicates=50, seed=1, policy="conventional"), inputs, ids=names)
-    intervals = one.interval()
-    for key, estimate in single.interval().items():
-        for name in "labelled", "nested-chosen", "nested-plain":
-            assert torch.equal(intervals[f"{name}-{key}"].low, estimate.low)
-    assert "labelled-f1[a]" not in intervals
-    assert len(intervals) == 9 and "nested-plain-micro-f1" in str(one.table())
-    assert (
-        compare(one, two)["nested-plain-micro-f1"].p_value
-        == compare(one.members["nested"].members["plain"], two.members["nested"].members["plain"])["micro-f1"].p_value
-    )
+    assert list(plain) == list(labelled) and "labelled-f1[a]" not in labelled
+    assert all(torch.equal(plain[key].low, labelled[key].low) for key in plain)
 
 
 def test_rank_options_of_families_name_type_and_constraint_but_not_the_scope():

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tensormetrics.structured import Family, Matching, Path, Suite, derive, dsl, metametric, micro_average
+from tensormetrics.structured import Family, Matching, Path, derive, dsl, metametric, micro_average
 
 
 @dataclass
@@ -119,13 +119,6 @@ def test_family_hooks_receive_selected_matches():
     ]
     family.update([PRED], [REF])
     assert [call[0] for call in calls[5:]] == [2] * 5
-
-
-def test_hooks_of_suites_run_once_for_each_family():
-    calls = []
-    hooks = {"events": lambda *match: calls.append(match[-1])}
-    Suite({name: Family(Story.metric, micro_average(["f1"]), hooks=hooks) for name in "ab"}).update([PRED], [REF])
-    assert calls == [3.0, 3.0]
 
 
 def test_no_match_is_built_without_need(monkeypatch):

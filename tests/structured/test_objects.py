@@ -19,7 +19,6 @@ from tensormetrics.structured import (
     Normalizer,
     Policy,
     StructuredMetric,
-    Suite,
     derive,
     dsl,
     macro_average,
@@ -202,17 +201,13 @@ def test_functions_are_called_once_for_equal_values(batched):
     assert derive(list[str])(*WORDS).tolist() == [2, 1]
 
 
-def test_functions_are_called_once_by_families_with_labels_and_hooks_and_by_suites():
+def test_functions_are_called_once_by_families_with_labels_and_hooks():
     calls = []
     near = dsl.from_func(lambda x, y: calls.append((x, y)) or same_start(x, y))
     pair = dsl.set_matching[Weighted](dsl.dataclass[Weighted]({"weight": near, "kind": ...}))
     preds, refs = ([[Weighted(word, word) for word in row] for row in part] for part in WORDS)
 
-    def family(**options):
-        return Family(pair, micro_average(["f1"]), **options)
-
-    suite = Suite({"a": family(), "b": family(by="kind", hooks={"[*]": lambda *_: None})})
-    suite.update(preds, refs)
+    Family(pair, micro_average(["f1"]), by="kind", hooks={"[*]": lambda *_: None}).update(preds, refs)
     assert len(calls) == len({*calls}) == 3  # pairs of one kind
 
 
@@ -239,10 +234,10 @@ def test_functions_keep_answers_before_an_error(error):
         return same_start(x, y)
 
     metric, calls = counted(fail_once)
-    family = Suite({"x": Family(metric, micro_average(["f1"]))})
+    family = Family(metric, micro_average(["f1"]))
     with pytest.raises(error, match="service is away"):
         family.update(*WORDS)
-    assert family.members["x"].documents == 0
+    assert family.documents == 0
     family.update(*WORDS)
     assert sorted(calls) == sorted([*NEEDED, ("b", "b")])
     family.update(*WORDS)

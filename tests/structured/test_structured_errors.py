@@ -25,7 +25,6 @@ from tensormetrics.structured import (
     SetMatch,
     Smatch,
     SpanScores,
-    Suite,
     Variable,
     derive,
     dsl,
@@ -160,7 +159,6 @@ TYPE_ERRORS = [
         "metric: got <class 'test_structured_errors.Doc'>, wanted the metric of a class, such as Document.metric",
     ),
     (lambda: micro_average("f1"), "normalizers: got 'f1', wanted a list such as ['f1']"),
-    (lambda: Suite({"a": Doc.metric}), "member 'a': got a StructuredMetric, wanted a Family or a Suite"),
     (
         lambda: Doc.metric.compute(GOOD, GOOD)[1].run_with_hooks({"events": 3}),
         "hooks['events']: got 3, wanted a function; hooks with on_match derive from "
@@ -301,10 +299,6 @@ VALUE_ERRORS = [
         "preds[0]: got an edge from 'a' to 'b', which is not among its nodes()",
     ),
     (lambda: Family(Doc.metric, macro_average(["f1"])).update([GOOD], []), "lengths differ: preds has 1, refs has 0"),
-    (
-        lambda: Suite({"a": Family(Doc.metric, micro_average(["f1"]))}).update([], [GOOD]),
-        "lengths differ: preds has 0, refs has 1",
-    ),
     (
         lambda: Path.parse("a.b[x]"),
         "path: got 'a.b[x]', which cannot be read at position 3; wanted a path such as a.b[1].c",

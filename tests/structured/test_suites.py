@@ -213,7 +213,7 @@ def test_documents_in_any_order_and_shape(name, inputs, generator):
     expected = pytest.approx(scored(name, inputs), rel=1e-12)
     order = torch.randperm(N, generator=generator)
     assert scored(name, tuple(t[order] for t in inputs)) == expected
-    if name not in ("Family", "FieldScores", "Suite"):  # which take lists of documents
+    if name not in ("Family", "FieldScores"):  # which take lists of documents
         assert scored(name, tuple(t.unflatten(0, (2, 3, 4)) for t in inputs)) == expected
 
 

@@ -15,7 +15,7 @@ from torchmetrics.classification import (
 
 from tensormetrics.core.resampling.draws import pseudo_masses, t_scales
 from tensormetrics.retrieval import FirstRank, PrecisionAtK
-from tensormetrics.structured import Family, MultisetMatch, Suite, dsl, micro_average
+from tensormetrics.structured import Family, MultisetMatch, dsl, micro_average
 from tensormetrics.uncertainty import Estimate, Uncertain, UncertaintyWarning, as_scalars, compare
 
 R = 200
@@ -113,14 +113,13 @@ def test_interval_of_median_rank_uses_weighted_medians(generator):
     assert [float(estimate.low), float(estimate.high)] == pytest.approx(np.quantile(medians, [0.025, 0.975]))
 
 
-def test_suite_interval_does_not_depend_on_update_order(generator):
-    def make_suite(**options) -> Suite:
-        family = Family(dsl.auto[set[int]], {"micro": micro_average(["f1"]), "": micro_average(["recall"])}, **options)
-        return Suite({"sets": family})
+def test_family_interval_does_not_depend_on_update_order(generator):
+    def make_family(**options) -> Family:
+        return Family(dsl.auto[set[int]], {"micro": micro_average(["f1"]), "": micro_average(["recall"])}, **options)
 
     documents = [[set(row.tolist()) for row in torch.randint(0, 9, (30, 4), generator=generator)] for _ in range(3)]
     names = [f"document {i}" for i in range(30)]
-    one, other, shuffled = make_suite(replicates=50), make_suite(replicates=50), make_suite(replicates=50)
+    one, other, shuffled = make_family(replicates=50), make_family(replicates=50), make_family(replicates=50)
     one.update(documents[0], documents[1], ids=names)
     other.update(documents[2], documents[1], ids=names)
     for i in (29, *range(29)):
@@ -133,7 +132,7 @@ def test_suite_interval_does_not_depend_on_update_order(generator):
         assert torch.equal(estimate.low, estimates[key].low)
     assert list(compare(one, other)) == list(estimates) == list(compare(one, 0.4, alternative="less"))
     with pytest.raises(ValueError, match="^replicates: Family keeps sums; write Family"):
-        without_replicates = make_suite()
+        without_replicates = make_family()
         without_replicates.update(documents[0], documents[1])
         without_replicates.interval()
 

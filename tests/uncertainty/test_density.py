@@ -3,7 +3,7 @@ import pytest
 import torch
 from known_statistics import KNOWN, X, close
 
-from tensormetrics.uncertainty import kde
+from tensormetrics.uncertainty.statistics.density import kde
 
 
 def kde_loop(samples, grid, bandwidth):

@@ -4,7 +4,12 @@ import torch
 from known_statistics import KNOWN, X, Y, Z, close
 from scipy import optimize, stats
 
-from tensormetrics.posterior import estimate_i2, heterogeneity_dl, heterogeneity_pm, interpret_i2
+from tensormetrics.uncertainty.statistics.heterogeneity import (
+    estimate_i2,
+    heterogeneity_dl,
+    heterogeneity_pm,
+    interpret_i2,
+)
 
 SAMPLES = torch.stack([0.2 * X + 0.6, 0.2 * Y + 0.62, 0.2 * Z + 0.66], 1)
 

@@ -12,9 +12,9 @@ from tensormetrics.association import RND, WEAT
 from tensormetrics.core.metric.base import Metric
 from tensormetrics.posterior import ConfusionPosterior
 from tensormetrics.retrieval import AccuracyCalculator, EmbeddingClusterAccuracy, HitRate
-from tensormetrics.structured import BoxMatch, Family, LatentMatch, MultisetMatch, SpanScores, Suite, dsl, micro_average
+from tensormetrics.structured import BoxMatch, Family, LatentMatch, MultisetMatch, SpanScores, dsl, micro_average
 from tensormetrics.uncertainty import Uncertain, compare
-from tensormetrics.uncertainty.pairs.metric_pairs import check_same_scores
+from tensormetrics.uncertainty.pairs.sampled import check_same_scores
 
 # Options that define the score, by domain. Each constructor option is listed here or in `model_options` of its class.
 SCORING = {
@@ -32,7 +32,7 @@ SCORING = {
             ignore_index include k label_columns label_comparison_fn label_levels metrics on_lone relevance_level
             return_per_class score statistic ties top_k""",
         "structured": """
-            average by columns constraint counts duplicates empty format ks labels link members metric metrics
+            average by columns constraint counts duplicates empty format ks labels link metric metrics
             node_limit objective policy reduction repeated_mentions replicates restarts schema scheme scores seed
             singletons solver threshold top zero_division""",
         "uncertainty": "anchor bins item_bounds k metric models norm prior_sd replicates require scale seed ties width",
@@ -100,14 +100,12 @@ def test_compare_of_equal_scores_is_accepted(make, make_other):
 
 
 def test_compare_families_of_different_options_is_refused():
-    def suite(*names, **options):
-        return Suite({name: Family(dsl.auto[set[int]], {"micro": micro_average(["f1"])}, **options) for name in names})
+    def family(**options):
+        return Family(dsl.auto[set[int]], {"micro": micro_average(["f1"])}, replicates=2, **options)
 
-    check_same_scores(suite("a", replicates=2), suite("a", replicates=2))
-    with pytest.raises(ValueError, match="^a: seed: got 0 for a and 1 for b"):
-        compare(suite("a", replicates=2), suite("a", replicates=2, seed=1))
-    with pytest.raises(ValueError, match=r"^members: got \['a'\] for a and \['a', 'b'\] for b"):
-        compare(suite("a"), suite("a", "b"))
+    check_same_scores(family(), family())
+    with pytest.raises(ValueError, match="^seed: got 0 for a and 1 for b"):
+        compare(family(), family(seed=1))
 
 
 def test_compare_families_of_different_metrics_is_refused():
@@ -121,7 +119,5 @@ def test_compare_families_of_different_metrics_is_refused():
     ):
         with pytest.raises(ValueError, match=f"^{name}: got .* for a and .* for b, wanted the same for both$"):
             compare(family, other)
-    with pytest.raises(ValueError, match=r"^members: got \['a'\] for a and \['b'\] for b"):
-        compare(Suite({"a": family}), Suite({"b": family}))
-    with pytest.raises(ValueError, match="^b: got a Suite, wanted a Family as a is"):
-        compare(family, Suite({"a": family}))
+    with pytest.raises(ValueError, match="^b: got a MultisetMatch, wanted a Family as a is"):
+        compare(family, MultisetMatch())

@@ -12,8 +12,14 @@ from tensormetrics.posterior import (
     temporary_registrations,
 )
 from tensormetrics.posterior.sampling.rng import RNG
-from tensormetrics.uncertainty import (
-    UncertaintyWarning,
+from tensormetrics.uncertainty import UncertaintyWarning
+from tensormetrics.uncertainty.statistics.heterogeneity import heterogeneity_pm
+from tensormetrics.uncertainty.statistics.moments import finite_moments
+from tensormetrics.uncertainty.statistics.pooling import (
+    correlated_variance,
+    fit_beta,
+    fit_gamma,
+    hksj_factor,
     pool_beta,
     pool_correlated,
     pool_fixed_effects,
@@ -21,9 +27,6 @@ from tensormetrics.uncertainty import (
     pool_histogram,
     pool_random_effects,
 )
-from tensormetrics.uncertainty.statistics.heterogeneity import heterogeneity_pm
-from tensormetrics.uncertainty.statistics.moments import finite_moments
-from tensormetrics.uncertainty.statistics.pooling import correlated_variance, fit_beta, fit_gamma, hksj_factor
 
 SAMPLES = torch.stack([0.2 * X + 0.6, 0.2 * Y + 0.62, 0.2 * Z + 0.66], 1)
 (KNOWN_POOLING,) = KNOWN["pooling"].values()

@@ -23,7 +23,6 @@ from torch.utils._pytree import tree_leaves
 
 from tensormetrics.core.metric.base import Metric
 from tensormetrics.core.metric.sum_metric import SumMetric
-from tensormetrics.structured import Suite
 from tensormetrics.uncertainty import Comparison, Estimate, Table, Uncertain, UncertaintyWarning, compare
 
 N, REPLICATES = 60, 40
@@ -41,7 +40,7 @@ def fields(answer: Any, kind: type) -> list[Any]:
 def make_metric(case: MetricCase) -> Metric:
     """Make the metric of a case, with replicates where it stores sums."""
     metric = case.make()
-    if not isinstance(metric, SumMetric | Suite) or metric.replicates:
+    if not isinstance(metric, SumMetric) or metric.replicates:
         return metric
     if type(metric).no_interval is not Metric.no_interval:
         return metric
@@ -50,7 +49,7 @@ def make_metric(case: MetricCase) -> Metric:
 
 
 def options(metric: Metric) -> dict[str, int]:
-    return {} if isinstance(metric, SumMetric | Suite) else {"replicates": REPLICATES}
+    return {} if isinstance(metric, SumMetric) else {"replicates": REPLICATES}
 
 
 def items_of(metric: Metric, inputs: tuple[Tensor, ...], order: Tensor, **identity: Tensor) -> Iterator[tuple]:
@@ -173,7 +172,6 @@ OTHER_VALUES = {
     "retrieval.PairwiseROC": "rates of false acceptance are what was asked for",
     "retrieval.AccuracyCalculator": "scores of clusters have no interval",
     "structured.Family": "scores of single labels have no interval",
-    "structured.Suite": "scores of single labels have no interval",
 }
 # Metrics with one estimate of all models, and its name; the rows of their tables are models: test_ratings.py.
 ESTIMATES_OF_MODELS = {"uncertainty.Ratings": "rating"}

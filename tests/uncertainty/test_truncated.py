@@ -6,8 +6,13 @@ import torch
 from known_statistics import KNOWN, close
 from scipy import stats
 
-from tensormetrics.uncertainty import beta_icdf, truncated_gamma_icdf, truncated_normal_icdf, truncated_t_icdf
-from tensormetrics.uncertainty.statistics.truncated import MIN_INTERPOLATED
+from tensormetrics.uncertainty.statistics.truncated import (
+    MIN_INTERPOLATED,
+    beta_icdf,
+    truncated_gamma_icdf,
+    truncated_normal_icdf,
+    truncated_t_icdf,
+)
 
 U = np.array([1e-9, 0.001, 0.3, 0.5, 0.999, 1 - 1e-9])
 

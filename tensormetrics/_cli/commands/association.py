@@ -34,7 +34,7 @@ from ...core.results.plots import (
 )
 from ..inputs import BadInput, existing, naming, open_text
 from ..names import ASSOCIATION, CORRECTIONS
-from ..option_types import Device, Finite, Option, Probability, Replicates, Rope, SecondModel
+from ..option_types import Arguments, Device, Option, Probability, Replicates, Rope, SecondModel
 from ..output import Size, find_device, publish
 from ..score_tables import Comparisons, table_of_rows
 from .pairs import prefer
@@ -77,8 +77,7 @@ def association(
     correction: Annotated[str, Option(type=click.Choice(CORRECTIONS))] | None = None,
     member: str | None = None,
     words: str | None = None,
-    lowercase: bool = False,
-    lost: Annotated[float, Option(type=Finite(0, 1))] = 0.2,
+    option: Arguments = (),
     compare: SecondModel | None = None,
     rope: Rope | None = None,
     replicates: Replicates = 0,
@@ -117,8 +116,8 @@ def association(
             false discovery rate. [default: none]
         member (NAME): File of a .zip with several files, such as glove.6B.100d.txt.
         words (FILE): Words of the rows of a .npz or .safetensors file, one per line, or .json; .npz may contain them.
-        lowercase: Look up words in lower case if they are not found unchanged.
-        lost (SHARE): A query is not scored if a larger fraction of a set's words is unknown.
+        option: Another argument of the metrics: preprocessors=[{}, {"lowercase": true}], to look words up in lower case
+            too, or lost_vocabulary_threshold=0.5, the largest share of unknown words; may be repeated.
         compare: VECTORS of a second model: also its scores and the paired differences.
         replicates: Intervals from N bootstrap samples of the words of each set, with --compare of the queries; 0: none,
             with --compare 1000.
@@ -136,20 +135,19 @@ def association(
     query_list = _read_queries(queries) if queries else _weat_queries()
     files = [vectors, *filter(None, [compare])]
     models = [_read_vectors(file, query_list, member, words).to(find_device(device)) for file in files]
-    options: dict[str, Any] = {"lost_vocabulary_threshold": lost}
-    options["preprocessors"] = [{}, {"lowercase": True}] if lowercase else [{}]
     by_metric: dict[str, Rows] = {}
     common: dict[str, tuple[Any, Any]] = {}
     tables = []
     for metric in dict.fromkeys(metrics):
         resampled = {"replicates": replicates, "confidence": confidence} if replicates else {}
         kind = METRICS[metric]
-        with naming(lost_vocabulary_threshold="--lost", method=f"--p-value of {metric}"), _suppressed_log():
-            rows = _scores(kind, query_list, models[0], p_value, correction, **options, **resampled)
-            others = [_scores(kind, query_list, model, None, None, **options) for model in models[1:]]
+        with naming(method=f"--p-value of {metric}"), _suppressed_log():
+            rows = _scores(kind, query_list, models[0], p_value, correction, **option, **resampled)
+            others = [_scores(kind, query_list, model, None, None, **option) for model in models[1:]]
         by_metric[metric] = rows
         for file, file_rows in zip(files, [rows, *others], strict=True):
-            _warn_of_reasons(file_rows, f"{file}: " if compare else "")
+            for name, reason in ((name, row["reason"]) for name, row in file_rows.items() if row["reason"]):
+                warnings.warn(f"{file}: {name}: {reason}" if compare else f"{name}: {reason}", stacklevel=1)
         tables.append(table_of_rows(rows, confidence, metric))
         for other in others:
             common[metric] = _common_scores(metric, rows, other)
@@ -175,12 +173,6 @@ def _check_options(metrics: tuple[str, ...], p_value: str | None, correction: st
     if correction and (not p_value or (correction, p_value) == ("max-t", "exact")):
         expected = "approximate or auto" if correction == "max-t" else "exact, approximate or auto"
         raise BadInput(f"--correction: got {correction} with --p-value {p_value or 'left out'}, wanted {expected}")
-
-
-def _warn_of_reasons(rows: Rows, prefix: str) -> None:
-    for name, row in rows.items():
-        if row["reason"]:
-            warnings.warn(f"{prefix}{name}: {row['reason']}", stacklevel=2)
 
 
 def _common_scores(metric: str, rows: Rows, other: Rows) -> tuple[dict[str, float], dict[str, float]]:

@@ -4,7 +4,7 @@ import math
 import re
 from json import dumps
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import click
 
@@ -22,13 +22,12 @@ from ..inputs.documents import (
     references_of,
     without_blank_end,
 )
-from ..names import EXTRACT, ON_INVALID
-from ..option_types import STDOUT, Finite, Option, OutputFile, Probability, Rope, SecondModel
+from ..option_types import STDOUT, Arguments, Option, OutputFile, Probability, Rope, SecondModel, split_assignment
 from ..output import draw_scores, publish
 from .structured import imported_class
 
 UNMET = 4  # status if a --require is not met
-OPTION_NAMES = {"fields": "--field", "match": "--match", "null_strings": "--null-string", "replicates": "--replicates"}
+OPTION_NAMES = {"fields": "--field", "replicates": "--replicates"}
 
 
 def json(
@@ -41,13 +40,7 @@ def json(
     answer: Annotated[str | None, Option(metavar="KEY")] = None,
     group: Annotated[str | None, Option(metavar="KEY")] = None,
     field: Annotated[tuple[str, ...], Option(metavar="PATH=SPEC")] = (),
-    match: Annotated[float, Option(type=Finite(0, 1))] = 0.5,
-    extract: Annotated[Any, Option(type=click.Choice(EXTRACT))] = "lenient",
-    on_invalid: Annotated[Any, Option(type=click.Choice(ON_INVALID))] = "wrong",
-    extra: Literal["ignore", "invented"] | None = None,
-    numbers_in_strings: bool = False,
-    null_string: Annotated[tuple[str, ...], Option(metavar="TEXT")] = (),
-    unlabelled: bool = False,
+    option: Arguments = (),
     worst: Annotated[int, Option(type=click.IntRange(0), metavar="N")] = 10,
     explain: Annotated[tuple[str, ...], Option(metavar="ID")] = (),
     html: OutputFile | None = None,
@@ -78,14 +71,9 @@ def json(
         answer: Key of the answer in each line, and of the reference in REFERENCE if it exists there.
         group: Key of REFERENCE with the group of a document; groups are resampled together.
         field: Comparison of a field, such as name=similar:0.9, price=near:rel=0.01, notes=ignore or lines=by:sku.
-        match: Smallest similarity of matched items of lists.
-        extract: Where JSON is searched: strict in the full answer, fences also in Markdown's fences, lenient also in
-            prose.
-        on_invalid: Treatment of an answer without JSON: wrong (all fields are missed), an error, or left out.
-        extra: Treatment of keys that are not in the schema. [default: ignore; without --schema invented]
-        numbers_in_strings: Read strings such as "12" as numbers.
-        null_string: A text that denotes null.
-        unlabelled: Keys that are missing in a reference were not annotated and are not compared.
+        option: Another argument of `structured.evaluate`: extract=strict (or fences, lenient), on_invalid=skip (or
+            raise, wrong), extra=ignore (or invented), match=0.7, numbers_in_strings=true, null_strings=["-"] or
+            unlabelled=true; may be repeated.
         replicates: Intervals from N reweightings of the documents; 0: none, with --compare 1000.
         worst: Number of documents of lowest similarity that --html explains.
         explain: Also print the alignment of the document with this id or line number, on stderr next to JSON; may be
@@ -94,30 +82,21 @@ def json(
         save_schema: Write the schema as JSON, to be edited and passed to --schema.
         require: Status 4 if a score, such as micro-f1 or f1[total], is below X.
     """
-    kind = _schema_of(schema) if schema else None
+    kind = (json_file(schema) if schema.endswith(".json") else imported_class(schema)) if schema else None
     with naming():
         are_lists = kind is not None and isinstance(read_schema(kind).root, Items | Fixed)
     lines = read_lines(reference, False, are_lists)
     references = references_of(reference, lines, answer=answer, id=id, group=group)
     with naming():
-        fields = {path: annotation_of_text(spec, "--field") for path, spec in map(_assignment("--field"), field)}
-    required = [(name, _number("--require", text)) for name, text in map(_assignment("--require"), require)]
-    options: dict[str, Any] = {
-        "extract": extract,
-        "on_invalid": on_invalid,
-        "extra": extra,
-        "numbers_in_strings": numbers_in_strings,
-        "null_strings": null_string,
-        "unlabelled": unlabelled,
-        "match": match,
-        "fields": fields or None,
-    }
-    options |= {"confidence": confidence, "replicates": replicates}
+        specs = dict(split_assignment("--field", text) for text in field)
+        fields = {path: annotation_of_text(spec, "--field") for path, spec in specs.items()}
+    required = [_requirement(text) for text in require]
+    options = option | {"fields": fields or None, "confidence": confidence, "replicates": replicates}
     reports: dict[str, FieldReport] = {}
     for file in filter(None, (predicted, compare)):
         read = without_blank_end(read_lines(file, True, are_lists), len(lines) if id is None else 0)
         answers = answers_of(file, read, answer=answer, id=id, dropped=[key for key in (id,) if key])
-        preds = aligned(file, answers, reference, references)
+        preds = aligned(file, answers, reference, references, answer)
         reports[file] = _report(file, preds, reference, references, kind, options, has_ids=id is not None)
     report = reports[predicted]
     tables = [report.table()]
@@ -184,25 +163,12 @@ def _draw_totals(report: FieldReport, replicates: int, size: Any) -> Any:
     return draw_scores(scores, ends, None, report.confidence, size)
 
 
-def _schema_of(schema: str) -> Any:
-    return json_file(schema) if schema.endswith(".json") else imported_class(schema)
-
-
-def _assignment(option: str) -> Any:
-    def parts(text: str) -> tuple[str, str]:
-        name, equals, value = text.rpartition("=") if option == "--require" else text.partition("=")
-        if not equals:
-            raise BadInput(f"{option}: got {text!r}, wanted NAME=VALUE")
-        return name, value
-
-    return parts
-
-
-def _number(option: str, text: str) -> float:
+def _requirement(text: str) -> tuple[str, float]:
+    name, number = split_assignment("--require", text)
     try:
-        return float(text)
+        return name, float(number)
     except ValueError:
-        raise BadInput(f"{option}: got {text!r}, wanted a number") from None
+        raise BadInput(f"--require: got {number!r}, wanted a number") from None
 
 
 def _reference_message(message: str, file: str, lines: list[int]) -> str:

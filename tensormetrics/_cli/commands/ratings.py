@@ -1,14 +1,13 @@
 """Ratings of models from battles in tables."""
 
-import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import torch
 
 from ...uncertainty import Ratings
-from ..inputs import BadInput, naming
+from ..inputs import naming
 from ..inputs.battles import read_battles
-from ..option_types import Device, Finite, IntFromTwo, Option, Probability
+from ..option_types import Arguments, Device, IntFromTwo, Option, Probability
 from ..output import find_device, publish
 from ..score_tables import Scores, caption_of
 
@@ -20,10 +19,7 @@ def ratings(
     b: Annotated[str | None, Option(metavar="COLUMN")] = None,
     outcome: Annotated[str | None, Option(metavar="COLUMN")] = None,
     groups: Annotated[str | None, Option(metavar="COLUMN")] = None,
-    ties: bool = True,
-    prior_sd: Annotated[float, Option(type=Finite(0), metavar="X")] = 3.0,
-    scale: Literal["elo", "logit"] = "elo",
-    anchor: str | None = None,
+    option: Arguments = (),
     pairs: bool = False,
     win_rates: bool = False,
     confidence: Probability = 0.95,
@@ -39,25 +35,24 @@ def ratings(
 
     \b
     tensormetrics ratings battles.csv --groups question_id
-    tensormetrics ratings votes.jsonl --a left --b right --outcome vote --anchor gpt-4=1200 --pairs
+    tensormetrics ratings votes.jsonl --a left --b right --outcome vote --pairs
+    tensormetrics ratings battles.csv --option 'anchor=["gpt-4", 1200]'
 
     Args:
         a: Model with the first answer; default model_a, or a.
         b: Model with the second answer; default model_b, or b.
         outcome: Winner: model_a, model_b, tie, the name of the model, or 1, 0, 0.5; default winner, or outcome.
         groups: Group of a battle, such as its question; battles of a group share a weight.
-        ties: Model ties as a separate outcome; else a tie is half a win for each model.
-        prior_sd: Standard deviation of the prior of the strengths; 0: no prior.
-        scale: Elo, with mean 1000, or logits, with mean 0.
-        anchor (NAME=RATING): A model and its rating.
+        option: Another argument of `Ratings`: anchor=["model", 1200], scale=logit, ties=false (a tie is half a win for
+            each model) or prior_sd=null (no prior of the strengths); may be repeated.
         pairs: Also print the differences of all pairs of models.
         win_rates: Also print the fraction of battles that each model won against each other model.
         replicates: Number of reweightings of the battles or groups.
     """
     rows = read_battles(files, groups, a=a, b=b, outcome=outcome)
     options: dict[str, Any] = {"confidence": confidence, "replicates": replicates}
-    with naming(anchor="--anchor", battles=", ".join(files)):
-        metric = Ratings(ties=ties, prior_sd=prior_sd or None, scale=scale, anchor=_anchored(anchor))
+    with naming(battles=", ".join(files)):
+        metric = Ratings(**option)
         score = torch.tensor(rows.outcomes, dtype=torch.float64).to(find_device(device))
         metric.update(rows.a, rows.b, score, groups=rows.groups)
         table = metric.table(**options)
@@ -74,16 +69,3 @@ def ratings(
     if compared is not None:
         report["comparison"] = {row: compared[row, "difference"].to_dict() for row in compared.rows}
     return publish(tables, report, scores.draw, scores.values.values(), **outputs)
-
-
-def _anchored(anchor: str | None) -> tuple[str, float] | None:
-    if anchor is None:
-        return None
-    name, _, rating = anchor.rpartition("=")
-    try:
-        value = float(rating)
-    except ValueError:
-        value = math.nan
-    if not name or not math.isfinite(value):
-        raise BadInput(f"--anchor: got {anchor!r}, wanted a model and its rating, such as base=1200")
-    return name, value

@@ -16,8 +16,8 @@ from ...retrieval.calculator.metric_names import CENTROID, CLUSTERING, statistic
 from ...retrieval.scores.embedding_metric import Role
 from ...retrieval.scores.query_metric import Classes, averaged
 from ..inputs import BadInput, Column, naming
-from ..names import DISTANCES, RETRIEVAL_OF_NEIGHBORS, TIES
-from ..option_types import Device, Finite, Option, PositiveInt, Probability, Replicates, Rope, SecondModel
+from ..names import DISTANCES, RETRIEVAL_OF_NEIGHBORS
+from ..option_types import Arguments, Device, Finite, Option, PositiveInt, Probability, Replicates, Rope, SecondModel
 from ..output import find_device, on_a_terminal, publish, status_of, stdout_aside
 from ..score_tables import Comparisons, Scores, caption_of
 from .retrieval_inputs import FILES, RetrievalInputs, part_of, read_inputs
@@ -27,7 +27,6 @@ FLAG_OF_ARGUMENT = {
     "include": "--metric",
     "k": "--k",
     "distance": "--distance",
-    "ties": "--ties",
     "cameras": "--cameras",
     "audit_report": "--audit",
     "knn_func": "--knn",
@@ -46,8 +45,7 @@ def retrieval(
     k: str | None = None,
     knn: Literal["torch", "faiss", "keops"] = "torch",
     distance: Annotated[str, Option(type=click.Choice(DISTANCES))] = "l2",
-    ties: Annotated[str, Option(type=click.Choice(TIES))] = "index",
-    average: Literal["micro", "macro"] = "micro",
+    option: Arguments = (),
     levels: bool = False,
     cameras: str | None = None,
     reference_cameras: str | None = None,
@@ -99,9 +97,8 @@ def retrieval(
         k (N): Neighbors per query, or max_bin_count: the size of the largest class. [default: all]
         knn: Library of the search.
         distance: Distance of the search.
-        ties: Which of references at equal distance comes first: the earlier row (index), a relevant one (optimistic)
-            or an irrelevant one (pessimistic).
-        average: The mean over queries, or over the means of classes.
+        option: Another argument of `AccuracyCalculator`: ties=pessimistic (or optimistic) ranks references at equal
+            distance by relevance, avg_of_avgs=true averages the means of classes; may be repeated.
         levels: LABELS has several columns, (N, L), which are scored separately.
         cameras (FILE): Camera of each row: relevant references of the query's camera are ignored.
         reference_cameras (FILE): Cameras of the references.
@@ -212,14 +209,13 @@ def _calculator(options: dict[str, Any], inputs: RetrievalInputs, device: torch.
         searcher = {"knn_func": knn, "audit": options["audit"]}
     return AccuracyCalculator(
         options["metrics"],
-        avg_of_avgs=options["average"] == "macro",
         k=_depth(options["k"]),
         device=device,
-        ties=options["ties"],
         gains=inputs.gains,
         label_levels=options["levels"],
         progress=on_a_terminal(),
         **searcher,
+        **options["option"],
     )
 
 

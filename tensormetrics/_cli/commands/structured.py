@@ -2,13 +2,15 @@
 
 import importlib
 import importlib.util
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import click
 
+from ...core.text.joining import Item, join
 from ...structured import (
     CorefScores,
     Family,
@@ -30,8 +32,8 @@ from ...structured.types.class_tree import schema_of
 from ...structured.types.records import is_record, is_tuple
 from ..inputs import BadInput, existing, naming, open_text
 from ..inputs.documents import answers_of, read_lines, without_blank_end
-from ..names import CONSTRAINTS, TAGS
-from ..option_types import Device, Option, Probability, Replicates, Rope, SecondModel
+from ..names import TAGS
+from ..option_types import Arguments, Device, Option, Probability, Replicates, Rope, SecondModel
 from ..output import find_device, publish
 from ..score_tables import Comparisons, Scores
 
@@ -43,7 +45,7 @@ def structured(
     reference: str,
     *,
     schema: str,
-    constraint: Annotated[str, Option(type=click.Choice(CONSTRAINTS))] = "<->",
+    option: Arguments = (),
     **options: Any,
 ) -> int:
     """Compare PREDICTED and REFERENCE by a metric derived from a class.
@@ -57,10 +59,10 @@ def structured(
     Args:
         schema (MODULE:CLASS): Class of the documents: a dataclass, a NamedTuple, a TypedDict or a class of attrs,
             msgspec or pydantic. The module may be a path to a .py file; it is run.
-        constraint: Matching of list items, for a class without @metametric: one to one (<->), or items of the reference
-            (->), of the prediction (<-) or of both (~) may be matched repeatedly.
+        option: Another argument of `derive`, for a class without @metametric: constraint=~ matches items of lists
+            repeatedly, constraint=-> those of the reference, constraint=<- those of the prediction.
     """
-    cls, metric = _metric_of(schema, constraint)
+    cls, metric = _metric_of(schema, option)
     averages = {"micro": micro_average(NORMALIZERS), "macro": macro_average(NORMALIZERS)}
     objects = _Objects(cls)
     references = objects.read(reference)
@@ -77,33 +79,35 @@ def coref(
     predicted: str,
     reference: str,
     *,
-    singletons: Literal["keep", "drop"] = "keep",
-    repeated_mentions: Literal["raise", "first", "largest"] = "raise",
+    option: Arguments = (),
     **options: Any,
 ) -> int:
     """Score coreference of PREDICTED and REFERENCE.
 
     Both are files in the format of CoNLL-2011/2012: the last column has brackets such as (0, 0) and (0)|(1; "#begin
-    document" and "#end document" enclose documents.
+    document" and "#end document" enclose documents, which are joined by their names. Their words must be equal.
 
     \b
     tensormetrics coref predicted.conll reference.conll --replicates 1000
 
     Args:
-        singletons: Keep or drop clusters of one mention.
-        repeated_mentions: Cluster of a mention in several clusters of PREDICTED: none, which is an error; the first; or
-            the largest.
+        option: Another argument of `CorefScores`: singletons=drop, or repeated_mentions=first (or largest), the cluster
+            of a mention that is in several clusters of PREDICTED.
     """
 
-    def read(file: str) -> list[tuple[str, Any]]:
+    def read(file: str) -> list[Item]:
+        lines = list(open_text(file))
         with naming(line=f"{file}, line"):
-            return list(read_conll_coref(open_text(file)))
+            documents = list(read_conll_coref(lines))
+        are_ids = len({name for name, _ in documents}) == len(documents)
+        words = _words_of_documents(lines)
+        return [
+            Item(document, *beside, document[0] if are_ids else None)
+            for document, beside in zip(documents, words, strict=True)
+        ]
 
-    def make(file: str, preds: list[tuple[str, Any]], refs: list[tuple[str, Any]], **resampled: Any) -> CorefScores:
-        for n, ((pred, _), (ref, _)) in enumerate(zip(preds, refs, strict=True), 1):
-            if pred != ref:
-                raise BadInput(f"{file}: document {n} is {pred!r}, but in {reference} it is {ref!r}")
-        return CorefScores(singletons=singletons, repeated_mentions=repeated_mentions, **resampled)
+    def make(file: str, preds: list[Any], refs: list[Any], **resampled: Any) -> CorefScores:
+        return CorefScores(**option, **resampled)
 
     def update(scores: CorefScores, *inputs: list[tuple[str, Any]]) -> None:
         preds, refs = ([clusters for _, clusters in documents] for documents in inputs)
@@ -123,6 +127,7 @@ def ner(
     """Score named entities of PREDICTED and REFERENCE.
 
     Both have one token per line, its tag (B-PER, I-PER, O, ...) in the last column, and a blank line between sentences.
+    Their tokens, in the first column, must be equal.
 
     \b
     tensormetrics ner predicted.bio reference.bio --mode iob2
@@ -134,22 +139,21 @@ def ner(
     """
     labels: list[str] = []
 
-    def read(file: str) -> list[list[str]]:
-        sentences: list[list[str]] = []
+    def read(file: str) -> list[Item]:
+        sentences: list[Item] = []
         seen: set[str] = set()
         for block in _blocks(file, "-DOCSTART-"):
-            sentences.append([text.split()[-1] for _, text in block])
-            for (line, _), tag in zip(block, sentences[-1], strict=True):
+            rows = [text.split() for _, text in block]
+            tags, lines = [row[-1] for row in rows], [line for line, _ in block]
+            for line, tag in zip(lines, tags, strict=True):
                 if tag not in seen:
                     with naming():
                         tag_code(tag, labels, f"{file}, line {line}", suffix)
                     seen.add(tag)
+            sentences.append(Item(tags, lines, [row[0] if row[1:] else "" for row in rows]))
         return sentences
 
-    def make(file: str, preds: list[list[str]], refs: list[list[str]], **resampled: Any) -> SpanScores:
-        for n, (pred, ref) in enumerate(zip(preds, refs, strict=True), 1):
-            if len(pred) != len(ref):
-                raise BadInput(f"{file}: sentence {n} has {len(pred)} tokens, but in {reference} it has {len(ref)}")
+    def make(file: str, preds: list[Any], refs: list[Any], **resampled: Any) -> SpanScores:
         return SpanScores(labels=sorted(labels) or None, **resampled)
 
     return _report(
@@ -166,15 +170,27 @@ def ner(
 def amr(predicted: str, reference: str, **options: Any) -> int:
     """Compute Smatch of PREDICTED and REFERENCE, files of AMR graphs in PENMAN notation, separated by blank lines.
 
+    Graphs are joined by `::id` where all have one, else by position; their `::snt` must be equal.
+
     \b
     tensormetrics amr predicted.amr reference.amr --replicates 1000
     """
 
-    def read(file: str) -> list[Any]:
+    def read(file: str) -> list[Item]:
         graphs = []
-        for block in _blocks(file, "#"):
-            with naming(text=f"{file}, line {block[0][0]}"):
-                graphs.append(read_penman("".join(text for _, text in block)))
+        for block in _blocks(file):
+            comments = {
+                name: (line, value)
+                for line, text in block
+                if text.startswith("#")
+                for name, value in re.findall(r"::(id|snt)\s+(.*?)\s*(?=\s::|$)", text)
+            }
+            graph = [(line, text) for line, text in block if not text.startswith("#")]
+            if graph:
+                with naming(text=f"{file}, line {graph[0][0]}"):
+                    props = read_penman("".join(text for _, text in graph))
+                (line, text), (_, id) = (comments.get(name, (graph[0][0], None)) for name in ("snt", "id"))
+                graphs.append(Item(props, [line], [text or ""], id))
         return graphs
 
     return _report(
@@ -188,7 +204,7 @@ def amr(predicted: str, reference: str, **options: Any) -> int:
 
 
 def _report(
-    read: Callable[[str], list[Any]],
+    read: Callable[[str], list[Item]],
     make: Callable[..., Any],
     update: Callable[..., None] = lambda scores, *sides: scores.update(*sides),
     unit: str = "document",
@@ -210,17 +226,16 @@ def _report(
     """
     torch_device = find_device(device)
     files = [predicted, reference, *filter(None, [compare])]
-    documents: dict[str, list[Any]] = {}
+    documents: dict[str, list[Item]] = {}
     for file in dict.fromkeys(files):
         documents[file] = read(file)
         if not documents[file]:
             raise BadInput(f"{file}: there is no {unit} in it")
-    refs = documents[reference]
+    refs = [item.value for item in documents[reference]]
     metrics: dict[str, Any] = {}
     for file in dict.fromkeys(files[::2]):
-        preds = documents[file]
-        if len(preds) != len(refs):
-            raise BadInput(f"{file}: number of {unit}s is {len(preds)}, but that of {reference} is {len(refs)}")
+        with naming():
+            preds = join(file, documents[file], reference, documents[reference], unit)
         with naming(preds=file, refs=reference, pred=file, ref=reference):
             metrics[file] = make(file, preds, refs, replicates=replicates).to(torch_device)
             update(metrics[file], preds, refs)
@@ -256,14 +271,14 @@ def imported_class(schema: str) -> Any:
         raise BadInput(f"--schema: {schema} cannot be imported: {type(error).__name__}: {error}") from error
 
 
-def _metric_of(schema: str, constraint: str) -> tuple[type, Any]:
+def _metric_of(schema: str, arguments: dict[str, Any]) -> tuple[type, Any]:
     cls = imported_class(schema)
     if not is_record(cls) or is_tuple(cls):
         kinds = "a dataclass, a NamedTuple, a TypedDict or a class of attrs, msgspec or pydantic"
         raise BadInput(f"--schema: got {schema}, which is {cls!r:.60}, wanted {kinds}")
     attached = vars(cls).get("metric")  # of @metametric, which writes it where no field is called so
     with naming():
-        return cls, attached if isinstance(attached, StructuredMetric) else derive(cls, constraint=constraint)
+        return cls, attached if isinstance(attached, StructuredMetric) else derive(cls, **arguments)
 
 
 def _imported(module: str) -> Any:
@@ -285,7 +300,7 @@ class _Objects:
             self.plan = compile_schema(schema_of(cls))
         self.reader = Reader(root_kinds(self.plan))
 
-    def read(self, file: str, num_references: int | None = None) -> list[Any]:
+    def read(self, file: str, num_references: int | None = None) -> list[Item]:
         """Return the object of each line.
 
         Args:
@@ -301,7 +316,7 @@ class _Objects:
             lines = without_blank_end(lines, num_references)
         answers = answers_of(file, lines, answer=None, id=None, dropped=())
         return [
-            self._object(f"{file}, line {line}", value)
+            Item(self._object(f"{file}, line {line}", value), [line])
             for line, value in zip(answers.lines, answers.values, strict=True)
         ]
 
@@ -315,12 +330,26 @@ class _Objects:
         return instance_of(self.plan.root, reading.value)
 
 
-def _blocks(file: str, skip: str) -> list[list[tuple[int, str]]]:
+def _blocks(file: str, skip: str | None = None) -> list[list[tuple[int, str]]]:
     """Return blocks of numbered lines, separated by blank lines; lines that begin with `skip` are ignored."""
     blocks: list[list[tuple[int, str]]] = [[]]
     for line, text in enumerate(open_text(file), 1):
         if not text.strip():
             blocks.append([])
-        elif not text.startswith(skip):
+        elif skip is None or not text.startswith(skip):
             blocks[-1].append((line, text))
     return [block for block in blocks if block]
+
+
+def _words_of_documents(lines: list[str]) -> list[tuple[list[int], list[str]]]:
+    """Return line numbers and words of each document, those of the fourth column of CoNLL-2012, or else the first."""
+    documents: list[tuple[list[int], list[str]]] = []
+    starts: list[int] = []
+    for number, line in enumerate(lines, 1):
+        if line.startswith(("#begin document", "\ufeff#begin document")):
+            documents.append(([], []))
+            starts.append(number)
+        elif documents and not line.startswith("#") and (row := line.split(None, 4)):
+            documents[-1][0].append(number)
+            documents[-1][1].append((row[3] if len(row) > 4 and row[2].isdigit() else row[0]) if row[1:] else "")
+    return [(lines or [start], words) for (lines, words), start in zip(documents, starts, strict=True)]

@@ -7,7 +7,7 @@ from ...retrieval import Qrels, Run, evaluate_run
 from ...retrieval.runs.measures import SUMMED
 from ..inputs import existing, naming
 from ..names import TREC
-from ..option_types import Device, Option, Probability, Replicates, Rope, SecondModel
+from ..option_types import Arguments, Device, Option, Probability, Replicates, Rope, SecondModel
 from ..output import publish
 from ..score_tables import Comparisons, Scores
 
@@ -17,9 +17,7 @@ def trec(
     qrels: str,
     *,
     metrics: Annotated[tuple[str, ...], Option(name="--metric")] = TREC,
-    level: int = 1,
-    complete: bool = False,
-    judged_only: bool = False,
+    option: Arguments = (),
     per_query: bool = False,
     compare: SecondModel | None = None,
     rope: Rope | None = None,
@@ -40,9 +38,8 @@ def trec(
     Args:
         metrics (NAME): Name in trec_eval, ranx or ir_measures (ndcg@10, map@100, mrr, recall@100); may be repeated.
             ndcg_cut, P, recall, success, map_cut denote all depths of trec_eval.
-        level: Smallest relevant gain.
-        complete: Judged queries that are missing in RUN count as 0.
-        judged_only: Remove documents without a judgement, or with a negative one, from the lists.
+        option: Another argument of `evaluate_run`: relevance_level=2 (smallest relevant gain), complete=true (judged
+            queries that are missing in RUN count as 0) or judged_only=true (without unjudged documents).
         per_query: Also print each query's scores.
         compare: RUN of a second model: also its scores and the paired differences.
         replicates: Intervals from N resamples of the queries; 0: none, with --compare 1000.
@@ -53,14 +50,7 @@ def trec(
     evaluated = {}
     for file in filter(None, (run, compare)):
         with naming(**{"run, qrels": f"{file} and {qrels}"}, metrics="--metric"):
-            evaluated[file] = evaluate_run(
-                Run.read(existing(file)),
-                judgements,
-                metrics,
-                relevance_level=level,
-                complete=complete,
-                judged_only=judged_only,
-            )
+            evaluated[file] = evaluate_run(Run.read(existing(file)), judgements, metrics, **option)
     options: dict[str, Any] = {"confidence": confidence, "replicates": replicates}
     run_scores = evaluated[run]
     values, estimates = run_scores.summary(), {}

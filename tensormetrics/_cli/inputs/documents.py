@@ -5,10 +5,13 @@ from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 from ...core.text.files import read_bytes
+from ...core.text.joining import Item, join
 from ..option_types import BadInput
+from .naming import naming
 from .text import existing, json_fault
 
 SPACE = " \t\n\r"
+IDENTITY = "id", "doc_id", "sample_id", "question_id", "custom_id", "doc_hash", "prompt", "question"
 
 
 class Line(NamedTuple):
@@ -25,6 +28,7 @@ class Documents(NamedTuple):
     values: list[Any]
     ids: list[Hashable] | None
     groups: list[Hashable] | None
+    records: list[Any]  # what each line holds, None if it is no JSON
 
 
 def read_lines(file: str, is_prediction: bool, are_lists: bool = False) -> list[Line]:
@@ -79,8 +83,8 @@ def answers_of(
     """
     values: list[Any] = []
     ids: list[Hashable] = []
-    for line in lines:
-        record = _json(line.text)
+    records = [_json(line.text) for line in lines]
+    for line, record in zip(lines, records, strict=True):
         if answer is None and id is None:
             values.append(record if isinstance(record, str) else line.text)
             continue
@@ -89,7 +93,7 @@ def answers_of(
         if id is not None:
             ids.append(_key(file, line, record, id))
         values.append(_without(record, dropped) if answer is None else _key(file, line, record, answer))
-    return Documents([line.line_number for line in lines], values, ids if id is not None else None, None)
+    return Documents([line.line_number for line in lines], values, ids if id is not None else None, None, records)
 
 
 def references_of(
@@ -100,8 +104,8 @@ def references_of(
     ids: list[Hashable] = []
     groups: list[Hashable] = []
     dropped = [key for key in (id, group) if key is not None]
-    for line in lines:
-        record = _json(line.text)
+    records = [_json(line.text) for line in lines]
+    for line, record in zip(lines, records, strict=True):
         if not isinstance(record, dict) or not dropped and answer not in record:
             values.append(line.text)
             if dropped:
@@ -117,34 +121,42 @@ def references_of(
         values,
         ids if id is not None else None,
         groups if group is not None else None,
+        records,
     )
 
 
-def aligned(file: str, answers: Documents, reference: str, references: Documents) -> list[Any]:
+def aligned(file: str, answers: Documents, reference: str, references: Documents, answer: str | None) -> list[Any]:
     """Return the answer to each reference by id or by position; None for a missing answer."""
-    if references.ids is None or answers.ids is None:
-        if len(answers.values) != len(references.values):
-            raise BadInput(
-                f"{file}: number of documents is {len(answers.values)}, but that of {reference} is "
-                f"{len(references.values)}"
+    has_ids = references.ids is not None and answers.ids is not None
+    names = [None, None] if has_ids else _identity(answers.records, references.records, answer)
+    sides = [
+        [
+            Item(
+                value,
+                [line],
+                column[n : n + 1] if column else (),
+                documents.ids[n] if has_ids and documents.ids else None,
             )
-        return answers.values
-    reference_ids = _distinct(reference, references)
-    by_id = _distinct(file, answers)
-    if unknown := [id for id in by_id if id not in reference_ids]:
-        line = answers.lines[by_id[unknown[0]]]
-        raise BadInput(f"{file}, line {line}: got the id {unknown[0]!r}, which {reference} does not have")
-    return [answers.values[by_id[id]] if id in by_id else None for id in references.ids]
+            for n, (line, value) in enumerate(zip(documents.lines, documents.values, strict=True))
+        ]
+        for documents, column in zip((answers, references), names, strict=True)
+    ]
+    with naming():
+        return join(file, sides[0], reference, sides[1], "document", is_partial=True)
 
 
-def _distinct(file: str, documents: Documents) -> dict[Hashable, int]:
-    positions: dict[Hashable, int] = {}
-    for n, id in enumerate(documents.ids or []):
-        if id in positions:
-            lines = documents.lines
-            raise BadInput(f"{file}, line {lines[n]}: got the id {id!r} again, that of line {lines[positions[id]]}")
-        positions[id] = n
-    return positions
+def _identity(answers: list[Any], references: list[Any], answer: str | None) -> list[list[str] | None]:
+    """Return the values of a key that tells documents apart: one beside the answer, or ids in another order."""
+    for key in IDENTITY:
+        columns = [
+            [str(record[key]) for record in records if isinstance(record, dict) and key in record]
+            for records in (answers, references)
+        ]
+        are_full = len(columns[0]) == len(answers) and len(columns[1]) == len(references) and key != answer
+        are_ids = len({*columns[0]}) == len(answers) and {*columns[0]} == {*columns[1]}
+        if are_full and (are_ids or answer is not None):
+            return [[f"{key} {value}" for value in column] for column in columns]
+    return [None, None]
 
 
 def _items_of_array(content: bytes, are_lists: bool) -> list[Any] | None:

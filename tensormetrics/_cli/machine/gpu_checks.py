@@ -198,14 +198,19 @@ SMALL: dict[str, Callable[[torch.device], Parts]] = {
     "permutations": lambda device: permutations(device, 64, 25, 5000),
 }
 
+_MAP_AT_R: tuple[str, Literal["max_bin_count"]] = "mean_average_precision_at_r", "max_bin_count"
 # Timed by `info --gpu`: with the library's kernels, and without them.
 TIMED: dict[str, tuple[Callable[[torch.device], Parts], Callable[[torch.device], Parts]]] = {
     name: (parts, parts)
     for name, parts in {
         "10 nearest neighbors, 60,000 x 60,000, D 128": lambda device: neighbors(device, 60_000, 128, 10),
-        "MAP@R, 60,000 x 128, 600 classes": lambda device: score(
-            device, "mean_average_precision_at_r", "max_bin_count", 60_000, 128, 600, 1000
-        ),
+        "100 nearest neighbors, the same rows": lambda device: neighbors(device, 60_000, 128, 100),
+        "1,000 nearest neighbors, the same rows": lambda device: neighbors(device, 60_000, 128, 1000),
+        "10 nearest neighbors, 5,000 x 5,000, D 64": lambda device: neighbors(device, 5000, 64, 10),
+        "10 nearest neighbors, 1,000 x 1,000, D 128": lambda device: neighbors(device, 1000, 128, 10),
+        "MAP@R, 60,000 x 128, 10 classes": lambda device: score(device, *_MAP_AT_R, 60_000, 128, 10, 1000),
+        "MAP@R, 60,000 x 128, 600 classes": lambda device: score(device, *_MAP_AT_R, 60_000, 128, 600, 1000),
+        "k-means, 20,000 x 128 to 100 clusters": lambda device: k_means(device, 20_000, 128, 100, 2000),
         "10,000 permutations of 25 + 25 words": lambda device: permutations(device, 1, 25, 10_000),
         "10,000 samples of a 100-class posterior": lambda device: confusion_sums(device, 100, 10_000),
     }.items()

@@ -7,7 +7,6 @@ file names, or downloaded from the authors' repositories; a network error is a C
 import csv
 import hashlib
 import json
-import logging
 import tempfile
 import time
 import urllib.error
@@ -20,6 +19,7 @@ from typing import Any
 
 from ...core.arguments import checks
 from ...core.text.files import parsing, read_bytes, text_of
+from .lookup import log
 from .model import WordEmbeddingModel
 
 WordSets = dict[str, list]
@@ -282,5 +282,5 @@ def _retry_request(func: Callable, *args: Any, n_retries: int = 3, **kwargs: Any
             if attempt == n_retries or (answered and not busy):
                 raise
             wait = 2**attempt if isinstance(error, OSError) else 1
-            logging.warning("%s; trying again in %d s (%d of %d)", error, wait, attempt + 1, n_retries)
+            log.warning("%s; trying again in %d s (%d of %d)", error, wait, attempt + 1, n_retries)
             time.sleep(wait)

@@ -18,8 +18,7 @@ from ...core.resampling.families import corrected, without_draws
 from ...core.resampling.resampling import Items, Joined, Resampled, combine
 from ...core.resampling.weights import check_draws
 from ...core.results.estimates import Comparison, Estimate
-from ...uncertainty.pairs.metric_pairs import Options as ComparisonOptions
-from ...uncertainty.pairs.metric_pairs import SampledMetric, compare_sampled
+from ...uncertainty.pairs.sampled import ComparisonOptions, Sample
 
 PROTOCOLS = ("crows-pairs", "stereoset")
 ALL = "all"
@@ -225,8 +224,7 @@ class PairPreference(RowMetric):
             0.000488
         """
         chosen = ComparisonOptions(**options, of_family=True)
-        half = SampledMetric.of(self.scale / 2, chosen)
-        comparisons = compare_sampled(SampledMetric.of(self, chosen), half, chosen)
+        comparisons = Sample.of(self, chosen).compared(Sample(self.scale / 2), chosen)
         if isinstance(comparisons, Comparison):
             return without_draws(comparisons)
         comparisons = {name: value for name, value in comparisons.items() if name in self._preference_names()}

@@ -5,13 +5,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from ... import structured
-from ...structured import Family, Suite
+from ...structured import Family
 from ...structured.objects.family import join_key
 from ...structured.objects.reductions import Reduction as Average
+from ...structured.objects.values.answers import Answers, reuse_answers
 from .core import POLICY, Hook, Subscripted, as_ours
 
 Values = dict[str, float]
@@ -67,11 +65,16 @@ class MetricSuite(ABC, Subscripted):
     """Description of scores; `new` makes what is updated with documents."""
 
     @abstractmethod
-    def build(self, hooks: Mapping[Any, Any]) -> Family | Suite:
-        """Make the family or the suite of `structured`."""
+    def build(self, hooks: Mapping[Any, Any]) -> dict[str, Family]:
+        """Make the families of `structured` by the first part of the names of their scores."""
+
+    @property
+    @abstractmethod
+    def extras(self) -> list[tuple[str, Extra]]:
+        """Functions of the scores under a prefix that return further ones."""
 
     def new(self, hooks: Mapping[str, Hook] | None = None) -> "Aggregator":
-        return Aggregator(self.build(hooks or {}))
+        return Aggregator(self.build(hooks or {}), self.extras)
 
     def with_extra(self, extra: Extra) -> "MetricSuite":
         return MetricSuiteWithExtra(self, extra)
@@ -84,11 +87,12 @@ class MetricFamily(MetricSuite):
     metric: Any
     reduction: Reduction
 
-    def build(self, hooks: Mapping[Any, Any]) -> Family:
-        family = Family(as_ours(self.metric), self.reduction.averages, hooks=hooks, policy=POLICY)
-        for prefix, extra in self.reduction.extras:
-            family.with_extra(of_tensors(extra, prefix))
-        return family
+    def build(self, hooks: Mapping[Any, Any]) -> dict[str, Family]:
+        return {"": Family(as_ours(self.metric), self.reduction.averages, hooks=hooks, policy=POLICY)}
+
+    @property
+    def extras(self) -> list[tuple[str, Extra]]:
+        return self.reduction.extras
 
 
 @dataclass
@@ -97,8 +101,13 @@ class MultipleMetricFamilies(MetricSuite):
 
     families: Mapping[str, MetricSuite]
 
-    def build(self, hooks: Mapping[Any, Any]) -> Suite:
-        return Suite({name: family.build(hooks) for name, family in self.families.items()})
+    def build(self, hooks: Mapping[Any, Any]) -> dict[str, Family]:
+        parts = {name: part.build(hooks) for name, part in self.families.items()}
+        return {join_key(name, inner): family for name, part in parts.items() for inner, family in part.items()}
+
+    @property
+    def extras(self) -> list[tuple[str, Extra]]:
+        return [(join_key(name, prefix), each) for name, part in self.families.items() for prefix, each in part.extras]
 
 
 @dataclass
@@ -108,40 +117,45 @@ class MetricSuiteWithExtra(MetricSuite):
     original: MetricSuite
     extra: Extra
 
-    def build(self, hooks: Mapping[Any, Any]) -> Family | Suite:
-        return self.original.build(hooks).with_extra(of_tensors(self.extra))
+    def build(self, hooks: Mapping[Any, Any]) -> dict[str, Family]:
+        return self.original.build(hooks)
+
+    @property
+    def extras(self) -> list[tuple[str, Extra]]:
+        return [*self.original.extras, ("", self.extra)]
 
 
 class Aggregator(Subscripted):
-    """Scores of documents; `state` is the family or the suite of `structured`, which has intervals and a device."""
+    """Scores of documents; `families` are those of `structured` by prefix, which have intervals and a device."""
 
-    def __init__(self, state: Family | Suite) -> None:
-        self.state = state
+    def __init__(self, families: Mapping[str, Family], extras: Sequence[tuple[str, Extra]]) -> None:
+        self.families, self.extras = families, extras
 
     def update_single(self, pred: Any, ref: Any) -> None:
-        self.state.update([pred], [ref])
+        self.update_batch([pred], [ref])
 
     def update_batch(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
-        self.state.update(preds, refs)
+        with reuse_answers(Answers()):
+            for family in self.families.values():
+                family.update(preds, refs)
 
     def reset(self) -> None:
-        self.state.reset()
+        for family in self.families.values():
+            family.reset()
 
     def compute(self) -> Values:
-        return numbers(self.state.compute())
+        values = {
+            join_key(prefix, "" if name == "overlap" else name): value.item()
+            for prefix, family in self.families.items()
+            for name, value in family.compute().items()
+        }
+        for prefix, extra in self.extras:
+            values |= {join_key(prefix, name): value for name, value in extra(below(values, prefix)).items()}
+        return values
 
 
-def numbers(values: Mapping[str, Tensor], prefix: str = "") -> Values:
-    """Return the values under a prefix by the names of metametric, where the overlap has none."""
-    named = {"" if name == "overlap" else name: value.item() for name, value in values.items()}
+def below(values: Values, prefix: str) -> Values:
+    """Return the values under a prefix, without it."""
     if not prefix:
-        return named
-    return {name[len(prefix) + 1 :]: value for name, value in named.items() if f"{name}-".startswith(f"{prefix}-")}
-
-
-def of_tensors(extra: Extra, prefix: str = "") -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
-    """Return a function of numbers as one of tensors, which `Family` and `Suite` call."""
-    return lambda values: {
-        join_key(prefix, name): torch.tensor(value, dtype=torch.float64, device="cpu")
-        for name, value in extra(numbers(values, prefix)).items()
-    }
+        return dict(values)
+    return {name[len(prefix) + 1 :]: value for name, value in values.items() if f"{name}-".startswith(f"{prefix}-")}

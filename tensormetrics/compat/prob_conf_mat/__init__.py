@@ -23,6 +23,8 @@ from ...posterior.sampling.confusion_matrix import validate_confusion_matrix as 
 from ...uncertainty.statistics import heterogeneity
 from ...uncertainty.statistics.density import kde
 from ...uncertainty.statistics.heterogeneity import HeterogeneityResult as HeterogeneityResult
+from ...uncertainty.statistics.heterogeneity import heterogeneity_dl as heterogeneity_dl
+from ...uncertainty.statistics.heterogeneity import heterogeneity_pm as heterogeneity_pm
 from ...uncertainty.statistics.samples import hdi
 from .plot_options import pairs
 from .results import ListwiseComparisonResult as ListwiseComparisonResult
@@ -151,7 +153,7 @@ def compute_kde(
     clip: tuple[float, float] | None = None,
     grid_samples: int = 200,
 ) -> KDEResult:
-    """Compute the density of samples (S,); see `uncertainty.kde`."""
+    """Compute the density of samples (S,)."""
     x, y, _ = kde(samples, bw_adjust=bw_adjust, cut=cut, clip=clip, grid_samples=grid_samples)
     return KDEResult(x, y, (float(x[0]), float(x[-1])))
 

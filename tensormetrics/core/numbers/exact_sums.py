@@ -27,8 +27,8 @@ def parts(values: Tensor, unit: Tensor | float = 1.0, grids: tuple[float, ...] =
 def total(sums: Tensor | list[Tensor]) -> Tensor:
     # sums: (grids, ...)  ->  (...)
     """Add the sums of the parts, from the smallest to the largest."""
-    result = sums[-1]
-    for part in reversed(sums[:-1]):
+    *others, result = sums
+    for part in reversed(others):
         result = result + part
     return result
 

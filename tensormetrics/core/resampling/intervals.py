@@ -13,6 +13,7 @@ from ..numbers.quantiles import equal_tailed_interval
 from ..results.estimates import Estimate
 from .draws import (
     HEAVY_TAILS,
+    TOLERANCE,
     Bounds,
     Jackknife,
     bound_fraction,
@@ -130,7 +131,10 @@ def draw_sets(operands: list[Operand], value: Tensor, jackknife: Jackknife | Non
     replicates = read_operands(operands, lambda operand: operand.resampled.weighted)
     center = value
     if operands[0].resampled.is_biased:
-        center = value - torch.maximum(_bias_of(operands, jackknife), replicates.mean(0) - value)
+        bias = replicates.mean(0) - value
+        if (check := operands[0].resampled.check_bias) is not None:
+            check(bias.abs() / replicates.std(0).clamp(min=TOLERANCE))
+        center = value - torch.maximum(_bias_of(operands, jackknife), bias)
         replicates = replicates - replicates.mean(0) + center
     is_comparison = len(operands) > 1
     has_bounds = _has_bounds(operands, value)

@@ -34,6 +34,7 @@ class Resampled(NamedTuple):
     is_smooth: bool = True  # else the jackknife is inconsistent, as for medians (Efron 1982, section 3.4)
     unit_counts: tuple[int, float] | None = None  # of stored rows with too many units, see `units.unit_counts`
     is_biased: bool = False  # replicates add the bias of few items once more; draws are centered without both
+    check_bias: Callable[[Tensor], None] | None = None  # of the replicates, (V,) in their standard deviations
     bias: Tensor | None = None  # (), of the value, if there are no units of which the jackknife could tell it
     signs: tuple[Tensor, Tensor] | None = None  # (V,) positive and all signs, of which chance makes half positive
     has_pseudo_items: bool = False  # `weighted` has them, so that none are added
@@ -61,6 +62,7 @@ class Items(NamedTuple):
     identity: tuple[Tensor, ...] = ()  # (N,) int64 each, all equal for equal items; by default the units alone
     is_smooth: bool = True
     is_biased: bool = False
+    check_bias: Callable[[Tensor], None] | None = None
 
     def resampled(self, replicates: int, seed: int) -> Resampled:
         """Return the sums that the items have in all replicates."""
@@ -90,6 +92,7 @@ class Items(NamedTuple):
             range=self.range,
             is_smooth=self.is_smooth,
             is_biased=self.is_biased,
+            check_bias=self.check_bias,
             bias=_bias_of_counts(observed, self.read) if self.is_biased and units is None else None,
             unit_counts=unit_counts(self.units) if units is None else None,
         )

@@ -271,7 +271,8 @@ class Comparison(Result):
 
     The interval excludes 0 exactly where `p_value` <= 1 - `confidence`, and `p_better` > .975 never comes with a
     two-sided `p_value` above .1. In `compare`, `p_value` is the larger of the swap test's and the draws'.
-    `100 * comparison` compares scores in percent, and `-comparison` negated ones, of which less is better where more was.
+    `100 * comparison` compares scores in percent; `-comparison` compares negated scores, of which less is better where
+    more was.
 
     Args:
         difference: a - b.

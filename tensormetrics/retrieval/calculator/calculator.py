@@ -44,7 +44,7 @@ from .audit import Auditor, draw_scored_queries, estimates, finite_population_in
 from .knn_labels import EQUALITY, average_of, get_label_match_counts, get_lone_query_labels
 from .methods import MetricMethods
 from .metric_names import CENTROID, CLUSTERING, Depth, RankScore, checked_k, needed_depth, rank_score, statistic_of
-from .scoring import Evaluation, Keep, QueryScorer, Result, Scored, centroid_scores, levels_of
+from .scoring import Clustering, Evaluation, Keep, QueryScorer, Result, Scored, centroid_scores, levels_of
 from .search import Neighbors, Search
 from .streaming import Partial, as_stream
 from .validation import as_inputs, call_functions, default_device, with_options
@@ -473,6 +473,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
                 args["cluster_labels"] = (
                     self.get_cluster_labels(**args) if is_gathered else self._sharded_clusters(inputs)
                 )
+                args["clustering"] = Clustering(inputs.query_labels, args["cluster_labels"])
             audit = self.auditor(ranked, inputs, relevant, neighbors) if self.auditor and needs_neighbors else None
         result = Result(scores, lone, args.get("cluster_labels"), ranks, audit, nearest)
         averages, labels = {"": (scores, args["classes"])}, {"": inputs.query_labels}

@@ -1,5 +1,6 @@
 """Scores of every query for AccuracyCalculator, and the value of each metric from its arguments."""
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -8,6 +9,7 @@ from torch import Tensor
 
 from ...core.arguments import checks
 from ...core.arguments.progress import progress_bar
+from ..clusters.contingency import Contingency, as_contingency
 from ..inputs import RetrievalInputs
 from ..ranking.positive_ranks import PositiveRanks, joined
 from ..ranking.sharded import gathered_ranks
@@ -168,6 +170,17 @@ def distance_of_search(option: str, knn_func: Callable) -> Distance:
     return DISTANCES[name]
 
 
+class Clustering:
+    """Clusters of the queries, whose pairs with labels are counted once for all scores."""
+
+    def __init__(self, labels: Tensor, clusters: Any) -> None:
+        self.labels, self.clusters = labels, clusters
+
+    @functools.cached_property
+    def table(self) -> Contingency:
+        return as_contingency(self.labels, torch.as_tensor(self.clusters, device=self.labels.device))
+
+
 def built_in(
     name: str,
     average: Average,
@@ -177,6 +190,7 @@ def built_in(
     scores: dict[str, Tensor] | None = None,
     classes: Classes | None = None,
     cluster_labels: Tensor | None = None,
+    clustering: Clustering | None = None,
     knn_labels: Tensor | None = None,
     label_counts: Sequence | None = None,
     not_lone_query_mask: Tensor | None = None,
@@ -187,6 +201,8 @@ def built_in(
     if name in CLUSTERING:
         if not len(query_labels):
             return torch.full((), torch.nan, dtype=torch.float64, device=query_labels.device)
+        if clustering is not None and clustering.labels is query_labels and clustering.clusters is cluster_labels:
+            return CLUSTERING[name](clustering.table)
         return CLUSTERING[name](query_labels, torch.as_tensor(cluster_labels, device=query_labels.device))
     statistic = statistic_of(name)
     if scores is not None and classes is not None and name in scores:

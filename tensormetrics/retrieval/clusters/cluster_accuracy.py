@@ -20,6 +20,8 @@ from .communicator import GroupCommunicator
 from .contingency import ClusteringMetric, Contingency, as_contingency, items_of
 from .kmeans import TorchKMeans
 
+MAX_BIAS = 0.6  # of resampled scores, in their standard deviations, where the score has an interval
+
 
 @takes_arrays
 def cluster_accuracy(
@@ -54,7 +56,8 @@ def cluster_accuracy(
 class ClusterAccuracy(ClusteringMetric):
     """Fraction of items in the cluster matched one-to-one to their class, in [0, 1]; see `cluster_accuracy`.
 
-    `update(labels, clusters)`, (n,) each, batch by batch. For embeddings: `EmbeddingClusterAccuracy`.
+    `update(labels, clusters)`, (n,) each, batch by batch. For embeddings: `EmbeddingClusterAccuracy`. `interval` raises
+    NotImplementedError where agreement is hardly more than chance, so that other samples match other clusters.
     """
 
     is_biased = True
@@ -68,6 +71,9 @@ class ClusterAccuracy(ClusteringMetric):
     def score(self, table: Contingency) -> Tensor:
         # ->  (...) float64
         return cluster_accuracy(table, memory_budget=self.memory_budget)
+
+    def check_bias(self, bias: Tensor) -> None:
+        _check_bias(type(self).__name__, bias)
 
 
 class EmbeddingClusterAccuracy(EmbeddingMetric):
@@ -119,8 +125,20 @@ class EmbeddingClusterAccuracy(EmbeddingMetric):
         else:
             clusters = torch.as_tensor(self.kmeans_func(inputs.query, n_clusters), device=codes.device)
         score = functools.partial(cluster_accuracy, memory_budget=self.memory_budget)
-        self._items = functools.partial(items_of, codes, clusters, queries.names, score, biased=type(self).__name__)
+        name = type(self).__name__
+        check = functools.partial(_check_bias, name)
+        self._items = functools.partial(items_of, codes, clusters, queries.names, score, biased=name, check_bias=check)
         return cluster_accuracy(codes, clusters, memory_budget=self.memory_budget)
+
+
+def _check_bias(name: str, bias: Tensor) -> None:
+    # bias: (V,), in standard deviations
+    if bool((bias > MAX_BIAS).any()):
+        raise NotImplementedError(
+            f"{name}: samples of these items match other clusters, which raises the score by {float(bias.max()):.1f} "
+            f"standard deviations; above {MAX_BIAS} agreement is hardly told from chance and there is no interval, "
+            "take AdjustedRand"
+        )
 
 
 def _dtype(table: Contingency) -> torch.dtype:

@@ -38,7 +38,6 @@ class Contingency(NamedTuple):
     total: int
 
 
-@breaks_graph("contingency counts outside of graphs: the size of its table depends on the labels")
 @takes_arrays
 def contingency(labels: Tensor, clusters: Tensor) -> Contingency:
     """Count the pairs of label and cluster, in memory proportional to N.
@@ -52,8 +51,14 @@ def contingency(labels: Tensor, clusters: Tensor) -> Contingency:
     >>> table.row, table.col, table.count
     (tensor([0, 1, 1]), tensor([0, 0, 1]), tensor([2, 1, 2]))
     """
+    return _counted(labels, clusters)
+
+
+@breaks_graph("contingency counts outside of graphs: the size of its table depends on the labels")
+def _counted(labels: Tensor, clusters: Tensor, keep_empty: bool = False) -> Contingency:
+    # keep_empty: empty cells, classes and clusters may stay, which changes no score
     flat = _check_labels(labels, clusters)
-    table = _count_dense_range(*flat) if labels.ndim == 1 else None
+    table = _count_dense_range(flat[0], flat[1], keep_empty) if labels.ndim == 1 else None
     return table or _count_cells(labels.shape, *flat)[0]
 
 
@@ -67,19 +72,25 @@ def _check_labels(labels: Tensor, clusters: Tensor) -> list[Tensor]:
     return list(flat.values())
 
 
-def _count_dense_range(labels: Tensor, clusters: Tensor) -> Contingency | None:
+def _count_dense_range(labels: Tensor, clusters: Tensor, keep_empty: bool) -> Contingency | None:
     # labels, clusters: (N,)
     """Return the table by dense counting, or None if it has more than 4 cells per item."""
-    if labels.device.type != "cpu" or not len(labels) or {labels.dtype, clusters.dtype} != {torch.int64}:
+    if not len(labels) or {labels.dtype, clusters.dtype} != {torch.int64}:
         return None
-    ends = [[end.item() for end in values.aminmax()] for values in (labels, clusters)]
-    rows, columns = (int(largest - smallest) + 1 for smallest, largest in ends)
+    ends = torch.stack([*labels.aminmax(), *clusters.aminmax()]).tolist()  # the only wait for a GPU
+    rows, columns = ends[1] - ends[0] + 1, ends[3] - ends[2] + 1
     if rows * columns > 4 * len(labels):
         return None
-    cell = (labels - ends[0][0]).mul_(columns).add_(clusters).sub_(ends[1][0])
-    table = cell.bincount(minlength=rows * columns).view(rows, columns)
+    cell = (clusters - ends[2]).add_(labels - ends[0], alpha=columns)
+    if labels.is_cpu:
+        table = cell.bincount(minlength=rows * columns).view(rows, columns)
+    else:  # without the wait of bincount
+        table = cell.new_zeros(rows * columns).scatter_add_(0, cell, torch.ones_like(cell)).view(rows, columns)
     row_size, col_size = table.sum(1), table.sum(0)
-    if not row_size.all() or not col_size.all():
+    if keep_empty and not labels.is_cpu:
+        cell = torch.arange(rows * columns, device=labels.device)
+        return Contingency(cell // columns, cell % columns, table.view(-1), row_size, col_size, len(labels))
+    if not (row_size.all() & col_size.all()):
         table = table[row_size > 0][:, col_size > 0]
         row_size, col_size = row_size[row_size > 0], col_size[col_size > 0]
     row, col = table.nonzero().unbind(1)
@@ -102,8 +113,9 @@ def items_of(
     score: Callable[[Contingency], Tensor],
     value_range: tuple[float, float] = (0.0, 1.0),
     biased: str = "",
+    check_bias: Callable[[Tensor], None] | None = None,
 ) -> Items:
-    # labels, clusters: (N,)  biased: name of a score that few items in a cell raise
+    # labels, clusters: (N,)  biased: name of a score that few items in a cell raise  check_bias: as in `Resampled`
     """Return one row for each item, in its cell, so that weighted sums are tables of weighted items."""
     table, cells = _count_cells(labels.shape, *_check_labels(labels, clusters))
     alone = int((table.count == 1).sum())
@@ -117,7 +129,7 @@ def items_of(
     identity = names.columns(None if labels.is_floating_point() else labels)
     # Clusters of two models are unrelated, so that their sums are not mixed.
     return Items(ones, names.units, read, cells, max(len(table.count), 1), mixes=False)._replace(
-        range=value_range, identity=identity, is_biased=bool(biased)
+        range=value_range, identity=identity, is_biased=bool(biased), check_bias=check_bias
     )
 
 
@@ -160,7 +172,7 @@ def as_contingency(labels: Tensor | Contingency, clusters: Tensor | None) -> Con
         return labels
     if isinstance(labels, Contingency) or clusters is None:
         raise ValueError("wanted either a Contingency alone or two tensors, labels and clusters")
-    return contingency(labels, clusters)
+    return _counted(labels, clusters, keep_empty=True)
 
 
 class ClusteringMetric(RowMetric):
@@ -191,6 +203,10 @@ class ClusteringMetric(RowMetric):
         # ->  (...) float64
         """Compute the score of a table, or of a batch of tables."""
 
+    def check_bias(self, bias: Tensor) -> None:
+        # bias: (V,)
+        """Raise a NotImplementedError if resampling raises the score by too many of its standard deviations."""
+
     def update(self, labels: Tensor, clusters: Tensor, **items: Unpack[ResamplingUnits]) -> None:
         """Append a batch. NaN and infinity are a ValueError: here on a CPU, else in `compute` (no synchronization).
 
@@ -211,6 +227,6 @@ class ClusteringMetric(RowMetric):
         # ->  () float64
         if type(self).no_interval is Metric.no_interval:
             biased = type(self).__name__ if self.is_biased else ""
-            options = self.item_names(), self.score, self.value_range(), biased
+            options = self.item_names(), self.score, self.value_range(), biased, self.check_bias
             self._items = functools.partial(items_of, self.labels, self.clusters, *options)
-        return self.score(contingency(self.labels, self.clusters))
+        return self.score(as_contingency(self.labels, self.clusters))

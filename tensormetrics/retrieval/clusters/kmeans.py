@@ -1,6 +1,6 @@
 """k-means clustering, with results that depend neither on the order of the rows nor on the device."""
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -8,12 +8,24 @@ from torch import Tensor
 from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
 from ...core.arguments.repr import ConstructorRepr
+from ...core.native import gpu_kernels
 from ...core.numbers.exact_sums import COARSE, cumulative_mass, parts, total, unit_of
 from ..deterministic import row_norms
 from ..inputs import as_embeddings, budget, check_finite, check_squares, class_parts, largest_of_columns
 from ..search.distance import DISTANCES
 from ..search.knn import QueryCache, TorchKNN
 from .communicator import LOCAL, Communicator
+
+EMPTY, MOVED = 1, 2  # bits of the status of a kernel: a cluster has no row, a row has another cluster
+
+
+class Update(NamedTuple):
+    """Rows of each cluster (K,) and their sums (K, D), whether all have some, and whether a row changed its cluster."""
+
+    counts: Tensor
+    sums: Tensor
+    is_full: bool
+    is_changed: bool
 
 
 class TorchKMeans(ConstructorRepr):
@@ -128,32 +140,45 @@ class TorchKMeans(ConstructorRepr):
         # centroids: (K, D) float64  ->  clusters (N,), centroids (K, D), inertia (), number of updates
         # The cache is not used with the user's initial centroids, which may lie far from the rows.
         clusters, squared = _assign(x, centroids, None if isinstance(self.init, Tensor) else cache)
+        options = units, len(centroids), comm
+        update = self._update(x, clusters, None, *options)
         for n_iter in range(1, self.niter + 1):  # noqa: B007
             previous, before = clusters, squared
-            counts, sums = self._sums(x, clusters, units, len(centroids), comm)
-            if not counts.all():
+            if not update.is_full:
                 all_clusters = _fill_empty(comm.all_gather(clusters), comm.all_gather(squared), order, len(centroids))
-                clusters = all_clusters[comm.local_rows]
-                counts, sums = self._sums(x, clusters, units, len(centroids), comm)
-            centroids = sums / counts[:, None]
+                update = self._update(x, all_clusters[comm.local_rows], None, *options)
+            centroids = update.sums / update.counts[:, None]
             if self.spherical:
                 centroids = _unit(centroids)
             clusters, squared = _assign(x, centroids, cache)
-            # Synchronizes with the device; a superfluous iteration would cost more.
-            if comm.all_true(torch.equal(clusters, previous)):
+            if n_iter == self.niter:
                 break
             if self.tol:
                 inertia = _inertia(before, comm)
                 if (_inertia(squared, comm) - inertia).abs() < self.tol * inertia:
                     break
+            update = self._update(x, clusters, previous, *options)
+            if not update.is_changed:
+                break
         return clusters, centroids, _inertia(squared, comm), n_iter
 
     @staticmethod
-    def _sums(x: Tensor, clusters: Tensor, units: Tensor, n_clusters: int, comm: Communicator) -> tuple[Tensor, Tensor]:
-        # x: (N, D)  clusters: (N,) int64  units: (D,)  ->  (K,) rows of each cluster, (K, D) their sums; float64
+    def _update(
+        x: Tensor, clusters: Tensor, previous: Tensor | None, units: Tensor, n_clusters: int, comm: Communicator
+    ) -> Update:
+        # x: (N, D)  clusters, previous: (N,) int64, None: unknown  units: (D,); synchronizes with the device once
+        if comm is LOCAL and gpu_kernels.can_use("cluster sums", x.device):
+            from ..search.kernels import clusters as kernels
+
+            before = clusters if previous is None else previous
+            counts, sums, status = kernels.cluster_sums(x, clusters, before, units, n_clusters, (EMPTY, MOVED))
+            word = int(status)
+            return Update(counts, total(sums), not word & EMPTY, bool(word & MOVED))
+        if previous is not None and comm.all_true(torch.equal(clusters, previous)):
+            return Update(clusters, clusters, True, False)
         counts = torch.bincount(clusters, minlength=n_clusters)
         counts, sums = comm.all_reduce_sum(counts, class_parts(x, clusters, n_clusters, units))
-        return counts, total(sums)
+        return Update(counts, total(sums), bool(counts.all()), True)
 
     def _first_centroids(
         self, x: Tensor, order: Tensor, n_clusters: int, generator: torch.Generator, comm: Communicator = LOCAL
@@ -187,7 +212,11 @@ def _unit(rows: Tensor) -> Tensor:
 
 def _assign(x: Tensor, centroids: Tensor, cache: QueryCache | None = None) -> tuple[Tensor, Tensor]:
     # x: (N, D)  centroids: (K, D) float64  cache: of x  ->  (N,) int64, (N,) float64 squared distance
-    clusters = TorchKNN("sqeuclidean").search(x, 1, centroids, query_cache=cache)[1][:, 0]
+    is_gpu = x.device.type != "cpu"
+    squared, nearest = TorchKNN("sqeuclidean").search(x, 1, centroids, with_distances=is_gpu, query_cache=cache)
+    clusters = nearest[:, 0]
+    if is_gpu:
+        return clusters, squared[:, 0]
     return clusters, _squared(x, torch.arange(len(x), device=x.device), centroids, clusters)
 
 

@@ -10,6 +10,7 @@ from typing_extensions import Unpack
 from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
 from ...core.metric.base import Options
+from ...core.native import gpu_kernels
 from ..deterministic import distinct_counts, halving_sum
 from ..inputs import budget
 from .contingency import ClusteringMetric, Contingency, as_contingency
@@ -17,6 +18,7 @@ from .contingency import ClusteringMetric, Contingency, as_contingency
 Average = Literal["arithmetic", "geometric", "min", "max"]
 AVERAGES: tuple[Average, ...] = get_args(Average)
 EPS = torch.finfo(torch.float64).eps
+MAX_PAIRS = 2**20  # of a class and a cluster, each of which a program of a kernel takes; beyond it sizes are counted
 
 
 @takes_arrays
@@ -52,6 +54,10 @@ def expected_mutual_info(labels: Tensor | Contingency, clusters: Tensor | None =
     """
     table = as_contingency(labels, clusters)
     n = table.total
+    if _uses_kernels(table) and len(table.row_size) * len(table.col_size) <= MAX_PAIRS:
+        from ..search.kernels import clusters as kernels
+
+        return kernels.expected_information(table.row_size, table.col_size, _log_factorials(n, table.count.device))
     (a, classes), (b, groups) = (distinct_counts(size) for size in (table.row_size, table.col_size))
     a, b = torch.broadcast_tensors(a[..., :, None], b[..., None, :])
     mean = a.double() * b / n
@@ -80,7 +86,7 @@ def normalized_mutual_info(
     checks.check_choice("average", average, AVERAGES)
     info, class_entropy, cluster_entropy = _information(as_contingency(labels, clusters))
     ratio = info / _average(class_entropy, cluster_entropy, average)
-    return torch.where((info == class_entropy) & (info == cluster_entropy), 1.0, ratio.where(info > 0, 0.0))
+    return ratio.nan_to_num(0.0).masked_fill((info == class_entropy) & (info == cluster_entropy), 1.0)
 
 
 @takes_arrays
@@ -251,6 +257,11 @@ def _information(table: Contingency) -> tuple[Tensor, Tensor, Tensor]:
     # ->  (...), (...), (...): mutual information, entropy of the classes, entropy of the clusters
     # All three sum over the cells, with quotients of integers that are exact below 2^53: if one partition refines the
     # other, the information then has the same bits as the entropy that it equals.
+    if _uses_kernels(table):
+        from ..search.kernels import clusters as kernels
+
+        info, *entropies = kernels.information(*table)
+        return torch.nn.functional.threshold(info, EPS, 0.0), *entropies
     count = table.count.double()
     n = count.new_full((), table.total)  # a Python number divided by a tensor multiplies with rounded reciprocals
     a = table.row_size.gather(-1, table.row).double()
@@ -258,6 +269,17 @@ def _information(table: Contingency) -> tuple[Tensor, Tensor, Tensor]:
     surprise = torch.stack([count * n / (a * b), n / a, n / b]).log()
     info, *entropies = halving_sum((count / n * surprise).where(count > 0, 0.0))
     return info.where(info > EPS, 0.0), *entropies
+
+
+def _uses_kernels(table: Contingency) -> bool:
+    # of the counts of one table
+    is_table = table.count.ndim == 1 and not table.count.is_floating_point() and len(table.count) > 0
+    return is_table and gpu_kernels.can_use("clustering scores", table.count.device)
+
+
+def _log_factorials(n: int, device: torch.device) -> Tensor:
+    # ->  (n + 1,) float64
+    return torch.arange(1, n + 2, dtype=torch.float64, device=device).lgamma()
 
 
 def _ratio(info: Tensor, entropy: Tensor) -> Tensor:
@@ -283,7 +305,7 @@ def _check_beta(beta: float) -> None:
 def _hypergeometric_sums(a: Tensor, b: Tensor, first: Tensor, last: Tensor, n: int) -> Tensor:
     # a, b, first, last: (P,) int64  ->  (P,): sum of k/n log(n k / (a b)) P(K = k) over first <= k <= last, with K the
     # number of marked items among a items drawn from n, of which b are marked
-    log_factorial = torch.arange(1, n + 2, dtype=torch.float64, device=a.device).lgamma()
+    log_factorial = _log_factorials(n, a.device)
     constant = (
         log_factorial[a] + log_factorial[b] + log_factorial[n - a] + log_factorial[n - b] - log_factorial[n : n + 1]
     )

@@ -87,7 +87,10 @@ class Run(Pairs):
     def read(cls, path: str | PathLike) -> "Run":
         """Read a TREC run, with fields separated by whitespace and control characters. Errors name the line."""
         path = Path(path)
-        query, document, score = split_fields(read_bytes(path), path, ("query", "-", "document", "-", "score", "-"))
+        data = read_bytes(path)
+        if _num_columns(data) in (3, 4):
+            raise ValueError(f"{path}: got judgements (query 0 document gain), wanted a run; were the two swapped?")
+        query, document, score = split_fields(data, path, ("query", "-", "document", "-", "score", "-"))
         return cls._of(*_factorize(query), document.codes(), _parse_values(path, "score", score), str(path))
 
     @classmethod
@@ -152,8 +155,11 @@ class Qrels(Pairs):
         """Read judgements of TREC or BEIR. Errors name the line."""
         path = Path(path)
         data = read_bytes(path)
-        first = re.search(rb"\S[^\n]*", data)
-        if first and len(first[0].split()) == 3:  # BEIR
+        if (columns := _num_columns(data)) == 6:
+            raise ValueError(
+                f"{path}: got a run (query Q0 document rank score tag), wanted judgements; were the two swapped?"
+            )
+        if columns == 3:  # BEIR
             query, document, gain = split_fields(data, path, ("query", "document", "gain"))
             if len(gain.spans) and not gain[0].lstrip("-").isdecimal():
                 query, document, gain = query.after(1), document.after(1), gain.after(1)
@@ -166,6 +172,11 @@ class Qrels(Pairs):
             raise ValueError(f"{path}: got the gain {gain[invalid]!r} for {document[invalid]!r}, wanted an integer")
         Pairs.__init__(qrels, *_factorize(query), document.codes(), values.astype(np.int64), str(path))
         return qrels
+
+
+def _num_columns(data: bytearray) -> int:
+    first = re.search(rb"\S[^\n]*", data)
+    return len(first[0].split()) if first else 0
 
 
 def _parse_values(path: Path, name: str, column: Fields) -> np.ndarray:

@@ -7,11 +7,13 @@ from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ...core.arguments import checks
+from ...core.native import gpu_kernels
 from ...core.native.device_cache import cached_per_device
 from ...core.numbers import ranked
 from ..deterministic import halving_sum, sum_by_position
 from ..ranking.positive_ranks import PositiveRanks
 from ..relevance import Gains
+from ..search.direct_search import MAX_NEIGHBORS
 from .depths import Depths, at_depths, scores_at, takes_ranks
 from .query_metric import QueryMetric, RankOptions
 
@@ -55,8 +57,12 @@ def _discounts(device: torch.device, k: int) -> tuple[Tensor, Tensor]:
 def _ndcg(ranks: PositiveRanks, k: int | None, gain: Gain) -> Tensor:
     # ->  (..., Q)
     if ranks.gain is None and k is not None and k <= TABULATED and not torch.compiler.is_compiling():
-        is_hit = ranks.within(k)
         terms, ideal = _discounts(ranks.rank, k)
+        if ranks.rank.ndim == 2 and _fits_kernel(ranks.rank):
+            from ..search.kernels import scores as kernels
+
+            return kernels.ndcg(ranks.rank, ranks.relevant, terms, ideal)
+        is_hit = ranks.within(k)
         rank = ranks.rank if ranks.depth is not None and ranks.depth <= k else ranks.rank * is_hit
         return sum_by_position(terms[rank], is_hit.cumsum(-1)) / ideal[ranks.relevant.clamp(max=k)]
     is_hit = ranks.rank > 0 if k is None else ranks.within(k)
@@ -71,6 +77,11 @@ def _ndcg(ranks: PositiveRanks, k: int | None, gain: Gain) -> Tensor:
         ideal = _scaled(ranks.ideal, gain)[..., : len(position)]
         position = position[: ideal.shape[-1]]
     return reached / halving_sum(ranked.discounted(ideal, position))  # 0 / 0 for a lone query
+
+
+def _fits_kernel(rank: Tensor) -> bool:
+    # rank: (Q, P)
+    return 0 < rank.shape[1] <= MAX_NEIGHBORS and len(rank) > 0 and gpu_kernels.can_use("neighbor scores", rank.device)
 
 
 def _scaled(gains: Tensor, gain: Gain) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..tensors.normalizers import Normalizer, Raw, normalize
+from ..tensors.normalizers import LABEL_AVERAGES, Normalizer, Raw, mean_over_labels, normalize
 from ..tensors.policy import Policy
 from .matching import Path
 from .metric import StructuredMetric
@@ -65,15 +65,12 @@ class ByLabel:
         else:
             sums = {label: label_sums.get(encode_label(label), none) for label in self.labels}
         table = torch.stack([*sums.values(), none])[:-1]  # (L, 3)
-        occurs = (table[:, 1:] > 0).any(-1)
         cross, pred, ref = table.unbind(-1)
         result: dict[str, Tensor] = {}
         for name, normalizer in self.normalizers.items():
             scores = normalize(cross, pred, ref, normalizer, self.zero_division)
             result |= {f"{name}[{label}]": score for label, score in zip(sums, scores, strict=True)}
-            result[f"types-{name}"] = scores[occurs].nanmean()
-            weight = ref.where(~scores.isnan(), 0)
-            result[f"weighted-{name}"] = (scores * weight).nansum() / weight.sum()
+            result |= {f"{average}-{name}": mean_over_labels(scores, pred, ref, average) for average in LABEL_AVERAGES}
         return result
 
 

@@ -1,12 +1,10 @@
 """Derivation of the plan of a metric from a type."""
 
-import collections
 import dataclasses
 import enum
-import types
 import typing
-from collections import abc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from torch import Tensor
@@ -14,7 +12,7 @@ from typing_extensions import is_typeddict
 
 from ..tensors.constraints import Constraint
 from ..tensors.policy import Policy
-from ..types.records import class_of, field_names, is_record, is_tuple, position, reader, resolve_alias, resolved_types
+from ..types.records import class_of, field_names, is_record, is_tuple, kind_of, reader, resolve_alias, resolved_types
 from ..types.values import INVALID
 from .metric import StructuredMetric
 from .nodes.function import Reader
@@ -25,9 +23,6 @@ from .values.columns import RowPath, as_list, elements_of, pairs_of, record_chec
 from .values.leaf_types import LeafType
 from .variable import Variable
 
-COLLECTIONS = (list, tuple, set, frozenset, collections.deque, abc.Collection, abc.Iterable, abc.Set, abc.MutableSet)
-SEQUENCES = (abc.Sequence, abc.MutableSequence)
-MAPPINGS = (dict, collections.defaultdict, collections.OrderedDict, abc.Mapping, abc.MutableMapping)
 SCALARS = (str, bytes, bool, int, float, complex, type(None))
 SWAPPED: dict[type, type] = {list: tuple, tuple: list}  # JSON has one of them
 REMEDY = "write Annotated[..., dsl.discrete[...]] to compare it by ==, or a typed form such as list[int]"
@@ -74,29 +69,25 @@ class Derivation:
     stack: tuple[type, ...] = ()
 
     def node(self, tp: Any, path: str) -> Node:
-        """Derive the node of a type; `path` is for messages."""
-        tp = resolve_alias(tp)
-        origin, arguments = typing.get_origin(tp), typing.get_args(tp)
-        if origin is typing.Annotated:
-            return self.annotated(tp, path)
-        if tp is Variable:
+        """Derive the node of a type; that of a decorated class has the normalizer of its metric."""
+        if (tp := resolve_alias(tp)) is Variable:
             return VariableLeaf()
-        if (metric := metric_of_class(tp)) is not None:
-            return metric.nested(self.policy)
-        if is_record(tp):
-            return self.record(tp, path)
-        if origin in (typing.Union, types.UnionType):
-            return self.union(tp, path)
-        if origin is collections.Counter:
-            return self.set(self.node(arguments[0], f"{path}[0]"), elements_of)
-        if origin in MAPPINGS:
-            return self.mapping(arguments, path)
-        if origin in (*COLLECTIONS, *SEQUENCES):
-            return self.set(self.node(arguments[0], f"{path}[*]"), as_list)
-        if origin is typing.Literal or tp is None or tp in SCALARS or is_discrete(tp):
+        metric = metric_of_class(tp)
+        return getattr(self, kind_of(tp))(tp, path) if metric is None else metric.nested(self.policy)
+
+    def scalar(self, tp: Any, path: str) -> Node:
+        if typing.get_origin(tp) is typing.Literal or tp is None or tp in SCALARS or is_discrete(tp):
             return Leaf(LeafType(tp))
         remedy = "bind the type variable, as in Box[int]" if isinstance(tp, typing.TypeVar) else REMEDY
         raise TypeError(f"{path}: got the type {name_of(tp)}, which has no metric; {remedy}")
+
+    def items(self, tp: Any, path: str, items: Callable = as_list, position: str = "*") -> Node:
+        if not (arguments := typing.get_args(tp)):
+            return self.scalar(tp, path)
+        return self.set(self.node(arguments[0], f"{path}[{position}]"), items)
+
+    def counter(self, tp: Any, path: str) -> Node:
+        return self.items(tp, path, elements_of, "0")
 
     def set(self, inner: Node, items: Callable) -> Matched:
         return (LatentSet if inner.has_variables else Set).under(self.policy, inner, items, self.constraint)
@@ -139,7 +130,7 @@ class Derivation:
         inner = dataclasses.replace(self, stack=(*self.stack, tp))
         if is_tuple(tp):
             for n, hint in enumerate(typing.get_args(tp)):
-                yield (n,), position(n), hint, f"{path}[{n}]", inner
+                yield (n,), itemgetter(n), hint, f"{path}[{n}]", inner
             return
         hints = self.hints(tp)
         for name in field_names(tp):
@@ -148,13 +139,14 @@ class Derivation:
     def hints(self, tp: Any) -> dict[str, Any]:
         return resolved_types(tp, self.localns or {})
 
-    def mapping(self, arguments: tuple, path: str) -> Node:
-        key, value = (
-            (name, (position(n), self.node(tp, f"{path}[*].{name}")))
-            for n, (name, tp) in enumerate(zip(("key", "value"), arguments, strict=True))
-        )
-        pair = Product({(key[0],): key[1], (value[0],): value[1]}, no_check)
-        return self.set(pair, pairs_of)
+    def mapping(self, tp: Any, path: str) -> Node:
+        if not typing.get_args(tp):
+            return self.scalar(tp, path)
+        named = enumerate(zip(("key", "value"), typing.get_args(tp), strict=True))
+        pair: dict[tuple[str | int, ...], tuple[Callable[[Any], Any], Node]] = {
+            (name,): (itemgetter(n), self.node(part, f"{path}[*].{name}")) for n, (name, part) in named
+        }
+        return self.set(Product(pair, no_check), pairs_of)
 
     def union(self, tp: Any, path: str) -> Node:
         return union_of(tp, [self.node(case, path) for case in typing.get_args(tp)], path)

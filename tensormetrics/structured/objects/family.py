@@ -1,17 +1,16 @@
-"""Scores of a corpus of objects: families of averages of one metric."""
+"""Averages of one metric over a corpus of objects."""
 
-from abc import abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
-from typing_extensions import Self, Unpack
+from typing_extensions import Unpack
 
 from ...core.arguments import checks
-from ...core.metric.base import Metric, Options
+from ...core.metric.base import Options
 from ...core.metric.sum_metric import SumMetric
 from ...core.resampling.resampling import Joined, combine
 from ...core.resampling.weights import ResamplingUnits
@@ -25,74 +24,8 @@ from .metric import StructuredMetric
 from .reductions import Reduction
 from .values.answers import Answers, reuse_answers
 
-Extra = Callable[[dict[str, Tensor]], dict[str, Tensor]]
 
-
-class Prepared(NamedTuple):
-    """Overlaps of a batch of documents, before they are added to the state."""
-
-    preds: Sequence[Any]
-    refs: Sequence[Any]
-    overlap: Tensor  # (B, 3)
-    labels: dict[Hashable, Tensor]  # (3,) each
-
-
-class Corpus(Metric):
-    """Base of metrics of a corpus of objects: lists of predictions and references in, scores by key out."""
-
-    higher_is_better = True
-    plot_lower_bound: float | None = 0.0
-    nan_without_data = True
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.extras: list[Extra] = []
-        self._answers = Answers()  # of users' functions for the documents of an update that failed
-
-    def update(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[ResamplingUnits]) -> None:
-        """Add documents.
-
-        Raises:
-            ValueError: If the lists have different lengths.
-        """
-        with reuse_answers(self._answers):
-            self._add(self._prepared(preds, refs), **items)
-        self._answers.clear()
-
-    def reset(self) -> None:
-        """Forget all documents."""
-        super().reset()
-        self._answers.clear()
-
-    @abstractmethod
-    def compute(self) -> dict[str, Tensor]:
-        """Compute all scores: key -> () float64."""
-
-    @abstractmethod
-    def _prepared(self, preds: Sequence[Any], refs: Sequence[Any]) -> Any:
-        """Compute the batch that `_add` adds; all errors are raised here."""
-
-    @abstractmethod
-    def _add(self, batch: Any, **items: Unpack[ResamplingUnits]) -> None:
-        """Add a prepared batch to the state."""
-
-    @abstractmethod
-    def scoring_options(self) -> dict[str, Any]:
-        """Return the options that two metrics must share to be compared."""
-
-    def with_extra(self, function: Extra) -> Self:
-        """Add a function that computes further values from the computed ones."""
-        self.extras.append(function)
-        return self
-
-    def extended(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        # values: name -> ()
-        for extra in self.extras:
-            values |= extra(values)
-        return values
-
-
-class Family(Corpus, SumMetric):
+class Family(SumMetric):
     """Averages of one metric over a corpus: `update(preds, refs)` with lists of B objects each, then `compute()`.
 
     A key is the prefix and the name of the normalizer, such as "micro-f1"; before the first document its value is NaN.
@@ -121,7 +54,10 @@ class Family(Corpus, SumMetric):
         {'micro-f1': 0.667, 'macro-f1': 0.5}
     """
 
-    model_options = (*Metric.model_options, "hooks")
+    higher_is_better = True
+    plot_lower_bound: float | None = 0.0
+    nan_without_data = True
+    model_options = (*SumMetric.model_options, "hooks")
 
     num_documents: Tensor
     label_names: Tensor  # (n,) uint8, see `by_label.encode_label`
@@ -170,6 +106,7 @@ class Family(Corpus, SumMetric):
         self.by_label = None if by is None else ByLabel(self.metric, by, all_scores, labels)
         self.hooks = dict(hooks or {})
         self._first_document = 0  # index of the first document of a batch of `forward`
+        self._answers = Answers()  # of users' functions for the documents of an update that failed
         self.add_sums(sum(average.width for average in self.averages))
         self.add_state("num_documents", torch.zeros((), dtype=torch.int64, device="cpu"), "sum")
         if by is not None:
@@ -184,20 +121,24 @@ class Family(Corpus, SumMetric):
         """The number of documents so far."""
         return int(self.num_documents)
 
-    def _prepared(self, preds: Sequence[Any], refs: Sequence[Any]) -> Prepared:
-        overlap = self.metric.cross_and_self_overlaps(preds, refs, self.reads)
-        labels = self.by_label.sums_of(preds, refs) if self.by_label else {}
-        return Prepared(preds, refs, torch.stack(overlap, -1).double(), labels)
+    def update(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[ResamplingUnits]) -> None:
+        """Add documents.
 
-    def _add(self, batch: Prepared, **items: Unpack[ResamplingUnits]) -> None:
+        Raises:
+            ValueError: If the lists have different lengths.
+        """
         first = self._first_document + self.documents if self.hooks else 0
-        self.add_items(torch.cat([average.rows(batch.overlap) for average in self.averages], -1), **items)
-        self.num_documents = self.num_documents + len(batch.preds)
-        if batch.labels:
-            sums = {encode_label(label): row.to(self.sums.device) for label, row in batch.labels.items()}
-            self._keep_labels(add_tables([self._label_sums(), sums]))
-        for document, (pred, ref) in enumerate(zip(batch.preds, batch.refs, strict=True) if self.hooks else (), first):
-            self.metric.compute(pred, ref)[1].run_with_hooks(self.hooks, document)
+        with reuse_answers(self._answers):
+            overlap = torch.stack(self.metric.cross_and_self_overlaps(preds, refs, self.reads), -1).double()
+            labels = self.by_label.sums_of(preds, refs) if self.by_label else {}
+            self.add_items(torch.cat([average.rows(overlap) for average in self.averages], -1), **items)
+            self.num_documents = self.num_documents + len(preds)
+            if labels:
+                sums = {encode_label(label): row.to(self.sums.device) for label, row in labels.items()}
+                self._keep_labels(add_tables([self._label_sums(), sums]))
+            for document, pair in enumerate(zip(preds, refs, strict=True) if self.hooks else (), first):
+                self.metric.compute(*pair)[1].run_with_hooks(self.hooks, document)
+        self._answers.clear()
 
     def _label_sums(self) -> dict[str, Tensor]:
         """Return the sums by encoded label."""
@@ -216,7 +157,7 @@ class Family(Corpus, SumMetric):
         values = self.read_sums(self.sums)
         if self.by_label:
             values |= self.by_label.scores(self._label_sums(), self.sums.device)
-        return self.extended(values)
+        return values
 
     def read_sums(self, sums: Tensor) -> dict[str, Tensor]:
         # sums: (..., K)  ->  key: (...)
@@ -268,6 +209,7 @@ class Family(Corpus, SumMetric):
     def reset(self) -> None:
         """Forget all documents."""
         super().reset()
+        self._answers.clear()
         self._first_document = 0
 
     def _keyed(self, scores: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:

@@ -16,7 +16,6 @@ from .matching import Match, Matching, Path
 from .nodes.function import FunctionError
 from .nodes.node import NeedsTensors, Node, Normalized, Preprocess, upper_bound_mode
 from .values.answers import Answers, reuse_answers
-from .values.columns import read_once
 
 
 class SolvedOverlap(NamedTuple):
@@ -105,10 +104,6 @@ class StructuredMetric(nn.Module):
         rows, i, j = self._encode(preds, refs)
         return self._overlap(rows, i, j, reads)
 
-    def read(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
-        """Raise a TypeError or ValueError with the path of the first object that is no value of the type."""
-        self._encode(preds, refs)
-
     def self_overlaps(self, refs: Sequence[Any]) -> Tensor:
         # B objects  ->  (B,) float64
         """Compute the overlap of each reference with itself."""
@@ -194,7 +189,7 @@ class StructuredMetric(nn.Module):
         def where(row: int) -> str:
             return f"preds[{row}]" if row < split else f"refs[{row - split}]"
 
-        values = read_once(lambda: [*preds, *refs], "objects", preds, refs)
+        values = [*preds, *refs]
         rows = self.node().encode(values, split, where, device)
         index = torch.arange(len(values), device=device)
         return rows, index[:split], index[split:]

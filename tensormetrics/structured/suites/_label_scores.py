@@ -14,7 +14,8 @@ from ...core.results.estimates import Estimate, check_confidence
 from ...core.results.table import Table
 from ..tensors import _lengths
 from ..tensors._groups import count_groups, group_rows
-from ..tensors.normalizers import normalize
+from ..tensors._lengths import documents
+from ..tensors.normalizers import LABEL_AVERAGES, mean_over_labels, normalize
 from ..tensors.overlap import set_overlap
 from ..tensors.reduction import CountMetric
 from ._report import HEAD, Row, report_text
@@ -37,9 +38,9 @@ class LabelScores(CountMetric):
     """
 
     def __init__(self, average: str = "micro", labels: Sequence[str] | None = None, **kwargs: Any) -> None:
-        checks.check_choice("average", average, ("micro", "macro", "types", "weighted"))
+        checks.check_choice("average", average, ("micro", "macro", *LABEL_AVERAGES))
         labels = None if labels is None else checks.as_list("labels", labels)
-        by_label = average in ("types", "weighted")
+        by_label = average in LABEL_AVERAGES
         if by_label and labels is None:
             raise ValueError(f"labels: got None with average={average!r}, wanted the names of the labels")
         self.labels = None if labels is None else tuple(labels)
@@ -99,7 +100,27 @@ class LabelScores(CountMetric):
         selections = ((pred_labels, partner >= 0), (pred_labels, pred_valid), (ref_labels, ref_valid))
         return self._without_invalid(torch.stack([self._per_label(*selection) for selection in selections], 1))
 
-    def check_numbers(self, name: str, labels: Tensor, lengths: Tensor) -> None:
+    def read_rows(
+        self, n_pred: Tensor | None, n_ref: Tensor | None, width: int | str, **rows: Tensor
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        # rows by name: (..., N, F), (..., M, F), a label first  ->  (D, N, F), (D, M, F); (D,) each
+        """Check predicted and reference rows and their labels, and flatten the batch dimensions."""
+        (pred_name, pred), (ref_name, ref) = rows.items()
+        checks.shape(pred_name, pred, "...", "N", width)
+        checks.shape(ref_name, ref, *pred.shape[:-2], "M", pred.shape[-1])
+        checks.integral(pred_name, pred)
+        checks.integral(ref_name, ref)
+        checks.same_device(**rows)
+        lengths = [
+            documents(_lengths.full_or_clamped(name, n, table, table.shape[:-2], table.shape[-2]), 0)
+            for name, n, table in (("n_pred", n_pred, pred), ("n_ref", n_ref, ref))
+        ]
+        tables = [documents(table, 2) for table in (pred, ref)]
+        for name, table, length in zip(rows, tables, lengths, strict=True):
+            self._check_numbers(name, table[..., 0], length)
+        return tables, lengths
+
+    def _check_numbers(self, name: str, labels: Tensor, lengths: Tensor) -> None:
         """Raise a ValueError for a number without a label; on a GPU, where this would wait, they are counted later.
 
         Shapes: labels: (D, N) int; lengths: (D,).
@@ -228,7 +249,7 @@ class LabelScores(CountMetric):
 
     def _without_invalid(self, sums: Tensor) -> Tensor:
         # sums: (D, 3, L + 1) of matched, predicted and reference items  ->  (D, 3 L)
-        if not sums.is_cpu:  # elsewhere `check_numbers` has refused them
+        if not sums.is_cpu:  # elsewhere `_check_numbers` has refused them
             self.num_invalid = self.num_invalid + sums[:, 1:, -1].sum().long()
         return sums[..., :-1].contiguous().flatten(1)
 
@@ -238,9 +259,7 @@ def averaged(counts: Tensor, score: str, average: str) -> Tensor:
     matched, pred, ref = counts.unbind(-2)
     if average == "micro":
         return normalize(matched.sum(-1), pred.sum(-1), ref.sum(-1), score)
-    weight = ref if average == "weighted" else (pred + ref > 0).to(counts.dtype)
-    scores = normalize(matched, pred, ref, score)
-    return normalize((scores * weight).sum(-1), weight.sum(-1), matched.sum(-1), "precision")
+    return mean_over_labels(normalize(matched, pred, ref, score), pred, ref, average).nan_to_num(0.0)
 
 
 def _counted(labels: Tensor, lengths: Tensor) -> Tensor:

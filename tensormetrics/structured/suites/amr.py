@@ -1,5 +1,6 @@
 """Smatch: the triples that two AMR graphs share under the best mapping of their variables."""
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -18,6 +19,9 @@ from ..tensors.normalizers import normalize
 from ..tensors.reduction import CountMetric
 from ._tables import sizes
 from .structures import AMR, Prop
+
+# Without a handler anywhere, penman's warnings of a malformed graph would reach stderr beside the error.
+logging.getLogger("penman").addHandler(logging.NullHandler())
 
 NEVER_INVERSE = ("consist-of", "prep-out-of", "prep-on-behalf-of")  # names that end in -of but are no inverse roles
 

@@ -8,8 +8,7 @@ from typing_extensions import Unpack
 from ...core.arguments import checks
 from ...core.resampling.weights import ResamplingUnits
 from ..objects.values.columns import code_table
-from ..tensors import _lengths
-from ..tensors._lengths import documents, in_chunks, total
+from ..tensors._lengths import in_chunks, total
 from ._label_scores import LabelScores
 from ._tables import items_of, numbered_rows, sizes
 from .structures import Relation, RelationSet
@@ -44,18 +43,8 @@ class RelationScores(LabelScores):
         Shapes: pred_relations: (..., N, F) int (type, then columns that identify subject and object, such as ends);
         ref_relations: (..., M, F) int; n_pred: (...); n_ref: (...). Lists of relations go to `update_relations`.
         """
-        checks.shape("pred_relations", pred_relations, "...", "N", "F")
-        *batch, n, width = pred_relations.shape
-        checks.shape("ref_relations", ref_relations, *batch, "M", width)
-        checks.integral("pred_relations", pred_relations)
-        checks.integral("ref_relations", ref_relations)
-        checks.same_device(pred_relations=pred_relations, ref_relations=ref_relations)
-        n_pred = _lengths.full_or_clamped("n_pred", n_pred, pred_relations, batch, n)
-        n_ref = _lengths.full_or_clamped("n_ref", n_ref, ref_relations, batch, ref_relations.shape[-2])
-        tables = [documents(table, 2) for table in (pred_relations, ref_relations)]
-        lengths = [documents(length, 0) for length in (n_pred, n_ref)]
-        for name, table, length in zip(("pred_relations", "ref_relations"), tables, lengths, strict=True):
-            self.check_numbers(name, table[..., 0], length)
+        rows = {"pred_relations": pred_relations, "ref_relations": ref_relations}
+        tables, lengths = self.read_rows(n_pred, n_ref, "F", **rows)
         self.add_documents(in_chunks(self._count, tables, lengths, total), **items)
 
     def update_relations(

@@ -15,6 +15,7 @@ from ...core.arguments.checks import takes_arrays
 from . import policy
 
 Value = TypeVar("Value", float, Tensor)
+LABEL_AVERAGES = "types", "weighted"
 
 
 class Normalizer(ABC):
@@ -180,6 +181,13 @@ def normalize(
     if zero_division == "metametric":
         zero_division = 0.0 if isinstance(normalizer, FScore) else math.nan
     return ratio.masked_fill(zero, float(zero_division))
+
+
+def mean_over_labels(scores: Tensor, pred: Tensor, ref: Tensor, average: str) -> Tensor:
+    # scores, pred, ref: (..., L)  ->  (...), NaN if no label has a score
+    """Average over the labels that occur, or weighted by their reference items; a score of NaN does not count."""
+    weight = ref if average == "weighted" else (pred + ref > 0).to(ref.dtype)
+    return (scores * weight).nansum(-1) / weight.masked_fill(scores.isnan(), 0).sum(-1)
 
 
 def normalized(cross: float, pred: float, ref: float, normalizer: Normalizer, zero_division: float | str) -> float:

@@ -1,6 +1,5 @@
 """Builder of schema trees from classes of Python."""
 
-import collections
 import datetime
 import enum
 import types as python_types
@@ -15,7 +14,7 @@ from typing import Any
 import typing_extensions
 
 from ..comparators import Annotation, Comparator, by, ignore, match, ordered, weight
-from .records import class_of, forbids_extra, is_record, is_tuple, record_fields, resolve_alias, resolved_types
+from .records import SETS, class_of, forbids_extra, is_tuple, kind_of, record_fields, resolve_alias, resolved_types
 from .tree import Anything, Field, Fixed, FreeKeys, Items, Leaf, LeafKind, Record, Reference, Schema, Type, Union
 
 SCALARS: dict[Any, LeafKind] = {
@@ -33,10 +32,6 @@ SCALARS: dict[Any, LeafKind] = {
     None: "null",
 }
 ANYTHING = Any, object, typing_extensions.Any
-SETS = set, frozenset, abc.Set, abc.MutableSet
-ARRAYS = list, tuple, collections.deque, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable
-MAPPINGS = dict, collections.defaultdict, collections.OrderedDict, abc.Mapping, abc.MutableMapping
-UNIONS = typing.Union, python_types.UnionType
 
 
 def schema_of(tp: Any, names: Mapping[str, Any] | None = None) -> Schema:
@@ -51,7 +46,7 @@ def schema_of(tp: Any, names: Mapping[str, Any] | None = None) -> Schema:
         ValueError: If an annotation does not fit its type; the message has the path.
     """
     builder = _Builder(names or {})
-    return Schema(builder.type(tp, getattr(tp, "__name__", str(tp))), builder.definitions)
+    return Schema(builder.node(tp, getattr(tp, "__name__", str(tp))), builder.definitions)
 
 
 @dataclass
@@ -60,52 +55,38 @@ class _Builder:
     references: dict[Any, str] = field(default_factory=dict)
     definitions: dict[str, Type] = field(default_factory=dict)
 
-    def type(self, tp: Any, path: str) -> Type:
+    def node(self, tp: Any, path: str) -> Type:
         tp = resolve_alias(tp)
-        origin, arguments = typing.get_origin(tp), typing.get_args(tp)
-        if origin is typing.Annotated:
-            extras = [extra for extra in tp.__metadata__ if isinstance(extra, Annotation)]
-            return annotate(self.type(tp.__origin__, path), extras, path)
-        if origin in UNIONS:
-            return self._union(arguments, path)
-        if tp in ANYTHING or isinstance(tp, typing.TypeVar):
-            return Anything()
-        if is_tuple(tp) and Ellipsis not in arguments:
-            return Fixed(tuple(self.type(item, f"{path}[{n}]") for n, item in enumerate(arguments)))
-        if is_record(tp):
-            return self._reference(tp)
-        cls = origin or tp
-        if cls is collections.Counter:
-            return FreeKeys(Leaf("integer"))
-        if cls in MAPPINGS:
-            return FreeKeys(self.type(arguments[1], f"{path}.*") if arguments else Anything())
-        if cls in (*ARRAYS, *SETS):
-            return Items(self.type(arguments[0], f"{path}[]") if arguments else Anything(), unique=cls in SETS)
-        return scalar_type(tp)
+        return getattr(self, kind_of(tp))(tp, path)
 
-    def _union(self, arguments: Sequence[Any], path: str) -> Type:
-        is_null = [case in (None, python_types.NoneType) for case in arguments]
-        cases = [self.type(case, path) for case, null in zip(arguments, is_null, strict=True) if not null]
-        if len(cases) == 1:
-            return replace(cases[0], nullable=True)
-        return Union(tuple(cases), nullable=any(is_null))
+    def annotated(self, tp: Any, path: str) -> Type:
+        extras = [extra for extra in tp.__metadata__ if isinstance(extra, Annotation)]
+        return annotate(self.node(tp.__origin__, path), extras, path)
 
-    def _reference(self, tp: Any) -> Reference:
+    def union(self, tp: Any, path: str) -> Type:
+        arguments = typing.get_args(tp)
+        cases = [self.node(case, path) for case in arguments if case is not python_types.NoneType]
+        nullable = len(cases) < len(arguments)
+        return replace(cases[0], nullable=True) if len(cases) == 1 else Union(tuple(cases), nullable=nullable)
+
+    def record(self, tp: Any, path: str) -> Type:
+        if is_tuple(tp):
+            return Fixed(tuple(self.node(item, f"{path}[{n}]") for n, item in enumerate(typing.get_args(tp))))
         if tp not in self.references:
             name = unused = class_of(tp).__name__
             while unused in self.definitions:
                 unused = f"{name}_{len(self.definitions)}"
             self.references[tp] = unused
             self.definitions[unused] = Anything()  # until its fields are known
-            self.definitions[unused] = self._record(tp)
+            self.definitions[unused] = self._fields(tp)
         return Reference(self.references[tp])
 
-    def _record(self, tp: Any) -> Record:
+    def _fields(self, tp: Any) -> Record:
         cls, hints = class_of(tp), resolved_types(tp, self.names)
         fields = []
         for record_field in record_fields(cls) or []:
             path = f"{cls.__name__}.{record_field.name}"
-            node = self.type(hints[record_field.name], path)
+            node = self.node(hints[record_field.name], path)
             node = node if record_field.is_compared else annotate(node, [ignore()], path)
             fields.append(
                 Field(
@@ -117,6 +98,20 @@ class _Builder:
                 )
             )
         return Record(tuple(fields), closed=forbids_extra(cls), instance_of=cls)
+
+    def counter(self, tp: Any, path: str) -> Type:
+        return FreeKeys(Leaf("integer"))
+
+    def mapping(self, tp: Any, path: str) -> Type:
+        _, value = typing.get_args(tp) or (Any, Any)
+        return FreeKeys(self.node(value, f"{path}.*"))
+
+    def items(self, tp: Any, path: str) -> Type:
+        item, *_ = typing.get_args(tp) or (Any,)
+        return Items(self.node(item, f"{path}[]"), unique=class_of(tp) in SETS)
+
+    def scalar(self, tp: Any, path: str) -> Type:
+        return Anything() if tp in ANYTHING or isinstance(tp, typing.TypeVar) else scalar_type(tp)
 
 
 def scalar_type(tp: Any) -> Leaf:

@@ -4,22 +4,28 @@ Records are dataclasses, NamedTuples, TypedDicts, tuples of fixed length, and cl
 which are recognized by their attributes, without an import; type variables may be bound, as in Box[int].
 """
 
+import collections
 import copy
 import dataclasses
 import inspect
 import sys
+import types as python_types
 import typing
+from collections import abc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING
 from functools import cache, partial
 from operator import attrgetter, itemgetter, methodcaller
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import typing_extensions  # also supports its backports; a dependency of torch
 
 QUALIFIERS = typing_extensions.Required, typing_extensions.NotRequired, typing_extensions.ReadOnly
-attribute_reader, position = cache(attrgetter), cache(itemgetter)  # cached: columns are identified by their readers
-optional = cache(partial(methodcaller, "get"))
+SETS = set, frozenset, abc.Set, abc.MutableSet
+ARRAYS = list, tuple, collections.deque, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable
+MAPPINGS = dict, collections.defaultdict, collections.OrderedDict, abc.Mapping, abc.MutableMapping
+
+Kind = Literal["annotated", "union", "record", "counter", "mapping", "items", "scalar"]
 
 
 class UnknownName(TypeError):
@@ -38,6 +44,22 @@ def is_tuple(tp: Any) -> bool:
 def is_record(tp: Any) -> bool:
     """Return whether the values of a type have a fixed number of components."""
     return Ellipsis not in typing.get_args(tp) if is_tuple(tp) else record_fields(class_of(tp)) is not None
+
+
+def kind_of(tp: Any) -> Kind:
+    """Return the kind of a type without aliases: the method of `derive` and of `evaluate` that builds its node."""
+    origin = class_of(tp)
+    if origin is typing.Annotated:
+        return "annotated"
+    if origin in (typing.Union, python_types.UnionType):
+        return "union"
+    if is_record(tp):
+        return "record"
+    if origin is collections.Counter:
+        return "counter"
+    if origin in MAPPINGS:
+        return "mapping"
+    return "items" if origin in (*ARRAYS, *SETS) else "scalar"
 
 
 def field_names(tp: Any, all_of_them: bool = False) -> list[str]:
@@ -151,8 +173,8 @@ def reader(tp: Any, name: str) -> Callable[[Any], Any]:
     """Return the reader of a field; an optional missing key of a TypedDict is None."""
     cls = class_of(tp)
     if not typing_extensions.is_typeddict(cls):
-        return attribute_reader(name)
-    return position(name) if name in cls.__required_keys__ else optional(name)
+        return attrgetter(name)
+    return itemgetter(name) if name in cls.__required_keys__ else methodcaller("get", name)
 
 
 def field_types(tp: Any, names: Mapping[str, Any]) -> dict[str, Any]:

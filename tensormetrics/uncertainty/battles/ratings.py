@@ -30,8 +30,8 @@ from ...core.resampling.weights import ItemNames, ResamplingUnits, check_draws, 
 from ...core.results.estimates import Comparison, Estimate, check_confidence
 from ...core.results.ranks import RANK_COLUMNS, rank_cells
 from ...core.results.table import Comparisons, ComparisonTable, Table, pairs_table
-from ..pairs.metric_pairs import Options as ComparisonOptions
 from ..pairs.model_tables import one_warning
+from ..pairs.sampled import ComparisonOptions
 from .bradley_terry import Battles, check_connected, check_prior, fit
 from .outcomes import INVALID, MISSING, BattleTable, outcome_codes, read_outcomes
 from .rates import resampled_position_effect, win_rates

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 from torchmetrics.utilities.data import dim_zero_sum
 
 from ...core.arguments import checks
-from ...core.metric.base import Lock
+from ...core.metric.state_metric import Lock
 from ...core.metric.sum_metric import SumMetric
 from ...core.resampling.draws import Bounds
 from . import _stat_scores

@@ -19,15 +19,14 @@ from ...core.results.ranks import RANK_COLUMNS, rank_cells
 from ...core.results.table import Comparisons, ComparisonTable, Table, pairs_table
 from ..item_scores.item_scores import Scores
 from ..item_scores.score_sources import NO_SOURCE, Source, is_scores
-from .metric_pairs import Options, SampledMetric, check_comparable, compare_sampled
-from .paired_scores import PairedScores
+from .sampled import ComparisonOptions, PairedScores, Sample, check_comparable
 
-Models = dict[str, dict[str, SampledMetric]]  # model -> metric ("" for a model that is one metric) -> its replicates
+Models = dict[str, dict[str, Sample]]  # model -> metric ("" for a model that is one metric) -> its replicates
 
 
 def compare_models(
     models: Mapping[str, Any],
-    options: Options,
+    options: ComparisonOptions,
     correction: str = "max-t",
     baseline: str | None = None,
     source: Source = NO_SOURCE,
@@ -81,7 +80,7 @@ def _check_members(members: dict[str, dict[str, Any]]) -> None:
 
 
 def _samples(
-    members: dict[str, dict[str, Any]], options: Options, on_missing: str
+    members: dict[str, dict[str, Any]], options: ComparisonOptions, on_missing: str
 ) -> tuple[Models, dict[str, PairedScores]]:
     """Draw the replicates of all models, those of plain scores together."""
     samples: Models = {model: {} for model in members}
@@ -90,9 +89,9 @@ def _samples(
         if isinstance(kind, Scores):
             scores = {model: metrics[metric] for model, metrics in members.items()}
             paired[metric] = PairedScores.of(scores, options, on_missing)
-            column = paired[metric].samples()
+            column = iter(paired[metric].samples.values())
         else:
-            column = (SampledMetric.of(metrics[metric], options) for metrics in members.values())
+            column = (Sample.of(metrics[metric], options) for metrics in members.values())
         for model, sample in zip(members, column, strict=True):
             samples[model][metric] = sample
     return samples, paired
@@ -122,7 +121,7 @@ def _values(results: Any, metric: str) -> dict[str, Any]:
 
 
 def _comparisons(
-    samples: Models, paired: dict[str, PairedScores], pairs: Any, options: Options, correction: str
+    samples: Models, paired: dict[str, PairedScores], pairs: Any, options: ComparisonOptions, correction: str
 ) -> Comparisons:
     by_pair: dict[tuple[str, str], dict[str, Comparison]] = {pair: {} for pair in pairs}
     options = options._replace(of_family=True)
@@ -130,7 +129,7 @@ def _comparisons(
         if metric in paired:
             compared: Iterator[Any] = paired[metric].pairs(pairs, options)
         else:
-            compared = (compare_sampled(samples[a][metric], samples[b][metric], options) for a, b in pairs)
+            compared = (samples[a][metric].compared(samples[b][metric], options) for a, b in pairs)
         for pair, comparison in zip(pairs, _corrected(list(compared), correction), strict=True):
             by_pair[pair] |= _values(comparison, metric)
     return by_pair

@@ -43,10 +43,6 @@ def kde(
 
     Raises ValueError for `bw_adjust`, `cut`, `clip` or `grid_samples` out of range, an unknown `boundary`, or
     `boundary="reflect"` without `clip`.
-
-    >>> result = kde(torch.linspace(-1, 1, 101), clip=(-1, 1), boundary="reflect", grid_samples=3)
-    >>> result.grid, result.density
-    (tensor([-1.,  0.,  1.], dtype=torch.float64), tensor([0.5120, 0.4951, 0.5120], dtype=torch.float64))
     """
     checks.floating("samples", samples)
     checks.check_choice("boundary", boundary, ("none", "reflect"))

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from ...core.arguments import checks
-from ...core.arguments.checks import takes_arrays
 from ...core.numbers.exact_sums import cumulative_mass
 from .heterogeneity import heterogeneity_dl, heterogeneity_pm, weighted_squares
 from .moments import deviations, finite_moments, logs_of_products_, sum_of
@@ -31,29 +30,13 @@ def pool_singleton(samples: Tensor) -> Tensor:  # (S, 1, ...) -> (S, ...)
     return samples[:, 0]
 
 
-@takes_arrays
 def pool_fixed_effects(samples: Tensor, u: Tensor, bounds: Bounds) -> Tensor:
-    """Pool experiments that estimate one value and differ by chance alone. Weights are the inverse variances.
-
-    Shapes: samples: (S, M, ...); u: (S', ...) -> (S', ...).
-
-    `samples` of M experiments give a pooled distribution within `bounds`, (low, high); the result are its quantiles at
-    `u`, in [0, 1], as of every `pool_*`. Samples that are not finite are left out. ValueError for other shapes, dtypes
-    and bounds.
-
-    >>> generator = torch.Generator().manual_seed(0)
-    >>> samples = torch.tensor([0.80, 0.84, 0.90]) + 0.02 * torch.randn(2000, 3, generator=generator)
-    >>> u = torch.linspace(0.01, 0.99, 99)  # requested quantiles
-    >>> pooled = pool_fixed_effects(samples, u, (0.0, 1.0))
-    >>> print(f"{pooled.median():.2f} in [{pooled.min():.2f}, {pooled.max():.2f}]")
-    0.85 in [0.82, 0.87]
-    """
+    """Pool experiments that estimate one value and differ by chance alone. Weights are the inverse variances."""
     _check(samples, u, bounds)
     mean, variance = _inverse_variance(*finite_moments(samples))
     return truncated_normal_icdf(u, mean, variance.sqrt(), *bounds)
 
 
-@takes_arrays
 def pool_random_effects(
     samples: Tensor,
     u: Tensor,
@@ -64,17 +47,8 @@ def pool_random_effects(
 ) -> Tensor:
     """Pool experiments whose true values differ with a variance tau^2, to estimate the mean of the true values.
 
-    Shapes: samples: (S, M, ...); u: (S', ...) -> (S', ...).
-
     tau^2 is Paule and Mandel's estimate, otherwise DerSimonian and Laird's. The mean is normal, or, by Hartung, Knapp,
     Sidik and Jonkman, t with M - 1 degrees and never narrower. Reference: doi:10.1186/1471-2288-14-25.
-
-    >>> generator = torch.Generator().manual_seed(0)
-    >>> samples = torch.tensor([0.80, 0.84, 0.90]) + 0.02 * torch.randn(2000, 3, generator=generator)
-    >>> u = torch.linspace(0.01, 0.99, 99)  # requested quantiles
-    >>> pooled = pool_random_effects(samples, u, (0.0, 1.0))
-    >>> print(f"{pooled.median():.2f} in [{pooled.min():.2f}, {pooled.max():.2f}]")
-    0.85 in [0.78, 0.91]
     """
     _check(samples, u, bounds)
     means, variances = finite_moments(samples)
@@ -89,21 +63,11 @@ def pool_random_effects(
     return truncated_t_icdf(u, degrees, mean, variance.sqrt() * torch.where(certain, 1, factor), *bounds)
 
 
-@takes_arrays
 def pool_correlated(samples: Tensor, u: Tensor, bounds: Bounds, *, rho: float | None = None) -> Tensor:
     """Pool the folds of a cross-validation, which share training data: t with M - 1 degrees, corrected by `rho`.
 
-    Shapes: samples: (S, M, ...); u: (S', ...) -> (S', ...).
-
     `rho` is the fraction of the data that a fold tests, None: 1 / M. Reference: Nadeau & Bengio 2003,
     doi:10.1023/A:1024068626366.
-
-    >>> generator = torch.Generator().manual_seed(0)
-    >>> samples = torch.tensor([0.80, 0.84, 0.90]) + 0.02 * torch.randn(2000, 3, generator=generator)
-    >>> u = torch.linspace(0.01, 0.99, 99)  # requested quantiles
-    >>> pooled = pool_correlated(samples, u, (0.0, 1.0))
-    >>> print(f"{pooled.median():.2f} in [{pooled.min():.2f}, {pooled.max():.2f}]")
-    0.84 in [0.54, 0.98]
     """
     _check(samples, u, bounds)
     degrees = _degrees(samples, "'correlated'")
@@ -121,21 +85,11 @@ def correlated_variance(values: Tensor, rho: float | None = None) -> Tensor:  # 
     return (1 / M + rho / (1 - rho)) * (distance - distance.mean(0)).square().sum(0) / (M - 1)
 
 
-@takes_arrays
 def pool_beta(samples: Tensor, u: Tensor, bounds: Bounds, *, estimation_method: str = "mle") -> Tensor:
     """Pool by the conflation (normalized product of the densities) of beta distributions on the bounds.
 
-    Shapes: samples: (S, M, ...); u: (S', ...) -> (S', ...).
-
     Parameters by maximum likelihood (`estimation_method="mle"`) or by moments ("mm" or "mome"). A GPU sums the samples
     and computes the variates; Newton's method for the parameters runs on the host.
-
-    >>> generator = torch.Generator().manual_seed(0)
-    >>> samples = torch.tensor([0.80, 0.84, 0.90]) + 0.02 * torch.randn(2000, 3, generator=generator)
-    >>> u = torch.linspace(0.01, 0.99, 99)  # requested quantiles
-    >>> pooled = pool_beta(samples, u, (0.0, 1.0))
-    >>> print(f"{pooled.median():.2f} in [{pooled.min():.2f}, {pooled.max():.2f}]")
-    0.84 in [0.81, 0.86]
     """
     _check(samples, u, bounds)
     a, b = fit_beta(samples, bounds, estimation_method=estimation_method)
@@ -183,20 +137,10 @@ def fit_beta(samples: Tensor, bounds: Bounds, *, estimation_method: str = "mle")
     return a, b
 
 
-@takes_arrays
 def pool_gamma(samples: Tensor, u: Tensor, bounds: Bounds, *, shifted: bool = False) -> Tensor:
     """Pool by the conflation of gamma distributions above the lower bound, or the smallest sample with `shifted`.
 
-    Shapes: samples: (S, M, ...); u: (S', ...) -> (S', ...).
-
     A GPU sums the samples and computes the variates; Newton's method for the parameters runs on the host.
-
-    >>> generator = torch.Generator().manual_seed(0)
-    >>> samples = torch.tensor([0.80, 0.84, 0.90]) + 0.02 * torch.randn(2000, 3, generator=generator)
-    >>> u = torch.linspace(0.01, 0.99, 99)  # requested quantiles
-    >>> pooled = pool_gamma(samples, u, (0.0, 1.0))
-    >>> print(f"{pooled.median():.2f} in [{pooled.min():.2f}, {pooled.max():.2f}]")
-    0.85 in [0.82, 0.87]
     """
     _check(samples, u, bounds)
     low, high = bounds
@@ -236,20 +180,10 @@ def fit_gamma(samples: Tensor, loc: Tensor | float = 0.0) -> tuple[Tensor, Tenso
     return shape, mean / shape
 
 
-@takes_arrays
 def pool_histogram(samples: Tensor, u: Tensor, bounds: Bounds, *, pseudo_count_weight: float = 0.1) -> Tensor:
     """Pool by the normalized product of the experiments' histograms, each smoothed by pseudo-counts over all bins.
 
-    Shapes: samples: (S, M, ...); u: (S', ...) -> (S', ...).
-
     The pseudo-counts of an experiment add up to `pseudo_count_weight` times its number of samples.
-
-    >>> generator = torch.Generator().manual_seed(0)
-    >>> samples = torch.tensor([0.80, 0.84, 0.90]) + 0.02 * torch.randn(2000, 3, generator=generator)
-    >>> u = torch.linspace(0.01, 0.99, 99)  # requested quantiles
-    >>> pooled = pool_histogram(samples, u, (0.0, 1.0))
-    >>> print(f"{pooled.median():.2f} in [{pooled.min():.2f}, {pooled.max():.2f}]")
-    0.83 in [0.78, 0.92]
     """
     checks.check_number("pseudo_count_weight", pseudo_count_weight, "a finite number > 0", lambda x: 0 < x < math.inf)
     _check(samples, u, bounds)

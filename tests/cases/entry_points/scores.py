@@ -12,7 +12,7 @@ import torch
 import torchmetrics.classification as classification
 from torch import Generator, Tensor
 
-from tensormetrics import assignment, association, posterior, retrieval, structured, uncertainty
+from tensormetrics import assignment, posterior, retrieval, structured, uncertainty
 from tensormetrics.compat.prob_conf_mat import summarize_posterior
 
 from .quantity import EntryPoint, Quantity, computed, estimated, updated
@@ -271,17 +271,6 @@ SAMPLES = {
         {
             "uncertainty.hdi": lambda x: torch.stack([torch.as_tensor(end) for end in uncertainty.hdi(x)]),
             "compat.prob_conf_mat.summarize_posterior": lambda x: torch.stack(summarize_posterior(x, 0.95).hdi),
-        },
-    ),
-    "variance between experiments": Quantity(
-        {
-            "ordinary": lambda generator: tuple(torch.rand(2, 6, generator=generator).double() + 0.01),
-            "equal": lambda _: (torch.ones(4).double(), torch.ones(4).double()),
-            "one": lambda _: (torch.ones(1).double(), torch.ones(1).double()),
-        },
-        {
-            "posterior.heterogeneity_dl": posterior.heterogeneity_dl,
-            "association.random_effects": lambda *data: association.random_effects(*data).details["tau2"],
         },
     ),
 }

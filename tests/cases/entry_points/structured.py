@@ -147,10 +147,6 @@ def f1_of_report(*tags: list[list[str]]) -> Tensor:
     return torch.tensor(report["spans[]"].f1, dtype=torch.float64).nan_to_num()
 
 
-def suite() -> structured.Suite:
-    return structured.Suite({"all": family_metric()})
-
-
 ENTITIES: dict[str, EntryPoint] = {
     "structured.SpanScores, update_tags": lambda *data: updated_tags(*data).compute()["f1"],
     "structured.SpanScores": computed(structured.SpanScores, "f1", spans_of),
@@ -164,7 +160,6 @@ ENTITIES: dict[str, EntryPoint] = {
     "structured.FieldScores": lambda *data: field_scores(*data).compute()["f1[spans[]]"].nan_to_num(),
     "structured.evaluate": f1_of_report,
     "structured.Family": computed(family_metric, "f1", documents_of),
-    "structured.Suite": computed(suite, "all-f1", documents_of),
 }
 BY_TAGS = {f"structured.{name}" for name in ("SpanScores, update_tags", "SpanScores, with labels", "ner_report")}
 BY_SPANS = ENTITIES.keys() - BY_TAGS - {"structured.span_errors"}

@@ -6,20 +6,14 @@ PRIORS_AND_PARTS = {
     "structured": ("reachability",),
 }
 DRAWS = "sample_confusion_matrices", "sample_dirichlet", "sample_log_gamma", "sample_paired_matrices"
-DENSITIES = (
-    *("beta_icdf", "pool_beta", "pool_correlated", "pool_fixed_effects", "pool_gamma", "pool_histogram"),
-    *("pool_random_effects", "truncated_gamma_icdf", "truncated_normal_icdf", "truncated_t_icdf"),
-)
 ALONE = "compare_samples", "compare_data_sets", "compare_folds", "correct_p_values", "five_by_two_p_value"
 OF_LANGUAGE_MODELS = "log_probabilities", "pseudo_log_likelihood", "score_pairs", "sentence_log_likelihood"
 UNCOMPARED = {
     **{f"{domain}.{name}": "makes inputs or parts" for domain, names in PRIORS_AND_PARTS.items() for name in names},
     **{f"posterior.{name}": "gives random draws" for name in DRAWS},
-    **{f"uncertainty.{name}": "gives samples" for name in DENSITIES},
     **{f"uncertainty.{name}": "the only one of its kind" for name in ALONE},
     **{f"association.{name}": "against single texts in test_language_model_scores.py" for name in OF_LANGUAGE_MODELS},
     "association.ceat": "samples contexts; the inputs of `CEAT` are sampled already",
-    "posterior.heterogeneity_pm": "another estimate than `heterogeneity_dl`, by iteration",
     "structured.CorefScores": "against `EntitySet.metric` in tests/structured/test_coref_oracle.py",
     "structured.EventScores": "against `EventSet.metric` in tests/structured/test_events.py",
 }

@@ -87,16 +87,21 @@ def _block_minima(
     if column >= columns:
         return
     n: tl.constexpr = TILE // 128 * STRIDE
-    i, j = (row * TILE + tl.arange(0, TILE)).to(tl.int64), (column * TILE + tl.arange(0, TILE)).to(tl.int64)
+    s, j = tl.arange(0, TILE), (column * TILE + tl.arange(0, TILE)).to(tl.int64)
+    if symmetric:  # a warp computes 16 of 64 consecutive rows of a tile: those of one block
+        s = (s // 64 * 16 + s % 16) * STRIDE + s // 16 % STRIDE
+    i = (row * TILE + s).to(tl.int64)
     column_blocks, row_blocks = column * n + tl.arange(0, n), row * n + tl.arange(0, n)
     tile = product(x, i, y, j, dim, DEPTH) * factor
     minima = _lower(tl.load(bias + j)[None, :] - tile, left, i, queries, right, column_blocks, blocks, STRIDE)
     tl.store(block_min + i[:, None] * blocks + column_blocks[None, :], minima)
     if symmetric:
         if row < column:
-            mirrored = tl.trans(tl.load(bias + i)[:, None] - tile)
-            minima = _lower(mirrored, left, j, queries, right, row_blocks, blocks, STRIDE)
-            tl.store(block_min + j[:, None] * blocks + row_blocks[None, :], minima)
+            mirrored = tl.reshape(tl.load(bias + i)[:, None] - tile, (TILE // 64, STRIDE, 16, TILE))
+            minimum = tl.min(tl.min(mirrored, axis=0), axis=1)
+            error = error_of(left, j[None, :], queries, right, row_blocks[:, None], blocks)
+            minimum = tl.where(minimum < float("inf"), minimum - error, minimum)
+            tl.store(block_min + j[None, :] * blocks + row_blocks[:, None], minimum)
 
 
 @triton.jit(do_not_specialize=["step", "width"])

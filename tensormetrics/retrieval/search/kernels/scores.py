@@ -105,6 +105,21 @@ def _means(scores, relevant, means, queries, ZERO: tl.constexpr, SIZE: tl.conste
     tl.store(means + m, total / tl.sum(count, axis=0).to(tl.float64))
 
 
+@triton.jit(do_not_specialize=["size", "depth"])
+def _ndcg(rank, relevant, terms, ideal, scores, size, depth, WIDTH: tl.constexpr, LOG: tl.constexpr):
+    # One program for each query: as `ndcg` without gains, with the same bits.
+    q, c = tl.program_id(0).to(tl.int64), tl.arange(0, WIDTH)
+    r = tl.load(rank + q * size + c, mask=c < size, other=0).to(tl.int32)
+    is_hit = (r > 0) & (r <= depth)
+    slot = tl.where(is_hit, tl.cumsum(is_hit.to(tl.int32), axis=0) - 1, -1)
+    r = tl.sum(tl.where(slot[:, None] == c[None, :], r[:, None], 0), axis=0)  # hits come first, in their order
+    value = tl.load(terms + r)
+    for step in tl.static_range(LOG):  # see `halving_sum`
+        value = tl.sum(tl.reshape(value, (2, WIDTH >> (step + 1))), axis=0)
+    best = tl.load(ideal + tl.minimum(tl.load(relevant + q), depth))
+    tl.store(scores + q + tl.arange(0, 1), value / best)
+
+
 def matches(
     indices: Tensor, query_labels: Tensor, reference_labels: Tensor, own: Tensor | int, status: Tensor | None,
     bits: tuple[int, int, int],
@@ -135,5 +150,17 @@ def means(scores: Tensor, relevant: Tensor, is_zero: bool) -> Tensor:
     launch(
         _means, (len(scores),), scores.contiguous(), relevant, result, len(relevant), ZERO=is_zero, SIZE=1024,
         num_warps=8, enable_fp_fusion=False,
+    )  # fmt: skip
+    return result
+
+
+def ndcg(ranks: Tensor, relevant: Tensor, terms: Tensor, ideal: Tensor) -> Tensor:
+    # ranks: (Q, P)  relevant: (Q,)  terms, ideal: (k + 1,) float64, as in `ndcg`  ->  (Q,) float64
+    result = torch.empty(relevant.shape, dtype=torch.float64, device=ranks.device)
+    width = triton.next_power_of_2(ranks.shape[1])
+    launch(
+        _ndcg, (len(ranks),), ranks.contiguous(), relevant.contiguous(), terms, ideal, result, ranks.shape[1],
+        len(terms) - 1, WIDTH=width, LOG=width.bit_length() - 1, num_warps=4 if width > 32 else 1,
+        enable_fp_fusion=False,
     )  # fmt: skip
     return result

@@ -1,8 +1,9 @@
 """Node of graphs: nodes are matched so that reachability agrees."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,20 +11,16 @@ from torch import Tensor
 from ...tensors._integer_program import SolverResult
 from ...tensors._pairs import expand
 from ...tensors.graph import graph_overlap, reachability
-from ..values.columns import Keys, RowPath
+from ..values.columns import RowPath
 from .node import Part
-from .set import Bounded
+from .set import Bounded, BoundedRows
 
 
-class GraphRows(NamedTuple):
-    start: Tensor  # (n,) int64: the first node of each graph
-    count: Tensor  # type: ignore[assignment]  # (n,) int64, shadows the method of tuples
-    items: Any  # rows of the inner node
-    key: Keys | None  # of the nodes
+@dataclass(eq=False)
+class GraphRows(BoundedRows):
     first: Tensor  # (n,) int64: the first edge of each graph
     edges: Tensor  # (n,) int64: the number of edges of each graph
     ends: Tensor  # (edges, 2) int64: indices of nodes within their graph
-    cache: dict[tuple, list[float]]  # value and bound of pairs of rows, see `Bounded`
 
 
 class Graph(Bounded):
@@ -45,7 +42,7 @@ class Graph(Bounded):
         ends = [_edges(graph, partial(where, row)) for row, graph in enumerate(values)]
         edges = torch.tensor(list(map(len, ends)), dtype=torch.int64, device=device)
         table = torch.tensor([end for graph in ends for end in graph], dtype=torch.int64, device=device).view(-1, 2)
-        return GraphRows(rows.start, rows.count, rows.items, rows.key, edges.cumsum(0) - edges, edges, table, {})
+        return GraphRows(rows.start, rows.count, rows.items, rows.key, edges.cumsum(0) - edges, edges, table)
 
     def solve(self, rows: GraphRows, i: Tensor, j: Tensor, distinct: bool) -> tuple[Tensor, Tensor]:
         return self._solve(rows, self.dense(rows, i, j), i, j)[:2]

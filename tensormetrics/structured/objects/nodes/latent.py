@@ -1,6 +1,7 @@
 """Nodes of variables, and of collections whose items share them."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from ..values.columns import Keys, RowPath, check_type
 from ..variable import Variable
 from .node import Node, Part
 from .relations import equal_pairs
-from .set import Bounded, Candidates
+from .set import Bounded, BoundedRows, Candidates
 
 NODE_LIMIT = 200_000
 
@@ -44,13 +45,9 @@ class VariableLeaf(Node):
         return [rows.values]
 
 
-class BoundRows(NamedTuple):
-    start: Tensor  # (n,) int64: the first item of each collection
-    count: Tensor  # type: ignore[assignment]  # (n,) int64, shadows the method of tuples
-    items: Any  # rows of the inner node
-    key: Keys | None  # of the items
+@dataclass(eq=False)
+class BoundRows(BoundedRows):
     variable_ids: Tensor  # (items, S) int64: variables, from 0 in each collection; -1: none in this slot
-    cache: dict[tuple, list[float]]  # value and bound of pairs of rows, see `Bounded`
 
 
 class Selection(NamedTuple):
@@ -73,7 +70,7 @@ class LatentSet(Bounded):
         used = slots >= 0
         variable_ids = torch.full_like(slots, -1)
         variable_ids[used] = positions_in_blocks(owner[:, None].expand_as(slots)[used], slots[used])[0]
-        return BoundRows(rows.start, rows.count, rows.items, rows.key, variable_ids, {})
+        return BoundRows(rows.start, rows.count, rows.items, rows.key, variable_ids)
 
     def solve(self, rows: BoundRows, i: Tensor, j: Tensor, distinct: bool) -> tuple[Tensor, Tensor]:
         solution = self._map_variables(rows, i, j, distinct) if self.inner.equality else self._select_pairs(rows, i, j)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..values.columns import Keys, RowPath, read_once
+from ..values.columns import Keys, RowPath
 from .node import Leaf, Node, Normalized, Part, Product, below
 
 
@@ -37,7 +37,7 @@ class Mean(Product):
         self.check(values, where)
         columns, has_value = [], []
         for names, (read, node) in self.fields.items():
-            parts = read_once(lambda read=read: list(map(read, values)), read, values)  # type: ignore[misc]
+            parts = list(map(read, values))
             columns.append(node.encode(parts, split, below(where, names), device))
             has_value.append([_has_value(part) for part in parts])
         return MeanRows(

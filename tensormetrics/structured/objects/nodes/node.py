@@ -8,7 +8,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
-from functools import partial, reduce
+from functools import reduce
 from itertools import compress, repeat
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from ...tensors.normalizers import (
     normalize,
     required_self_overlaps,
 )
-from ..values.columns import EQUAL_THEMSELVES, Keys, RowPath, check_no_nan, combine_keys, read_once
+from ..values.columns import EQUAL_THEMSELVES, Keys, RowPath, check_no_nan, combine_keys
 from ..values.errors import WrongTypeError
 from ..values.leaf_types import LeafType
 from ..variable import Variable
@@ -131,8 +131,8 @@ class Leaf(Node):
         if self.type is None:
             check_no_nan(values, where)
         else:
-            values = read_once(partial(self.type.read_column, values, where), self.type, values)
-        return read_once(lambda: Keys(values, where, device), (Keys, device), values)
+            values = self.type.read_column(values, where)
+        return Keys(values, where, device)
 
     def similarity(self, rows: Keys, i: Tensor, j: Tensor) -> Tensor:
         return (rows.ids[i] == rows.ids[j]).double()
@@ -198,14 +198,13 @@ class Product(Node):
     def encode(self, values: Sequence[Any], split: int, where: RowPath, device: torch.device) -> Record:
         self.check(values, where)
         columns = [
-            node.encode(read_once(partial(_read_all, read, values), read, values), split, below(where, names), device)
+            node.encode(list(map(read, values)), split, below(where, names), device)
             for names, (read, node) in self.fields.items()
         ]
         keys = [key for node, rows in zip(self.nodes, columns, strict=True) if (key := node.key(rows)) is not None]
         if not keys and not self.equality:
             return Record(None, columns)
-        key = read_once(lambda: combine_keys(keys, len(values), where, device), (combine_keys, device), *keys)
-        return Record(key, columns)
+        return Record(combine_keys(keys, len(values), where, device), columns)
 
     def similarity(self, rows: Record, i: Tensor, j: Tensor) -> Tensor:
         value = None if rows.key is None else (rows.key.ids[i] == rows.key.ids[j]).double()
@@ -400,10 +399,6 @@ class Preprocess(Node):
 
     def parts(self, rows: Any, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
         return self.inner.parts(rows, i, j, self.pred(x), self.ref(y))
-
-
-def _read_all(read: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
-    return list(map(read, values))
 
 
 def _paths_of_rows(where: RowPath, rows: Sequence[int]) -> RowPath:

@@ -3,8 +3,9 @@
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,7 +27,6 @@ from ..values.columns import (
     check_mapping,
     elements_of,
     pairs_of,
-    read_once,
 )
 from .node import Leaf, NeedsTensors, Node, Part, upper_bound_mode
 from .relations import equal_pairs, heaviest_relation
@@ -42,24 +42,17 @@ MAX_PAIRS = 2**22  # candidate pairs of items at a time
 MAX_TABLE = 2**16  # cells in a table of the counts of each key in each collection
 
 
-class Ragged(NamedTuple):
+@dataclass(eq=False)
+class RaggedRows:
     start: Tensor  # (n,) int64: the first item of each collection
-    count: Tensor  # type: ignore[assignment]  # (n,) int64, shadows the method of tuples
+    count: Tensor  # (n,) int64
     items: Any  # rows of the inner node
     key: Keys | None  # of the items
 
 
-class RaggedRows(Protocol):
-    """Protocol of `Ragged` and of encodings with more fields."""
-
-    @property
-    def start(self) -> Tensor: ...
-    @property
-    def count(self) -> Tensor: ...
-    @property
-    def items(self) -> Any: ...
-    @property
-    def key(self) -> Keys | None: ...
+@dataclass(eq=False)
+class BoundedRows(RaggedRows):
+    cache: dict[tuple, list[float]] = field(default_factory=dict, kw_only=True)  # of `Bounded`: value and bound by pair
 
 
 class Collection(Node):
@@ -74,14 +67,14 @@ class Collection(Node):
 
     def encode(self, values: Sequence[Any], split: int, where: RowPath, device: torch.device) -> RaggedRows:
         self.check(values, where)
-        counts, items = read_once(lambda: _items_of(values, self.items), self.items, values)
-        count = torch.tensor(counts, dtype=torch.int64, device="cpu")
-        start = count.cumsum(0) - count
-        rows = self.inner.encode(items, sum(counts[:split]), _item_paths(where, start), device)
+        columns = list(map(self.items, values))
+        count = torch.tensor(list(map(len, columns)), dtype=torch.int64, device="cpu")
+        start, items = count.cumsum(0) - count, list(chain.from_iterable(columns))
+        rows = self.inner.encode(items, int(count[:split].sum()), _item_paths(where, start), device)
         key = self.inner.key(rows)
         if key is not None:
             key.ids  # noqa: B018  raises for unhashable items even if they are not compared
-        return Ragged(start.to(device), count.to(device), rows, key)
+        return RaggedRows(start.to(device), count.to(device), rows, key)
 
     def check(self, values: Sequence[Any], where: RowPath) -> None:
         check_collection(values, where)
@@ -371,12 +364,6 @@ def length_groups(n: Tensor, m: Tensor) -> Iterator[slice | Tensor]:
     # n, m: (P,) lengths  ->  indices of pairs of similar lengths, whose padded matrices fit in memory
     for group, _ in _lengths.cuts((n.cpu(), m.cpu()), (), lambda n, m: (n + m) ** 2):
         yield group
-
-
-def _items_of(values: Sequence[Any], items: Callable[[Any], Sequence[Any]]) -> tuple[list[int], list[Any]]:
-    """Return the number of items of each value, and the items of all values."""
-    columns = list(map(items, values))
-    return list(map(len, columns)), list(chain.from_iterable(columns))
 
 
 def _item_paths(where: RowPath, start: Tensor) -> RowPath:

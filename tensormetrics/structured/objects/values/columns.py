@@ -1,14 +1,12 @@
-"""Columns of Python values: checks, shared reading and integer encoding."""
+"""Columns of Python values: checks and integer encoding."""
 
 import typing
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import cached_property, partial
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,31 +22,6 @@ MAX_TUPLES = 1000  # more tuples than that slow down Python's garbage collector
 EQUAL_THEMSELVES = frozenset({str, int, bool, bytes, type(None)})
 MAY_DIFFER = float, complex, np.inexact, Decimal, Tensor  # types with values that are unequal to themselves
 COLLECTIONS = frozenset({list, tuple, set, frozenset})
-Read = TypeVar("Read")
-
-_columns: ContextVar[dict[Hashable, tuple[Any, Any]] | None] = ContextVar("columns", default=None)
-
-
-@contextmanager
-def shared_columns() -> Iterator[None]:
-    """Share columns between the metrics that read the same objects within the context."""
-    outer = _columns.get()
-    token = _columns.set({} if outer is None else outer)
-    try:
-        yield
-    finally:
-        _columns.reset(token)
-
-
-def read_once(read: Callable[[], Read], what: Hashable, *values: Any) -> Read:
-    """Return the result of `read`, cached by `what` and the identities of `values`."""
-    columns = _columns.get()
-    if columns is None:
-        return read()
-    key = (what, *map(id, values))
-    if key not in columns:
-        columns[key] = values, read()  # values are kept, so that their ids stay theirs
-    return columns[key][1]
 
 
 def code_table() -> defaultdict[Any, int]:

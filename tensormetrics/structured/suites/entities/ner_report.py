@@ -1,14 +1,10 @@
 """Report of named entities in the format of seqeval."""
 
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .spans import SpanScores, read_pair
-from .tags import MODES, TagErrors, Vocabulary, documents_of, warn_about_both
-
-MIN_SPANS = 10  # needed to distinguish tags of a model from reference tags
-MAX_LOOSE = 0.2  # fraction of spans begun by I or E: more indicate a scheme such as IOB1, fewer indicate errors
+from .tags import MODES, Vocabulary, documents_of, warn_about_both, warn_about_swap
 
 Tags = Iterable[Sequence[str]]
 
@@ -82,7 +78,7 @@ def ner_report(
     counts, errors = scores.count_tags(vocabulary, *read_pair(*inputs, vocabulary), mode)
     warn_about_both(*errors, mode)
     if y_true is None and y_pred is None:
-        _warn_about_swap(*errors)
+        warn_about_swap(*errors)
     scores.add_update(counts)
     return scores.report(digits)
 
@@ -92,13 +88,3 @@ def _select_alias(**aliases: Tags | None) -> Tags:
     if len(values) != 1:
         raise TypeError(f"got {' and '.join(values) or 'neither'} of {', '.join(aliases)}, wanted one of them")
     return next(iter(values.values()))
-
-
-def _warn_about_swap(pred: TagErrors, ref: TagErrors) -> None:
-    are_enough = min(pred.spans, ref.spans) >= MIN_SPANS
-    if are_enough and pred.loose == 0 < ref.loose <= MAX_LOOSE * ref.spans:
-        warnings.warn(
-            f"ref: {ref.loose} of {ref.spans} spans begin by I, as errors of models do, but none of pred does; if they "
-            "are swapped, as in seqeval, write ner_report(y_true=..., y_pred=...)",
-            stacklevel=3,
-        )

@@ -9,7 +9,6 @@ from typing_extensions import Unpack
 
 from ....core.arguments import checks
 from ....core.resampling.weights import ResamplingUnits
-from ...tensors import _lengths
 from ...tensors._lengths import Cells, documents, in_chunks, product, total
 from .._label_scores import LabelScores
 from .tags import (
@@ -22,6 +21,7 @@ from .tags import (
     padded_spans,
     tag_code,
     warn_about_both,
+    warn_about_swap,
 )
 
 SCHEMES = ("strict", "exact", "partial", "type")
@@ -82,18 +82,7 @@ class SpanScores(LabelScores):
                     f"{name}: got a {type(spans).__name__}, wanted a tensor of rows (label, first, last), or lists of "
                     "tags as both arguments"
                 )
-        checks.shape("pred_spans", pred_spans, "...", "N", 3)
-        *batch, n, _ = pred_spans.shape
-        checks.shape("ref_spans", ref_spans, *batch, "M", 3)
-        checks.integral("pred_spans", pred_spans)
-        checks.integral("ref_spans", ref_spans)
-        checks.same_device(pred_spans=pred_spans, ref_spans=ref_spans)
-        n_pred = _lengths.full_or_clamped("n_pred", n_pred, pred_spans, batch, n)
-        n_ref = _lengths.full_or_clamped("n_ref", n_ref, ref_spans, batch, ref_spans.shape[-2])
-        tables = [documents(spans, 2) for spans in (pred_spans, ref_spans)]
-        lengths = [documents(length, 0) for length in (n_pred, n_ref)]
-        for name, table, length in zip(("pred_spans", "ref_spans"), tables, lengths, strict=True):
-            self.check_numbers(name, table[..., 0], length)
+        tables, lengths = self.read_rows(n_pred, n_ref, 3, pred_spans=pred_spans, ref_spans=ref_spans)
         self.add_documents(in_chunks(self._count, tables, lengths, self._cells), **items)
 
     def update_tags(
@@ -110,8 +99,8 @@ class SpanScores(LabelScores):
         Shapes: pred: (..., W) int with a vocabulary; ref: (..., W) int.
 
         Tokens with a negative index in `pred` or `ref` are ignored in both. A warning is issued if tags do not fit the
-        scheme: any reference tag, more than half of the predicted tags, or any prefix that the scheme lacks. On a GPU
-        `compute` warns, of all updates, and raises for numbers that are not in a vocabulary.
+        scheme: any reference tag, more than half of the predicted tags, or any prefix that it lacks; or if lists
+        look swapped. On a GPU `compute` warns, of all updates, and raises for numbers that are not in a vocabulary.
         """
         checks.check_choice("mode", mode, MODES)
         if vocabulary is not None:
@@ -124,6 +113,7 @@ class SpanScores(LabelScores):
             tagset.check(self.labels)
         counts, errors = self.count_tags(tagset, pred_tags, ref_tags, lengths, mode)
         warn_about_both(*errors, mode)
+        warn_about_swap(*errors)
         self.add_update(counts, **items)
 
     def _update_numbers(

@@ -17,6 +17,8 @@ from ....core.native.device_cache import cached_per_device
 _PREFIXES = {"O": 0, "B": 1, "I": 2, "E": 3, "L": 3, "S": 4, "U": 4}
 _RULED = _PREFIXES | {"!": 0, "=": 1}  # whether labels are equal
 O, B, I, E, S = range(5)  # noqa: E741
+MIN_SPANS = 10  # needed to distinguish tags of a model from reference tags
+MAX_LOOSE = 0.2  # fraction of spans begun by I or E: more indicate a scheme such as IOB1, fewer indicate errors
 UNNAMED = "_"  # the label of a bare B, I, E or S
 
 
@@ -304,3 +306,14 @@ def warn_about_both(pred: TagErrors, ref: TagErrors, mode: str | None) -> None:
     """Warn of tag errors: models make errors, so half of the predicted tags may be lost, but no reference tag."""
     warn_about(pred, mode, "pred: ", 0.5)
     warn_about(ref, mode, "ref: ", 0.0)
+
+
+def warn_about_swap(pred: TagErrors, ref: TagErrors) -> None:
+    """Warn if only the reference has errors that are typical of models."""
+    are_enough = min(pred.spans, ref.spans) >= MIN_SPANS
+    if are_enough and pred.loose == 0 < ref.loose <= MAX_LOOSE * ref.spans:
+        warnings.warn(
+            f"ref: {ref.loose} of {ref.spans} spans begin by I, as errors of models do, but none of pred does; if they "
+            "are swapped, as in seqeval, write ner_report(y_true=..., y_pred=...)",
+            stacklevel=level_of_caller(),
+        )
