@@ -56,7 +56,7 @@ STAGES = "tensormetrics/retrieval/search/stages.py"
 KNOWN = [  # path, correct text, wrong text: each of these edits survived once
     (STAGES, "<= 2 * error[:, None]", "<= error[:, None] / 4"),
     (STAGES, "last - error > values[:, k - 1] + error", "last > values[:, k - 1]"),
-    ("tensormetrics/core/metric/base.py", "store.data_ptr() == held.data_ptr() and ", ""),
+    ("tensormetrics/core/metric/state_metric.py", "store.data_ptr() == held.data_ptr() and ", ""),
     ("tensormetrics/association/sets/word_sets.py", "pooled_variance <= GRID**-2", "pooled_variance <= 0"),
 ]
 

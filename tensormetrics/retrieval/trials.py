@@ -73,7 +73,7 @@ def try_cluster_sums(device: torch.device) -> bool:
         kmeans = TorchKMeans(4, init=x[:9])  # of which one is empty at first
         return kmeans(x, 9), kmeans.centroids, kmeans.inertia
 
-    return is_equal_on(device, compute, sample_input(130, 16).index_fill(0, torch.arange(2), 9.0))
+    return is_equal_on(device, compute, sample_input(130, 16).index_fill(0, torch.arange(2, device="cpu"), 9.0))
 
 
 def try_clustering_scores(device: torch.device) -> bool:

@@ -11,7 +11,7 @@ from golden import golden
 
 from tensormetrics import Comparison, Table, compare, interval
 from tensormetrics.core.resampling.families import MEMBER, FamilyMember, corrected
-from tensormetrics.core.results.comparison_table import rank_cells
+from tensormetrics.core.results.ranks import rank_cells
 from tensormetrics.posterior import Study
 from tensormetrics.retrieval import evaluate_run
 from tensormetrics.uncertainty import BrierScore, Scores, UncertaintyWarning

@@ -27,7 +27,6 @@ from tensormetrics.uncertainty import (
     compare_folds,
     compare_samples,
     delong,
-    kde,
     pass_at_k,
     plan,
     pool_beta,
@@ -37,6 +36,7 @@ from tensormetrics.uncertainty import (
     pool_random_effects,
     variance_components,
 )
+from tensormetrics.uncertainty.statistics.density import kde
 
 NAN, INF = math.nan, math.inf
 SCORES, ONES = torch.linspace(0.05, 0.95, 10, dtype=torch.float64), torch.ones(5).long()

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from tensormetrics import Comparison, Estimate, Table
+from tensormetrics import Comparison, Estimate, Table, compare
 from tensormetrics.core.numbers import quantiles
 from tensormetrics.core.results.text_tables import escaped_latex
 
@@ -292,3 +292,37 @@ def test_quantiles_of_large_samples_are_those_of_small_ones(count, confidence, m
 def test_estimate_times_number_scales_value_and_ends(factor):
     scaled = [*map(float, estimate(0.5, 0.25, 0.75) * factor)]
     assert scaled == ([50, 25, 75] if factor > 0 else [-1, -1.5, -0.5])
+
+
+@pytest.mark.parametrize("factor", [100, -100, 0.5])
+def test_scaled_comparison_is_that_of_scaled_scores(factor):
+    a, b = np.random.default_rng(0).normal([[0.3], [0.0]], 1.0, (2, 40))
+    options = {True: "greater", False: "less"}
+    scaled = factor * compare(a, b, rope=0.1, alternative="greater")
+    wanted = compare(
+        factor * a,
+        factor * b,
+        rope=0.1 * abs(factor),
+        alternative=options[factor > 0],
+        higher_is_better=factor > 0,
+    )
+    fields = "difference", "low", "high", "p_value", "p_better", "p_rope", "p_not_worse", "p_equivalent", "se", "sd"
+    for field in fields:
+        assert float(getattr(scaled, field)) == pytest.approx(float(getattr(wanted, field)), rel=1e-9), field
+    for side in ("a", "b"):
+        assert [*map(float, getattr(scaled, side))] == pytest.approx([*map(float, getattr(wanted, side))])
+    assert scaled.verdict == wanted.verdict and scaled.assurance(0) == wanted.assurance(0)
+    assert (scaled.rope, scaled.alternative) == (pytest.approx(wanted.rope), wanted.alternative)
+
+
+@pytest.mark.parametrize("factor", [0, math.nan, math.inf])
+def test_comparison_is_multiplied_by_finite_numbers_other_than_0(factor):
+    with pytest.raises(ValueError, match="factor: got .*, wanted a finite number other than 0"):
+        factor * comparison()
+
+
+def test_models_survive_json():
+    table = compare({"a": [1, 1, 1, 1] * 10, "b": [1, 1, 1, 0] * 10, "c": [1, 0, 0, 0] * 10})
+    back = Table.from_json(table.to_json())
+    assert back == table and back.models == table.models
+    assert (back.best, back.ranks) == (("a",), {"a": (1, 1), "b": (2, 2), "c": (3, 3)})

@@ -135,7 +135,7 @@ def aligned(file: str, answers: Documents, reference: str, references: Documents
                 value,
                 [line],
                 column[n : n + 1] if column else (),
-                documents.ids[n] if has_ids and documents.ids is not None else None,
+                documents.ids[n] if has_ids and documents.ids else None,
             )
             for n, (line, value) in enumerate(zip(documents.lines, documents.values, strict=True))
         ]

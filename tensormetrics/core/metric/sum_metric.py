@@ -171,8 +171,7 @@ class SumMetric(Metric):
 
     def _number_after(self, state: dict[str, Any]) -> None:
         if self._weighs_items:
-            first = state["_first_item"]
-            self._first_item = state["identified"].sum() + (0 if first is None else first)
+            self._first_item = state["identified"].sum()
             self._kind = state["_kind"]
 
     def reset(self) -> None:

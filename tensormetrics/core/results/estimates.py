@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ResultType = TypeVar("ResultType", bound="Result")
+OPPOSITE = {"two-sided": "two-sided", "greater": "less", "less": "greater"}
 
 
 class Result:
@@ -269,6 +271,8 @@ class Comparison(Result):
 
     The interval excludes 0 exactly where `p_value` <= 1 - `confidence`, and `p_better` > .975 never comes with a
     two-sided `p_value` above .1. In `compare`, `p_value` is the larger of the swap test's and the draws'.
+    `100 * comparison` compares scores in percent; `-comparison` compares negated scores, of which less is better where
+    more was.
 
     Args:
         difference: a - b.
@@ -370,6 +374,26 @@ class Comparison(Result):
     @property
     def _is_significant(self) -> bool:
         return float(self._decisive_p) <= 1 - (self.confidence or 0.95)
+
+    def __neg__(self) -> Comparison:
+        return self * -1
+
+    def __mul__(self, factor: float) -> Comparison:
+        if isinstance(factor, bool) or not isinstance(factor, Real):
+            return NotImplemented
+        checks.check_number("factor", factor, "a finite number other than 0", lambda x: x != 0 and math.isfinite(x))
+        ends = (self.low, self.high) if factor > 0 else (self.high, self.low)
+        fields = {"difference": self.difference, "a": self.a, "b": self.b} | dict(
+            zip(("low", "high"), ends, strict=True)
+        )
+        spreads = {"se": self.se, "sd": self.sd, "rope": self.rope}
+        scaled = {name: None if field is None else factor * field for name, field in fields.items()}
+        scaled |= {name: None if field is None else abs(factor) * field for name, field in spreads.items()}
+        if factor < 0:
+            scaled |= {"higher_is_better": not self.higher_is_better, "alternative": OPPOSITE[self.alternative]}
+        return dataclasses.replace(self, **cast(Any, scaled))
+
+    __rmul__ = __mul__
 
     def assurance(self, more: int) -> Assurance:
         """Return how likely `more` items like those of the data make the interval exclude 0; for 0, whether it does.

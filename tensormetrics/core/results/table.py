@@ -306,8 +306,11 @@ class Table:
             ValueError: If it is something else.
         """
         arguments = table_formats.from_json(source)
+        models = arguments.pop("models", None)
         with parsing(table_formats.name_of(source), "what Table.to_json wrote"):
-            return cls(**arguments)
+            if models is None:
+                return Table(**arguments)
+            return ComparisonTable._of(Table(**arguments), Table(**models))
 
     def plot(self, ax: Axes | Sequence[Axes] | None = None) -> tuple[Figure, list[Axes]]:
         """Draw a forest plot: a panel for each column of numbers, with a point and its interval for each row.
@@ -331,6 +334,61 @@ class Table:
         if not panels:
             raise ValueError("plot: no column of this table has numbers")
         return plot_panels(self.rows, panels, self.higher_is_better, ax)
+
+
+class ComparisonTable(Table):
+    """All pairs of several models, as `compare` makes it of them.
+
+    Attributes:
+        models: A `Table` of the models: each score with its interval; of a single score also the first and the last
+            rank that the model may have, all of them right with probability `confidence`, and whether it may be the
+            best.
+
+    Example:
+        >>> from tensormetrics import compare
+        >>> table = compare({"a": [1, 1, 1, 1] * 10, "b": [1, 1, 1, 0] * 10, "c": [1, 0, 0, 0] * 10})
+        >>> table.best, table.ranks
+        (('a',), {'a': (1, 1), 'b': (2, 2), 'c': (3, 3)})
+    """
+
+    __slots__ = ("models",)
+
+    models: Table
+
+    @classmethod
+    def _of(cls, pairs: Table, models: Table) -> ComparisonTable:
+        table = cls(pairs.rows, pairs.higher_is_better, pairs.cells, pairs.title, pairs.caption, pairs.index)
+        object.__setattr__(table, "models", models)
+        return table
+
+    def __reduce__(self) -> Any:
+        return ComparisonTable._of, (self._with(), self.models)
+
+    @property
+    def ranks(self) -> dict[str, tuple[int, int]]:
+        """Return the first and the last possible rank of each model.
+
+        Raises:
+            ValueError: If the models were compared in several scores, or in one without a direction.
+        """
+        self._check_ranked("ranks")
+        ends = ((int(self.models[name, end]) for end in ("first rank", "last rank")) for name in self.models.rows)
+        return {name: (first, last) for name, (first, last) in zip(self.models.rows, ends, strict=True)}
+
+    @property
+    def best(self) -> tuple[str, ...]:
+        """Return the models that cannot be distinguished from the best one, which is among them.
+
+        Raises:
+            ValueError: If the models were compared in several scores, or in one without a direction.
+        """
+        self._check_ranked("best")
+        return tuple(name for name in self.models.rows if self.models[name, "best"])
+
+    def _check_ranked(self, method: str) -> None:
+        if "best" not in self.models.higher_is_better:
+            names = ", ".join(self.models.higher_is_better)
+            raise ValueError(f"{method}: got models that were compared in {names}, wanted one score with a direction")
 
 
 class _Columns(Mapping[str, Any]):

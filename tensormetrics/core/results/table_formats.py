@@ -128,13 +128,18 @@ def to_csv(table: Any) -> str:
 
 
 def to_json(table: Any) -> str:
+    return json.dumps(_document(table), allow_nan=False)
+
+
+def _document(table: Any) -> dict[str, Any]:
     columns = [{"name": name, "higher_is_better": better} for name, better in table.higher_is_better.items()]
     rows = [
         {"name": name, "cells": {column: _encoded(cell) for column, cell in table[name].items() if cell is not None}}
         for name in table.rows
     ]
     texts = {"title": table.title, "caption": table.caption, "index": table.index}
-    return json.dumps({"schema": SCHEMA, **texts, "columns": columns, "rows": rows}, allow_nan=False)
+    models = {"models": _document(table.models)} if hasattr(table, "models") else {}
+    return {"schema": SCHEMA, **texts, "columns": columns, "rows": rows, **models}
 
 
 def _encoded(cell: Cell) -> Any:
@@ -164,11 +169,15 @@ def _is_text(source: str | os.PathLike) -> bool:
 
 
 def from_json(source: str | os.PathLike) -> dict[str, Any]:
-    """Return the arguments of the `Table` that a text or file holds."""
+    """Return the arguments of the `Table` that a text or file holds, and as "models" those of a table of models."""
     where = name_of(source)
     text = str(source) if _is_text(source) else read_text(source)
     with parsing(where, "what Table.to_json wrote"):
         document = json.loads(text)
+    return _arguments(document, where)
+
+
+def _arguments(document: Any, where: str) -> dict[str, Any]:
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         got = document.get("schema") if isinstance(document, dict) else type(document).__name__
         raise ValueError(f"{where}: got the schema {got!r}, wanted {SCHEMA!r}")
@@ -176,7 +185,9 @@ def from_json(source: str | os.PathLike) -> dict[str, Any]:
         columns = {column["name"]: column["higher_is_better"] for column in document["columns"]}
         cells = [{name: _decoded(cell) for name, cell in row["cells"].items()} for row in document["rows"]]
         texts = {name: document[name] for name in ("title", "caption", "index")}
-        return {"rows": [row["name"] for row in document["rows"]], "columns": columns, "cells": cells, **texts}
+        models = {"models": _arguments(document["models"], where)} if "models" in document else {}
+        rows = [row["name"] for row in document["rows"]]
+        return {"rows": rows, "columns": columns, "cells": cells, **texts, **models}
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{where}: does not fit {SCHEMA!r}: {type(error).__name__}: {error}") from error
 

@@ -27,9 +27,9 @@ from ...core.resampling.paired import comparisons_with
 from ...core.resampling.resampling import Joined, Resampled
 from ...core.resampling.units import group_size, unit_counts, units_of_values
 from ...core.resampling.weights import ItemNames, ResamplingUnits, check_draws, digest, fingerprint
-from ...core.results.comparison_table import RANK_COLUMNS, ComparisonTable, rank_cells
 from ...core.results.estimates import Comparison, Estimate, check_confidence
-from ...core.results.table import Comparisons, Table, pairs_table
+from ...core.results.ranks import RANK_COLUMNS, rank_cells
+from ...core.results.table import Comparisons, ComparisonTable, Table, pairs_table
 from ..pairs.model_tables import one_warning
 from ..pairs.sampled import ComparisonOptions
 from .bradley_terry import Battles, check_connected, check_prior, fit

@@ -14,9 +14,9 @@ from ...core.arguments.callers import level_of_caller
 from ...core.resampling.errors import UncertaintyWarning
 from ...core.resampling.families import FAMILY_CORRECTIONS, corrected
 from ...core.results.cells import single_values
-from ...core.results.comparison_table import RANK_COLUMNS, ComparisonTable, rank_cells
 from ...core.results.estimates import Comparison
-from ...core.results.table import Comparisons, Table, pairs_table
+from ...core.results.ranks import RANK_COLUMNS, rank_cells
+from ...core.results.table import Comparisons, ComparisonTable, Table, pairs_table
 from ..item_scores.item_scores import Scores
 from ..item_scores.score_sources import NO_SOURCE, Source, is_scores
 from .sampled import ComparisonOptions, PairedScores, Sample, check_comparable
