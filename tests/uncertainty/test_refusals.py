@@ -29,14 +29,16 @@ from tensormetrics.uncertainty import (
     delong,
     pass_at_k,
     plan,
+    variance_components,
+)
+from tensormetrics.uncertainty.statistics.density import kde
+from tensormetrics.uncertainty.statistics.pooling import (
     pool_beta,
     pool_correlated,
     pool_gamma,
     pool_histogram,
     pool_random_effects,
-    variance_components,
 )
-from tensormetrics.uncertainty.statistics.density import kde
 
 NAN, INF = math.nan, math.inf
 SCORES, ONES = torch.linspace(0.05, 0.95, 10, dtype=torch.float64), torch.ones(5).long()
