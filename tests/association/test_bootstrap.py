@@ -1,6 +1,7 @@
 """Bootstrap intervals against NumPy loops, and their invariances."""
 
 import functools
+import math
 import warnings
 
 import numpy as np
@@ -96,6 +97,7 @@ def test_bootstrap_interval_equals_loop_over_replicates(metric, sets, generator,
     )  # see test_bootstrap_interval_rnd_of_unequal_sets_is_bias_corrected
     expected = [end - bias for end in expected]
     expected = min(expected[0], value.item()), max(expected[1], value.item())
+    expected = np.clip(expected, *{association.ect: (-1, 1), association.rnsb: (0, None)}.get(metric, (None, None)))
     np.testing.assert_allclose([low.item(), high.item()], expected, rtol=1e-5 if sets == "tab" else 1e-8)
 
 
@@ -268,3 +270,18 @@ def test_interval_of_effect_size_with_unequal_rows_stays_within_its_limit(device
     one = bootstrap_interval(association.weat_effect_size, sets[0], y[::5].to(device), *sets[2:])
     assert by_word.high <= 2
     torch.testing.assert_close(torch.stack(list(by_word)), torch.stack(list(one)), rtol=1e-9, atol=1e-9)
+
+
+RANGES = {"weat": (-8, 8), "mac": (0, 2), "ect": (-1, 1), "rnsb": (0, math.inf)}  # of the sets below
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_interval_stays_within_the_range_of_the_score(name, device):
+    x, y = torch.tensor([[1.0, 0], [0.2, 1]], device=device), torch.tensor([[0.0, 1], [0.8, 0.1]], device=device)
+    attributes = {"mac": (torch.stack([x, y]),), "ect": (torch.cat([x, y]),)}.get(name, (x[:1].repeat(2, 1), y))
+    sets = (x, *attributes) if name == "mac" else (x, y, *attributes)
+    if name == "rnsb":
+        sets = torch.cat([x, y]), *attributes
+    estimate, (least, largest) = bootstrap_interval(getattr(association, name), *sets, confidence=0.999), RANGES[name]
+    assert least <= estimate.low <= estimate.value <= estimate.high <= largest
+    assert estimate.low == least or estimate.high == largest or name == "rnsb"

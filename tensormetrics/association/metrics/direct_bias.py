@@ -37,7 +37,7 @@ def direct_bias(
     *,
     per_word: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...
-@marks.score(tuples=("groups",), grouped=("groups",))
+@marks.score(tuples=("groups",), grouped=("groups",), range=(0, 1))
 def direct_bias(
     t: Vectors,
     groups: Vectors,

@@ -6,15 +6,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core.arguments.checks import takes_arrays
 from ..resampling.null_distribution import Alternative, NullDistribution
 from ..resampling.target_permutation import target_null
-from ..sets import word_sets
+from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors
 from .base import BaseMetric
 
 
-@takes_arrays
+@marks.score(range=(-1, 1))
 @torch.no_grad()
 def ect(
     x: Vectors,

@@ -16,7 +16,7 @@ from .base import BaseMetric, by_set, by_word
 def mac(t: Vectors, a: Vectors, *, per_word: Literal[False] = ...) -> Tensor: ...
 @overload
 def mac(t: Vectors, a: Vectors, *, per_word: Literal[True]) -> tuple[Tensor, Tensor]: ...
-@marks.score(grouped=("a",))
+@marks.score(grouped=("a",), range=(0, 2))
 def mac(t: Vectors, a: Vectors, *, per_word: bool = False) -> Tensor | tuple[Tensor, Tensor]:
     """Compute the mean cosine distance of target words and attribute sets: mean over t, j of 1 - mean_w cos(t, a_jw).
 

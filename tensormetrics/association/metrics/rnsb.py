@@ -1,6 +1,7 @@
 """Relative Negative Sentiment Bias."""
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, Literal, overload
 
@@ -37,7 +38,7 @@ def rnsb(
     *,
     per_word: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...
-@marks.score()
+@marks.score(range=(0, math.inf))
 @torch.no_grad()
 def rnsb(
     t: Vectors,

@@ -1,6 +1,7 @@
 """SAME score."""
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Literal, get_args, overload
 
@@ -47,7 +48,7 @@ def same(
 ) -> tuple[Tensor, Tensor]: ...
 
 
-@marks.score(grouped=("groups",))
+@marks.score(grouped=("groups",), range=(0, math.inf))
 def same(
     t: Vectors,
     groups: Vectors,

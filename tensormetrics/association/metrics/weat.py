@@ -17,7 +17,7 @@ from ._associations import associations, batched_associations, batched_score, nu
 from .base import BaseMetric, QueryOptions
 
 
-@marks.score(lean=True)
+@marks.score(lean=True, range=(-2, 2), range_per_word=("x", "y"))
 def weat(
     x: Vectors,
     y: Vectors,

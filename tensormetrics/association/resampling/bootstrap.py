@@ -2,10 +2,11 @@
 
 import inspect
 import itertools
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -49,7 +50,8 @@ def bootstrap_interval(
     draws are centered on the score, scaled to the standard error of the jackknife (the variances of the sets are
     added), and multiplied by the scale of a t distribution with Satterthwaite's (1946, doi:10.2307/3002019) degrees of
     freedom, rounded down; for `weat_effect_size` on the scale of Fisher's z. The bounds are their
-    (1 -+ confidence) / 2 quantiles, extended to contain the score. A set of one word is fixed. NaN scores are ignored;
+    (1 -+ confidence) / 2 quantiles, extended to contain the score and cut where the score cannot be, as beyond
+    -+2 (X + Y) for `weat`. A set of one word is fixed. NaN scores are ignored;
     the bounds are NaN if over half are NaN. If the target sets of `rnd` by "norm" differ in size, its draws are
     centered on the score minus the jackknife bias, `details["corrected"]`, with a warning. Intervals of 95 % cover the
     effect size of the populations in .93 to .98 of simulated sets of 5 to 30 words, of the two kinds on which the
@@ -114,7 +116,8 @@ def bootstrap_interval(
         moved, details["corrected"] = moved - bias, value.double() - bias.view(value.shape)
         _warn_of_sizes(score, sizes)
     ends = equal_tailed_interval(moved, confidence)
-    low, high = (scale.back(end.view(*value.shape, 1)).squeeze(-1) for end in ends)
+    least, largest = _range(score, population)
+    low, high = (scale.back(end.view(*value.shape, 1)).squeeze(-1).clamp(least, largest) for end in ends)
     low, high = torch.fmin(low, value.double()), torch.fmax(high, value.double())
     return Estimate(value, low, high, confidence=confidence, method="bayesian bootstrap", details=details)
 
@@ -200,13 +203,28 @@ def _scale(score: Callable[..., Tensor], population: _Population) -> _Scale:
     names = getattr(score, "contrast", None)
     if names is None:
         return _Scale(lambda scores: scores, lambda ends: ends)
-    samples = (population.samples[population.members.index((name,))] for name in names)
-    by_row = getattr(score, "counts_rows", False)
-    first, second = (s.valid_mask.sum(-1, keepdim=True) if by_row else s.sizes for s in samples)
+    first, second = _sizes(score, population, names)
     limit = (first + second) / (first * second).double().sqrt()
     return _Scale(
         lambda scores: torch.atanh((scores / limit).clamp(-LARGEST, LARGEST)), lambda ends: limit * torch.tanh(ends)
     )
+
+
+def _sizes(score: Callable[..., Tensor], population: _Population, names: Sequence[str]) -> Iterator[Tensor]:
+    # -> (..., 1) for each name
+    """Yield how many words of each of the sets the score counts."""
+    samples = (population.samples[population.members.index((name,))] for name in names)
+    by_row = getattr(score, "counts_rows", False)
+    return (s.valid_mask.sum(-1, keepdim=True) if by_row else s.sizes for s in samples)
+
+
+def _range(score: Callable[..., Tensor], population: _Population) -> tuple[Any, Any]:
+    """Return the smallest and the largest possible score, numbers or (...)."""
+    least, largest = getattr(score, "range", (-math.inf, math.inf))
+    if names := getattr(score, "range_per_word", ()):
+        first, second = (size.squeeze(-1) for size in _sizes(score, population, names))
+        return least * (first + second), largest * (first + second)
+    return least, largest
 
 
 def _jackknife(

@@ -23,8 +23,9 @@ def score(**marks: Any) -> Callable[[Score], Score]:
             their words are drawn as tuples. `contrast`: two sets whose difference of means the score is, in standard
             deviations of their union; that is their correlation with set membership times a factor that depends only
             on the sizes. `biased`: two sets on whose sizes the mean of the score depends, and a function that says
-            whether it does by the options. `lean`: it needs memory for only one vector and the words of a query per
-            replicate.
+            whether it does by the options. `range`: the smallest and the largest possible score, or, where the score
+            is a sum over the words of the two sets `range_per_word`, those of each word. `lean`: it needs memory for
+            only one vector and the words of a query per replicate.
     """
 
     def mark(function: Score) -> Score:
