@@ -8,6 +8,7 @@ from retrieval_oracle import families
 from tensormetrics.core.native import native
 from tensormetrics.retrieval import TorchKMeans, TorchKNN, positive_ranks
 from tensormetrics.retrieval.ranking import rank_counts
+from tensormetrics.retrieval.search import direct_search
 from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.fp16_filter import Float16Filter
 from tensormetrics.retrieval.search.fp16_search import Float16Search
@@ -33,15 +34,27 @@ def disable_native_kernels(monkeypatch):
     monkeypatch.setattr(native, "can_use_kernel", lambda name, device: False)
 
 
+@pytest.fixture
+def both_by_tiles(both, monkeypatch):
+    """Return `both` without the direct search, whose program for each query takes longest in the interpreter."""
+
+    def run(function):
+        with monkeypatch.context() as patch:
+            patch.setattr(direct_search, "MAX_WORK", 0)
+            return both(function)
+
+    return run
+
+
 FAMILIES = [name if name in DIFFICULT else pytest.param(name, marks=pytest.mark.slow) for name in families(N)]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_kernels_neighbors_equal_torch(family, both, device):
+def test_kernels_neighbors_equal_torch(family, both, both_by_tiles, device):
     x = torch.tensor(families(N)[family], dtype=torch.float32, device=device)
-    expected, actual = both(lambda: TorchKNN().indices(x, 1, x, True))
+    expected, actual = both_by_tiles(lambda: TorchKNN().indices(x, 1, x, True))
     assert torch.equal(actual, expected)
-    for distance in ("ip", "cosine"):  # with a sample of the references
+    for distance in ("l2", "ip", "cosine"):  # with a sample of the references
         expected, actual = both(lambda: TorchKNN(distance).indices(x[:7], 2, x, True))  # noqa: B023
         assert torch.equal(actual, expected)
 
@@ -62,16 +75,17 @@ def test_block_minima_of_symmetric_tiles_equal_all_tiles(device):
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # raised by NumPy in the interpreter
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_kernels_nonfinite_rows_equal_torch(value, both, device):
+def test_kernels_nonfinite_rows_equal_torch(value, both, both_by_tiles, device):
     x = torch.randn(N, 6, device=device)
     x[[0, 70, 139], 2] = value
     labels = torch.arange(N, device=device) % 9
     for distance in ("l2", "ip", "cosine"):
-        expected, actual = both(lambda: TorchKNN(distance).indices(x, 2, x, True))  # noqa: B023
-        assert torch.equal(actual, expected)
+        for run, queries in ((both_by_tiles, x), (both, x[:3])):
+            expected, actual = run(lambda: TorchKNN(distance).indices(queries, 2, x, True))  # noqa: B023
+            assert torch.equal(actual, expected)
         expected, actual = both(lambda: positive_ranks(x, labels, distance=distance))  # noqa: B023
         assert torch.equal(actual.rank, expected.rank) and (actual.rank[0] == 0).all()
-    expected, actual = both(lambda: TorchKNN().indices(x[:130], 2, x, True))  # a subset: no symmetric tiles
+    expected, actual = both_by_tiles(lambda: TorchKNN().indices(x[:130], 2, x, True))  # a subset: no symmetric tiles
     assert torch.equal(actual, expected)
 
 

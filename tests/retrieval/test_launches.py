@@ -88,6 +88,17 @@ def test_launches_of_large_search_reach_goal_for_any_k_and_size(k, monkeypatch):
     assert launches <= 40 and waits == 1
 
 
+@pytest.mark.full
+@pytest.mark.skipif(INTERPRETED, reason="takes hours in the interpreter")
+def test_search_of_5000_rows_reaches_goal():
+    with Device(kernels=True) as device:
+        x = torch.randn(5000, 64, generator=torch.Generator().manual_seed(0)).to(DEVICE)
+        device.operators = 0
+        device.waits.clear()
+        TorchKNN()(x, 10, x, True)
+        assert device.operators <= 6 and not device.waits
+
+
 @pytest.mark.skipif(INTERPRETED, reason="counts calls of the library")
 def test_update_makes_few_python_calls():
     scored, batch, calls = HitRate(1), rows(SIZES[1]), []
