@@ -181,6 +181,10 @@ def test_malformed_files_raise_value_error(write, text, message):
         (Run if file.name == "run.txt" else Qrels).read(file)
 
 
+def test_largest_gain_is_read(write):
+    assert Qrels.read(write("qrels.txt", "q 0 d 9007199254740992\n")).value.tolist() == [2**53]
+
+
 ALIASES = {  # of ir_measures, ranx and trec_eval
     "ndcg_cut_10": ["nDCG@10"],
     "ndcg_cut_3": ["ndcg@3"],
