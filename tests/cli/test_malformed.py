@@ -299,7 +299,8 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
         f"bad.jsonl {SCHEMA_OPTION}": [
             ("", ": the file is empty"),
             ("[1]\n" + DOCUMENT, ", line 1: got an array, wanted an object"),
-            (DOCUMENT.replace("1", "NaN") + DOCUMENT, ", line 1: this is no JSON: NaN is no JSON"),
+            (DOCUMENT.replace("1", "NaN") + DOCUMENT,
+             ", line 1: mentions[0].left: got nan, wanted int; write null for a missing value"),
             (DOCUMENT + DOCUMENT.replace('"left": 1, ', ""), ", line 2: mentions[0].left: got no such key, wanted int"),
             ((DOCUMENT * 2)[:-20], ", line 2: this is no JSON: truncated"),
             (OBJECT, ", line 1: this is no JSON: the bytes are not UTF-8"),

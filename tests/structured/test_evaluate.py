@@ -367,6 +367,8 @@ def test_annotations_by_path_replace_those_of_the_schema():
         (([{}], [{}]), {"match": 2}, "match"),
         (([{"id": "a"}], [{"id": 3}], Order), {}, r"references\[0\].id: got 3, wanted str; .* swapped"),
         (([None], [{"lines": [{"sku": 3}]}], Order), {}, r"references\[0\].lines\[0\].sku: got 3, wanted str$"),
+        (([{"a": 1.0}], [{"a": [1, math.nan]}]), {}, r"references\[0\].a\[1\]: got nan, .*; write null for a miss.*e$"),
+        (([{"id": "a"}], ['{"id": NaN}'], Order), {}, r"references\[0\].id: got nan, wanted str; write null .* value$"),
         (([None], ["{"], Order), {}, r"references\[0\]: got '{', wanted JSON: truncated"),
         (([{}], [{}]), {"null_strings": "N/A"}, r"write \['N/A'\]"),
     ],

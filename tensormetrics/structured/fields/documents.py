@@ -18,7 +18,7 @@ from ..types.tree import Leaf, Schema
 from ..types.values import kind_of_value
 from .engine.compare import Comparison, Counts
 from .engine.encode import ABSENT, MISSING, Encoded, Keys, encode
-from .engine.faults import first_fault
+from .engine.faults import NULL_HINT, first_fault
 from .engine.slots import Plan, compile_schema, root_kinds
 from .reading import Extract, Reader, Reading
 from .schemas.json_schema import read_json_schema
@@ -234,7 +234,7 @@ class DocumentScorer:
             if fault := first_fault(self.plan, value):
                 message = f"references[{first + n}]{fault}"
                 read = [value for value in values if value is not MISSING]
-                if read and not any(first_fault(self.plan, value) for value in read):
+                if read and not fault.endswith(NULL_HINT) and not any(first_fault(self.plan, value) for value in read):
                     message += "; the predictions conform to the schema: were the two swapped?"
                 raise ValueError(message)
 
