@@ -330,5 +330,6 @@ def _kinds(slot: Slot, numbers_in_strings: bool) -> set[str]:
         "number": number_kinds,
         "decimal": {"number", "string"},
         "null": set(),
+        "anything": {"boolean", "number", "object", "array"},  # a text of a document is JSON
     }
     return kinds.get(node.kind, {"string"})
