@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -79,9 +78,8 @@ class DocumentOptions:
         names = list(inspect.signature(cls).parameters)
         for name in options:
             if name not in names:
-                close = difflib.get_close_matches(name, names, 1)
-                hint = f"; perhaps {close[0]!r}" if close else ""
-                raise TypeError(f"got an unknown option {name!r}, wanted one of {', '.join(names)}{hint}")
+                wanted = f"one of {', '.join(names)}{checks.perhaps(name, names)}"
+                raise TypeError(f"got an unknown option {name!r}, wanted {wanted}")
         return cls(**options)
 
 
