@@ -52,6 +52,14 @@ class Commands(click.Group):
             command: click.Command = import_module("tensormetrics._cli.options").command_of(name, COMMANDS[name][0])
             return command
 
+    def resolve_command(self, context: click.Context, args: list[str]) -> Any:
+        try:
+            return super().resolve_command(context, args)
+        except click.UsageError as error:
+            perhaps = import_module("tensormetrics.core.arguments.checks").perhaps
+            message = f"{error.message.removesuffix('.')}{perhaps(args[0], COMMANDS)}."
+            raise click.UsageError(message, context) from None
+
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, answers) for name, (_, answers) in COMMANDS.items()])

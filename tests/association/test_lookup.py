@@ -39,7 +39,7 @@ def test_preprocess_word_options_are_applied_in_order():
 
 
 def test_preprocess_word_misspelled_option_warns():
-    message = r"^options: the option 'lowecase' is unknown and ignored; did you mean 'lowercase'\?$"
+    message = r"^options: the option 'lowecase' is unknown and ignored; perhaps 'lowercase'$"
     with pytest.warns(UserWarning, match=message):
         assert preprocess_word("A", {"lowecase": True}) == "A"
 

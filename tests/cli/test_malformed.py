@@ -299,7 +299,8 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
         f"bad.jsonl {SCHEMA_OPTION}": [
             ("", ": the file is empty"),
             ("[1]\n" + DOCUMENT, ", line 1: got an array, wanted an object"),
-            (DOCUMENT.replace("1", "NaN") + DOCUMENT, ", line 1: this is no JSON: NaN is no JSON"),
+            (DOCUMENT.replace("1", "NaN") + DOCUMENT,
+             ", line 1: mentions[0].left: got nan, wanted int; write null for a missing value"),
             (DOCUMENT + DOCUMENT.replace('"left": 1, ', ""), ", line 2: mentions[0].left: got no such key, wanted int"),
             ((DOCUMENT * 2)[:-20], ", line 2: this is no JSON: truncated"),
             (OBJECT, ", line 1: this is no JSON: the bytes are not UTF-8"),
@@ -446,6 +447,7 @@ OPTIONS = {  # command -> further words -> the line; after an invalid value come
         "": "LABELS: got no file, wanted one, or --gains FILE",
         "none.npy": "none.npy: there is no such file",
     },
+    "retreival": {"": "No such command 'retreival'; perhaps 'retrieval'. See: tensormetrics --help"},
     "trec run.txt qrels.txt": {
         "--rope 0.1": "--rope: is for --compare; write both",
         "--metric num_rel --compare run.txt": "--metric: got num_rel, wanted at least one mean...",
@@ -453,8 +455,7 @@ OPTIONS = {  # command -> further words -> the line; after an invalid value come
     },
     "posterior m.csv": {
         "m.csv": "m.csv: got a second experiment called m; rename one",
-        "--metric acuracy": "metric 'acuracy': there is no metric 'acuracy'; the closest are accuracy, acc, "
-        "balanced_accuracy",
+        "--metric acuracy": "metric 'acuracy': there is no metric 'acuracy'; the closest are accuracy, acc",
         "--prior -1": "--prior: got entries from -1.0 to -1.0, wanted finite ones >= 0",
         "--compare": "--compare: got one experiment, wanted at least two",
         "--rope 1": "--rope: is for --compare; write both",

@@ -334,7 +334,7 @@ def test_update_invalid_inputs_raise():
         ({"batch_shape": (2, -1)}, "batch_shape: got -1, wanted an integer >= 0"),
         ({"metrics": "tpr@binary+positive_class=3"}, "positive_class: got 3, wanted -3 to 2 for 3 classes"),
         ({"num_classes": 1}, "num_classes: got 1, wanted an integer >= 2"),
-        ({"metrics": ["acc", "f2"]}, "metric 'f2': there is no metric 'f2'; the closest are fp, fn, f1"),
+        ({"metrics": ["acc", "ff1"]}, "metric 'ff1': there is no metric 'ff1'; the closest are f1, offby1"),
         ({"confidence": 95}, "confidence: got 95, wanted a number in (0, 1]"),
         ({"batch_shape": 3}, "batch_shape: got 3, wanted a tuple of integers; write (3,)"),
         ({"ignore_index": 1.5}, "ignore_index: got 1.5, wanted None or an integer"),

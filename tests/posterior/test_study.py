@@ -255,10 +255,10 @@ def test_study_unknown_names_and_keys_raise():
 
 
 LOOKUPS = [
-    (lambda s: s.samples("kappa", "mlp/fold_0"), UnknownNameError, "there is no metric 'kappa' in the study; the closest are 'acc', 'mcc', 'f1'"),
-    (lambda s: s["mpl/a"], UnknownNameError, "there is no group 'mpl' in the study; the closest are 'mlp', 'svm'"),
+    (lambda s: s.samples("kappa", "mlp/fold_0"), UnknownNameError, "there is no metric 'kappa' in the study; it has 'acc', 'f1', 'mcc'"),
+    (lambda s: s["mpl/a"], UnknownNameError, "there is no group 'mpl' in the study; the closest are 'mlp'"),
     (lambda s: s["svm/fold_2"], UnknownNameError, "there is no experiment 'svm/fold_2' in the study; the closest are 'svm/fold_1', 'svm/fold_0', 'mlp/fold_1'"),
-    (lambda s: s.samples("acc", "cnn"), UnknownNameError, "there is no group 'cnn' in the study; the closest are 'svm', 'mlp'"),
+    (lambda s: s.samples("acc", "cnn"), UnknownNameError, "there is no group 'cnn' in the study; it has 'mlp', 'svm'"),
     (lambda s: Study(0)["a"], UnknownNameError, "there is no group 'a' in the study; it has no group yet"),
     (lambda s: s[3], TypeError, "experiment: got 3, wanted a string 'group/experiment'"),
     (lambda s: s.samples("acc", "mlp/fold_0", "post"), ValueError, "method: got 'post', wanted one of 'posterior', 'prior', 'random', 'input'"),
@@ -277,7 +277,7 @@ def test_study_failed_lookups_raise(call, error, message):
     with pytest.raises(error) as caught:
         call(make_study())
     if message is None:
-        assert str(caught.value).startswith("aggregation: there is no 'mean'; the closest are ")
+        assert str(caught.value).startswith("aggregation: there is no 'mean'; there are ")
     else:
         assert str(caught.value) == message
     assert error is not UnknownNameError or isinstance(caught.value, KeyError)

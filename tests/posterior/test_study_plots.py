@@ -165,5 +165,5 @@ def test_plots_invalid_arguments_raise(study):
             study.plot("acc", **{name: value})
     with pytest.raises(ValueError, match="^there is nothing to plot: got no experiments, wanted at least one$"):
         Study(0, metrics={"acc": {}}).plot("acc")
-    with pytest.raises(UnknownNameError, match="^there is no group 'x' in the study; the closest are 'mlp'$"):
+    with pytest.raises(UnknownNameError, match="^there is no group 'x' in the study; it has 'mlp'$"):
         study.plot("acc", experiments=["x/a"])

@@ -53,6 +53,9 @@ FORMS = "wanted 'name', 'name+option=value' or 'name@averaging', such as 'acc', 
 NO_VALUE = "has no value; write '+option=value', and numbers without '+', such as 10.0 or 1e1"
 
 
+AVERAGINGS = "there are macro, weighted, micro, select_positive, harmonic, geometric, min, max"
+
+
 @pytest.mark.parametrize(
     ("metric", "message"),
     [
@@ -60,10 +63,9 @@ NO_VALUE = "has no value; write '+option=value', and numbers without '+', such a
         ("  ", f"metric: got '  ', {FORMS}"),
         (None, f"metric: got None, {FORMS}"),
         ("f1@macro@macro", f"metric: got 'f1@macro@macro', {FORMS}"),
-        ("recal", "metric 'recal': there is no metric 'recal'; the closest are recall, recall_gain, prevalence"),
-        ("f1@makro", "metric 'f1@makro': there is no averaging 'makro'; the closest are macro, micro, max"),
-        ("f1@", "metric 'f1@': there is no averaging ''; the closest are weighted_average, weighted, select_positive"),
-        ("macro", "metric 'macro': there is no metric 'macro'; the closest are mcc, mae, jaccard"),
+        ("recal", "metric 'recal': there is no metric 'recal'; the closest are recall, recall_gain"),
+        ("f1@makro", "metric 'f1@makro': there is no averaging 'makro'; the closest are macro, micro"),
+        ("f1@", "metric 'f1@': there is no averaging ''; " + AVERAGINGS),
         ("ACC", "metric 'ACC': there is no metric 'ACC'; write 'acc'"),
         ("accuracy_score", "metric 'accuracy_score': there is no metric 'accuracy_score'; write 'accuracy'"),
         ("acc@macro", "metric 'acc@macro': 'acc' is one number already; leave out '@macro'"),

@@ -232,10 +232,13 @@ def test_reciprocal_rank_below_the_depth_is_zero(depth):
     assert first == (1 / 2 if depth >= 2 else 0)  # the first relevant document is the second
 
 
-@pytest.mark.parametrize("name", ["hits@3", "f1@3", "mrr@0", "P.", "P.0", "P.a", "ndcg@", "AP(rel=2)@10", "rbp.x"])
+@pytest.mark.parametrize(
+    "name", ["hits@3", "f1@3", "mrr@0", "P.", "P.0", "P.a", "ndcg@", "AP(rel=2)@10", "P(rel=2)@10"]
+)
 def test_unsupported_measure_names_are_rejected(name):
-    with pytest.raises(ValueError, match=r"metrics: got '.*', wanted some of map, .*; perhaps '"):
+    with pytest.raises(ValueError, match=r"metrics: got '.*', wanted some of map, .*") as error:
         evaluate_run(RUN, QRELS, [name])
+    assert "(" not in name or "perhaps" not in str(error.value)  # of another measure
 
 
 SWAPPED = (

@@ -367,6 +367,8 @@ def test_annotations_by_path_replace_those_of_the_schema():
         (([{}], [{}]), {"match": 2}, "match"),
         (([{"id": "a"}], [{"id": 3}], Order), {}, r"references\[0\].id: got 3, wanted str; .* swapped"),
         (([None], [{"lines": [{"sku": 3}]}], Order), {}, r"references\[0\].lines\[0\].sku: got 3, wanted str$"),
+        (([{"a": 1.0}], [{"a": [1, math.nan]}]), {}, r"references\[0\].a\[1\]: got nan, .*; write null for a miss.*e$"),
+        (([{"id": "a"}], ['{"id": NaN}'], Order), {}, r"references\[0\].id: got nan, wanted str; write null .* value$"),
         (([None], ["{"], Order), {}, r"references\[0\]: got '{', wanted JSON: truncated"),
         (([{}], [{}]), {"null_strings": "N/A"}, r"write \['N/A'\]"),
     ],
@@ -374,6 +376,28 @@ def test_annotations_by_path_replace_those_of_the_schema():
 def test_evaluate_invalid_arguments_raise(arguments, options, message):
     with pytest.raises((ValueError, TypeError), match=message):
         evaluate(*arguments, **options)
+
+
+@pytest.mark.parametrize("others", [[], [{"a": ["x"]}], [{"a": "x"}], [{"a": 1}, {"a": "x"}]], ids=str)
+@pytest.mark.parametrize(
+    ("value", "invented"),
+    [(None, 0), ([], 0), ({}, 0), ({"c": [{}]}, 1), ({"c": None}, 0), ("Bob", 1), (3, 1), (["y"], 1), (math.nan, 1)],
+)
+def test_counts_of_a_document_follow_from_its_own_reference(value, invented, others):
+    for reference in ({"a": None, "b": 1}, {"b": 1}):
+        report = evaluate([{"a": value, "b": 1}, *others], [reference, *others], replicates=0)
+        assert sum(report[path].invented for path in report.paths) == invented
+        assert report.documents[0].similarity == 1 - invented / 2
+        assert report.documents[0].is_valid or others or value != value
+        statuses = {row.status for row in report.explain(0).rows}
+        assert bool(statuses - {"", "correct"}) == (report.documents[0].num_errors > 0)
+
+
+def test_field_that_is_null_in_all_references_accepts_anything():
+    metric = FieldScores.infer([{"a": None}])
+    metric.update([{"a": {"c": [1], "d": "x"}}, {"a": 1}], [{"a": {"d": "x", "c": [1.0]}}, {"a": True}])
+    assert metric.compute()["f1[a]"] == 0.5 and metric.compute()["valid"] == 1
+    assert metric.report().schema["properties"] == {"a": {}}
 
 
 @pytest.mark.parametrize(

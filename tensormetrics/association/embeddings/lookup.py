@@ -1,6 +1,5 @@
 """Lookup of words in a vocabulary: preprocessing, search, and the check for sets that lost too many words."""
 
-import difflib
 import logging
 import numbers
 import unicodedata
@@ -49,7 +48,7 @@ def preprocessing(options: PreprocessorArgs, argument: str) -> Preprocess:
     for name, value in options.items():
         if name not in OPTIONS:
             warnings.warn(
-                f"{argument}: the option {name!r} is unknown and ignored; did you mean {nearest(name, OPTIONS)!r}?",
+                f"{argument}: the option {name!r} is unknown and ignored{checks.perhaps(name, OPTIONS)}",
                 UserWarning,
                 stacklevel=2,
             )
@@ -78,10 +77,6 @@ def preprocessings(preprocessors: Any) -> list[Preprocess]:
     if not preprocessors:
         raise TypeError("preprocessors: got an empty list, wanted at least one dict of options; write [{}] for none")
     return [preprocessing(options, f"preprocessors[{i}]") for i, options in enumerate(preprocessors)]
-
-
-def nearest(name: Any, choices: Sequence[str]) -> str:
-    return max(choices, key=lambda choice: difflib.SequenceMatcher(None, str(name), choice).ratio())
 
 
 def check_threshold(threshold: Any) -> None:

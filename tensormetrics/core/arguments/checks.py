@@ -89,10 +89,20 @@ def check_unknown_kwargs(owner: type, unknown: Collection[str]) -> None:
 
 
 def _refuse(owner: str, name: str, names: Collection[str]) -> NoReturn:
-    close = difflib.get_close_matches(name, names, 1)
-    write = compat_hint(name) or (f"; write {close[0]}" if close else "")
+    write = compat_hint(name) or "".join(f"; write {close}" for close in near(name, names))
     expected = f"one of {', '.join(names)}" if names else "none"
     raise TypeError(f"{owner}: got the argument {name!r}, wanted {expected}{write}")
+
+
+def near(name: Any, names: Iterable[str], count: int = 1) -> list[str]:
+    """Return the names that are near to an unknown one, regardless of case; none, rather than a distant one."""
+    names = {known.lower(): known for known in names}
+    return [names[close] for close in difflib.get_close_matches(str(name).lower(), names, count)]
+
+
+def perhaps(name: Any, names: Iterable[str]) -> str:
+    """Return the end of an error message that suggests a near name, "" if there is none."""
+    return "".join(f"; perhaps {close!r}" for close in near(name, names))
 
 
 def compat_hint(name: str) -> str:

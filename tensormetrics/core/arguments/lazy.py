@@ -18,7 +18,10 @@ def attach(package: str, file: str) -> tuple[Callable[[str], object], Callable[[
 
     def get(name: str) -> object:
         if name not in modules:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}; it has {', '.join(sorted(modules))}")
+            from .checks import perhaps
+
+            known = f"it has {', '.join(sorted(modules))}{perhaps(name, modules)}"
+            raise AttributeError(f"module {package!r} has no attribute {name!r}; {known}")
         if modules[name] == ".":
             return import_module(f".{name}", package)
         value = getattr(import_module(modules[name], package), name)

@@ -108,7 +108,7 @@ def _find(metric: str, kind: str, token: str, table: Mapping[str, Any], default:
     name, *options = (part.strip() for part in token.split("+"))
     if name not in table:
         suggestion = _suggestion(name) if kind == "metric" else ""
-        advice = f"write {suggestion}" if suggestion else f"the closest are {closest(name, table)}"
+        advice = f"write {suggestion}" if suggestion else closest(name, table)
         raise ValueError(f"metric {metric!r}: there is no {kind} {name!r}; {advice}")
     values: dict[str, Any] = {}
     valid = getattr(table[name], "defaults", {})

@@ -5,7 +5,6 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -233,9 +232,7 @@ def get_experiment_aggregator(aggregation: str, rng: RNG | None = None, **option
     0.85
     """
     if aggregation not in AGGREGATION_REGISTRY:
-        raise ValueError(
-            f"aggregation: there is no {aggregation!r}; the closest are {closest(aggregation, AGGREGATION_REGISTRY)}"
-        )
+        raise ValueError(f"aggregation: there is no {aggregation!r}; {closest(aggregation, AGGREGATION_REGISTRY)}")
     cls = AGGREGATION_REGISTRY[aggregation]
     valid = [name for name in cls.defaults if name != "rng"]
     if unknown := sorted(options.keys() - valid):
@@ -279,7 +276,9 @@ def instance(name: str, make: Callable[[], Any]) -> Any:
 
 
 def closest(name: str, table: Mapping[str, Any]) -> str:
-    return ", ".join(get_close_matches(str(name), table, cutoff=0))
+    close = checks.near(name, table, 3)
+    first_aliases = {value: alias for alias, value in reversed([*table.items()])}
+    return f"the closest are {', '.join(close)}" if close else f"there are {', '.join([*first_aliases.values()][::-1])}"
 
 
 def check_option(name: str, value: Any, default: Any) -> Any:
@@ -326,8 +325,7 @@ def _default(cls: type[Extension], name: str) -> Quantity:
         return ROOTS[name]
     if name not in METRIC_REGISTRY:
         raise ValueError(
-            f"{cls.__name__}.dependencies: there is no metric {name!r}; the closest are "
-            f"{closest(name, {**METRIC_REGISTRY, **ROOTS})}"
+            f"{cls.__name__}.dependencies: there is no metric {name!r}; {closest(name, {**METRIC_REGISTRY, **ROOTS})}"
         )
     metric = METRIC_REGISTRY[name]
     return instance(metric.name_with({}), metric)

@@ -6,7 +6,6 @@ import secrets
 import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...core.arguments import checks
 from ...core.resampling.weights import units
 from ...core.text.files import file_suffix, open_atomic, parsing, read_text
 from ..sampling.confusion_matrix import label_cells
@@ -238,8 +238,9 @@ def _distinct_loader(yaml: Any) -> Any:
 
 def unknown(kind: str, name: str, names: Any) -> UnknownNameError:
     names = list(names)
-    closest = ", ".join(map(repr, get_close_matches(name, names, cutoff=0)))
-    advice = f"the closest are {closest}" if closest else f"it has no {kind} yet"
+    close = checks.near(name, names, 3)
+    known = ", ".join(map(repr, close or names))
+    advice = f"the closest are {known}" if close else f"it has {known or f'no {kind} yet'}"
     return UnknownNameError(f"there is no {kind} {name!r} in the study; {advice}")
 
 

@@ -5,7 +5,6 @@ Retrieval, 2005; bpref: DOI 10.1145/1008992.1009000; nDCG: DOI 10.1145/582415.58
 RBP: DOI 10.1145/1416950.1416952.
 """
 
-import difflib
 import functools
 import re
 from collections.abc import Callable, Sequence
@@ -184,8 +183,8 @@ def measures(names: str | Sequence[str]) -> dict[str, Measure]:
             selected[name] = measure
         else:
             supported = [*FLAT, *(f"{cut}_10" for cut in CUT), f"{RECALL}_0.10", f"{PERSISTENCE}.95"]
-            nearest = difflib.get_close_matches(name, supported, 1, 0)[0]
-            raise ValueError(f"metrics: got {name!r}, wanted some of {', '.join(supported)}; perhaps {nearest!r}")
+            wanted = f"some of {', '.join(supported)}{checks.perhaps(name, supported)}"
+            raise ValueError(f"metrics: got {name!r}, wanted {wanted}")
     return selected
 
 

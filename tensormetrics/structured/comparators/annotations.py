@@ -1,10 +1,10 @@
 """Annotations of fields in three notations: objects, keys of a JSON Schema and text of the command line."""
 
-import difflib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
+from ...core.arguments import checks
 from .base import Annotation, Comparator, check_fraction, check_not_negative
 from .leaves import casefold, exact, near, normalized, parsed, similar, within
 
@@ -174,9 +174,8 @@ def _check_name(path: str, name: Any, known_names: Collection[str], more: Collec
     """Return a name if it is in a table; else raise a ValueError with the closest one."""
     if isinstance(name, str) and name in known_names:
         return name
-    close = difflib.get_close_matches(str(name), [*known_names, *more], 1)
-    hint = f"; perhaps {close[0]!r}" if close else ""
-    raise ValueError(f"{path}: got {name!r:.60}, wanted one of {', '.join([*known_names, *more])}{hint}")
+    names = [*known_names, *more]
+    raise ValueError(f"{path}: got {name!r:.60}, wanted one of {', '.join(names)}{checks.perhaps(name, names)}")
 
 
 def _number(path: str, text: str) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from ..types.tree import Leaf, Schema
 from ..types.values import kind_of_value
 from .engine.compare import Comparison, Counts
 from .engine.encode import ABSENT, MISSING, Encoded, Keys, encode
-from .engine.faults import first_fault
+from .engine.faults import NULL_HINT, first_fault
 from .engine.slots import Plan, compile_schema, root_kinds
 from .reading import Extract, Reader, Reading
 from .schemas.json_schema import read_json_schema
@@ -79,9 +78,8 @@ class DocumentOptions:
         names = list(inspect.signature(cls).parameters)
         for name in options:
             if name not in names:
-                close = difflib.get_close_matches(name, names, 1)
-                hint = f"; perhaps {close[0]!r}" if close else ""
-                raise TypeError(f"got an unknown option {name!r}, wanted one of {', '.join(names)}{hint}")
+                wanted = f"one of {', '.join(names)}{checks.perhaps(name, names)}"
+                raise TypeError(f"got an unknown option {name!r}, wanted {wanted}")
         return cls(**options)
 
 
@@ -234,7 +232,7 @@ class DocumentScorer:
             if fault := first_fault(self.plan, value):
                 message = f"references[{first + n}]{fault}"
                 read = [value for value in values if value is not MISSING]
-                if read and not any(first_fault(self.plan, value) for value in read):
+                if read and not fault.endswith(NULL_HINT) and not any(first_fault(self.plan, value) for value in read):
                     message += "; the predictions conform to the schema: were the two swapped?"
                 raise ValueError(message)
 

@@ -191,10 +191,11 @@ class _Alignment:
             i, j = int(preds.children[case][i]), int(refs.children[case][j])
             yield self._visit(slot.edges[case].slot, i, j, paths, name, depth)
             return
-        if isinstance(slot.node, Leaf):
-            self._add_leaf(slot, i, j, paths, name, depth)
-            return
         preds, _ = self._columns(slot)
+        if isinstance(slot.node, Leaf):
+            if j != ABSENT or preds.content[i] or preds.invalid[i]:
+                self._add_leaf(slot, i, j, paths, name, depth)
+            return
         is_invalid = bool(preds.invalid[i])
         if name or is_invalid:
             self.rows.append(self._row(slot, i, j, paths, name or "@", depth, "invalid" if is_invalid else ""))

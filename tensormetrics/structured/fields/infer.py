@@ -146,7 +146,7 @@ def infer(values: Sequence[Any]) -> Steps[Type]:
             cases += {type(value): schema_of(type(value)).root for value in members}.values()
     nullable = len(values) > sum(map(len, kinds.values()))
     if not cases:
-        return Leaf("null", nullable=True)
+        return Leaf("anything", nullable=True)
     return replace(cases[0], nullable=nullable) if len(cases) == 1 else Union(tuple(cases), nullable=nullable)
 
 

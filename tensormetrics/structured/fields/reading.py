@@ -14,7 +14,7 @@ LONGEST_TOKEN = 16  # longest literal or escape that the end of a window may spl
 SPACE = " \t\n\r"
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[{\]}]', re.DOTALL)
 # A bracket that JSON or the end of the text may follow; decoding fails at other brackets.
-OPENING = re.compile(r'\{[ \t\n\r]*(?:["}]|\Z)|\[[ \t\n\r]*(?:[\[{"\-0-9tfn\]]|\Z)')
+OPENING = re.compile(r'\{[ \t\n\r]*(?:["}]|\Z)|\[[ \t\n\r]*(?:[\[{"\-0-9tfnNI\]]|\Z)')
 # A bracket that begins an object or an array of JSON rather than of a sentence.
 JSON_LIKE = re.compile(r'\{[ \t\n\r]*"|\[[ \t\n\r]*["{\[]')
 FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})([^\n]*)")
@@ -93,7 +93,7 @@ class Reader:
             try:
                 value, end = decoders[0].raw_decode(text, start)
             except ValueError as error:
-                if isinstance(error, json.JSONDecodeError | NotStandard):
+                if isinstance(error, json.JSONDecodeError):
                     raise
                 value, end = decoders[1].raw_decode(text, start)
         except RecursionError:
@@ -109,8 +109,6 @@ class Reader:
             try:
                 value, end = self._decode_at(text[start : start + width], 0)
                 return value, start + end
-            except NotStandard:
-                pass
             except json.JSONDecodeError as error:
                 if error.pos < width - LONGEST_TOKEN and not error.msg.startswith("Unterminated"):
                     raise Failure(error.msg, start + error.pos) from None
@@ -143,10 +141,6 @@ class Reader:
         return last
 
 
-class NotStandard(ValueError):
-    """Error of NaN or an infinity, which are no JSON."""
-
-
 class Failure(ValueError):
     """Error of a text that is no JSON, with its position."""
 
@@ -172,10 +166,6 @@ def build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return value
 
 
-def _refuse_constant(constant: str) -> Any:
-    raise NotStandard(f"{constant} is no JSON")
-
-
 def _integer(text: str) -> int | float:
     try:
         return int(text)
@@ -185,13 +175,9 @@ def _integer(text: str) -> int | float:
 
 def _decoders(parse_float: Callable[[str], Any] | None) -> list[json.JSONDecoder]:
     # The second decoder is for integers with too many digits for int(): a Python function for each integer is slow.
+    # Both read NaN and Infinity, which are no JSON, as floats: values of no type, so that they cost their fields alone.
     return [
-        json.JSONDecoder(
-            object_pairs_hook=build_object,
-            parse_constant=_refuse_constant,
-            parse_float=parse_float,
-            parse_int=parse_int,
-        )
+        json.JSONDecoder(object_pairs_hook=build_object, parse_float=parse_float, parse_int=parse_int)
         for parse_int in (None, _integer)
     ]
 

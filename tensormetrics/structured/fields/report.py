@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -163,8 +162,7 @@ class FieldReport:
     def _row(self, path: str) -> int:
         path = path.replace("[*]", "[]")
         if path not in self.paths:
-            close = difflib.get_close_matches(path, self.paths, 1)
-            raise KeyError(f"path: got {path!r}, wanted one of the report{f'; perhaps {close[0]!r}' if close else ''}")
+            raise KeyError(f"path: got {path!r}, wanted one of the report{checks.perhaps(path, self.paths)}")
         return self.paths.index(path)
 
     def __iter__(self) -> Iterator[str]:

@@ -25,6 +25,7 @@ LeafKind = Literal[
     "bytes",
     "enum",
     "null",
+    "anything",
     "instance",
 ]
 
@@ -43,7 +44,8 @@ class Leaf:
     """Scalar of one kind.
 
     `values` are the members of an enum or Literal, by their JSON values, `classes` the type of an "instance" (checked
-    by isinstance); `base64` means that the text of bytes is encoded.
+    by isinstance); `base64` means that the text of bytes is encoded; "anything" is the kind where no
+    reference has a value.
     """
 
     kind: LeafKind

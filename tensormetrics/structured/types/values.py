@@ -8,7 +8,7 @@ import numbers
 import re
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Set
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 
 from ..comparators.base import nfc, typed
 from ..comparators.iso import read_date, read_datetime, read_time
-from .json_kinds import json_kind, same_json
+from .json_kinds import Conflict, json_kind, same_json
 from .records import record_values
 from .tree import Leaf, LeafKind
 
@@ -35,6 +35,7 @@ TYPE_NAMES: dict[LeafKind, str] = {
     "uuid": "UUID",
     "bytes": "bytes",
     "null": "null",
+    "anything": "any value",
 }
 
 
@@ -89,6 +90,18 @@ def object_of(value: Any) -> Mapping[Any, Any] | None:
     if not isinstance(value, Mapping):
         return record_values(value)
     return value if all(type(key) is str for key in value) else {str(key): part for key, part in value.items()}
+
+
+def has_content(value: Any, null_strings: Collection[str] = ()) -> bool:
+    """Return whether a value of any kind holds more than null, empty arrays and objects of such values."""
+    pending = [value]
+    while pending:
+        value = pending.pop()
+        if (parts := object_of(value)) is not None:
+            pending += parts.values()
+        elif array_of(value) != [] and value is not None and not (isinstance(value, str) and value in null_strings):
+            return True
+    return False
 
 
 def _boolean(value: Any) -> Any:
@@ -186,6 +199,11 @@ def _null(value: Any) -> Any:
     return INVALID  # null itself counts as absent
 
 
+def _anything(value: Any) -> Any:
+    is_number = json_kind(value) == "number"
+    return INVALID if isinstance(value, Conflict) or is_number and not math.isfinite(value) else value
+
+
 def _member_reader(values: tuple[Any, ...]) -> LeafReader:
     scalars = {typed(nfc(value)) for value in values if not isinstance(value, list | dict)}
     containers = [value for value in values if isinstance(value, list | dict)]
@@ -217,6 +235,7 @@ READERS: dict[LeafKind, LeafReader] = {
     "uuid": _uuid,
     "bytes": _bytes,
     "null": _null,
+    "anything": _anything,
 }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...comparators import Answers
 from ...types.tree import FreeKeys, Items, Leaf, Record, Union
-from .encode import ABSENT, INVALID_PARENT, Column, Encoded, Keys
+from .encode import ABSENT, Column, Encoded, Keys
 from .matching import Edges, best_matching, equal_items
 from .recursion import Steps, run
 from .slots import Edge, Plan, Slot
@@ -132,7 +132,7 @@ class Comparison:
                 if wrong.any():
                     self.wrong.append((slot, i[wrong], j[wrong]))
                 self._add(slot.row, MISSED, documents, has_ref & ~has_pred)
-                self._add(slot.row, INVENTED, documents, has_pred & ~has_ref & (pred != INVALID_PARENT))
+                self._add(slot.row, INVENTED, documents, has_pred & ~has_ref & preds.content[i])
         return similarity if self.keeps_all_credit else np.where(correct, similarity, 0.0)
 
     def _add(self, row: int, kind: int, documents: np.ndarray, amounts: np.ndarray) -> None:
@@ -188,6 +188,7 @@ class Comparison:
             if len(rows):
                 row_documents = None if documents is None else documents[rows]
                 pred, ref = preds.children[n][i[rows]], refs.children[n][j[rows]]
+                pred[~preds.content[i[rows]] & (j[rows] == ABSENT)] = ABSENT
                 similarity[rows] = yield self.visit(edge.slot, pred, ref, row_documents, floor)
         return similarity
 
@@ -232,9 +233,10 @@ class Comparison:
         total = np.bincount(edges.pair, edges.similarity, minlength=len(i))
         if documents is not None:
             matched = np.bincount(edges.pair, minlength=len(i))
+            has_any = preds.content[i] | (refs.lengths[j] > 0)
             self._add(slot.row, CORRECT, documents, matched)
             self._add(slot.row, MISSED, documents, refs.lengths[j] - matched)
-            self._add(slot.row, INVENTED, documents, preds.lengths[i] - matched + preds.invalid[i])
+            self._add(slot.row, INVENTED, documents, preds.lengths[i] - matched + (preds.invalid[i] & has_any))
             pred, ref, owner = edges.pred, edges.ref, edges.pair
             if not edge.slot.is_leaf:
                 pred_owner, pred_unmatched = _unmatched(preds, i, edges.pair, edges.pred_position)

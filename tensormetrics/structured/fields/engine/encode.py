@@ -11,7 +11,7 @@ import numpy as np
 
 from ...types.json_kinds import json_kind
 from ...types.tree import Fixed, FreeKeys, Items, Leaf, Record, Union
-from ...types.values import INVALID, array_of, object_of
+from ...types.values import INVALID, array_of, has_content, kind_of_value, object_of
 from .cases import best_case, num_misfits
 from .recursion import Steps, run
 from .slots import Edge, Plan, Slot
@@ -148,6 +148,8 @@ class _Encoder:
     def _leaf(self, slot: Slot, column: Column, values: list[Any]) -> None:
         read, table, code = slot.read, self.tables[slot.index], slot.comparator.code
         assert read is not None
+        if slot.node.kind == "anything":  # type: ignore[union-attr]
+            values = [run(to_hashable(v)) if kind_of_value(v) in ("object", "array") else v for v in values]
         for value in map(read, values):
             column.codes.append(MISFIT if value is INVALID else code(value, table.codes, table.keys))
 
@@ -198,11 +200,8 @@ class _Encoder:
             extra = (
                 [] if slot.other_keys or value.keys() <= known_keys else [key for key in value if key not in known_keys]
             )
-            column.num_extra.append(sum(self._has_content(value[key]) for key in extra))
+            column.num_extra.append(sum(has_content(value[key], self.plan.null_strings) for key in extra))
             column.forbidden.append(slot.node.closed and bool(extra))
-
-    def _has_content(self, value: Any) -> bool:
-        return value is not None and not self._is_null(value) and value != [] and value != {}
 
     def _fixed(self, slot: Slot, column: Column, values: list[Any]) -> None:
         assert isinstance(slot.node, Fixed)
@@ -278,6 +277,8 @@ class _Encoder:
     def finished(self) -> list[Column]:
         for slot, column in zip(self.plan.slots, self.columns, strict=True):
             _finish(slot, column)
+            for n in np.nonzero(column.invalid[:-3])[0]:
+                column.content[n] = has_content(column.values[n], self.plan.null_strings)
         for slot, start, stop in reversed(self.chunks):
             column = self.columns[slot.index]
             column.content[start:stop] |= self._content(slot, column, slice(start, stop))
@@ -285,7 +286,9 @@ class _Encoder:
 
     def _content(self, slot: Slot, column: Column, rows: slice) -> Any:
         if isinstance(slot.node, Leaf):
-            return True
+            if slot.node.kind == "anything":
+                return [has_content(value, self.plan.null_strings) for value in column.values[rows]]
+            return column.codes[rows] >= 0
         if isinstance(slot.node, Items):
             return column.lengths[rows] > 0
         if isinstance(slot.node, FreeKeys):
@@ -295,7 +298,7 @@ class _Encoder:
             has = content[column.items[start : start + count]]
             return np.bincount(owners[has] - rows.start, minlength=rows.stop - rows.start) > 0
         if isinstance(slot.node, Union):
-            result = column.cases[rows] == ABSENT
+            result = np.zeros(rows.stop - rows.start, dtype=bool)
             for n, (edge, children) in enumerate(zip(slot.edges, column.children, strict=True)):
                 content = self.columns[edge.slot.index].content[children[rows]]
                 result |= content & (column.cases[rows] == n)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 from ...types.tree import Fixed, Items, Leaf, Record, Union
@@ -9,6 +11,8 @@ from ...types.values import INVALID, array_of, object_of, type_description
 from .cases import NO_CASE, best_case, num_misfits
 from .recursion import Steps, run
 from .slots import Edge, Plan, Slot, join_path
+
+NULL_HINT = "; write null for a missing value"
 
 
 def first_fault(plan: Plan, document: Any) -> str:
@@ -46,7 +50,8 @@ def _fault(plan: Plan, edge: Edge, value: Any, path: str) -> Steps[str]:
             return (yield _fault(plan, slot.edges[case], value, path))
     elif num_misfits(slot, value) is not None:
         return (yield _fault_of_parts(plan, slot, value, path))
-    return f"{path}: got {value!r:.60}, wanted {type_name(slot)}"
+    hint = NULL_HINT if isinstance(value, Real | Decimal) and value != value else ""
+    return f"{path}: got {value!r:.60}, wanted {type_name(slot)}{hint}"
 
 
 def _fault_of_parts(plan: Plan, slot: Slot, value: Any, path: str) -> Steps[str]:

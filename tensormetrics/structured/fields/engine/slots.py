@@ -7,12 +7,12 @@ form a cycle.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ....core.arguments import checks
 from ...comparators import Annotation, Comparator, annotation_of_text, annotations_of_keywords, exact
 from ...types.class_tree import annotate
 from ...types.json_kinds import json_kind
@@ -302,8 +302,7 @@ class _Builder:
         """Raise a ValueError if an annotation was given for an unknown path."""
         for path in self.annotations:
             if path not in self.used:
-                close = difflib.get_close_matches(path, self.path_indices, 1)
-                hint = f"; perhaps {close[0]!r}" if close else ""
+                hint = checks.perhaps(path, self.path_indices)
                 raise ValueError(f"fields: got {path!r}, wanted a path of the schema{hint}")
 
 
@@ -330,5 +329,6 @@ def _kinds(slot: Slot, numbers_in_strings: bool) -> set[str]:
         "number": number_kinds,
         "decimal": {"number", "string"},
         "null": set(),
+        "anything": {"boolean", "number", "object", "array"},  # a text of a document is JSON
     }
     return kinds.get(node.kind, {"string"})

@@ -1,10 +1,10 @@
 """Reader of JSON Schemas (drafts 7 to 2020-12) as schema trees."""
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ....core.arguments import checks
 from ...comparators import KEYWORD, annotations_of_keywords
 from ...types.class_tree import annotate
 from ...types.tree import (
@@ -204,5 +204,4 @@ def _check_array(value: Any, path: str) -> list[Any]:
 def _remedy(key: str) -> str:
     if key == "patternProperties":
         return "write additionalProperties, or give a class"
-    close = difflib.get_close_matches(key, KNOWN, 1)
-    return f"perhaps {close[0]!r}" if close else "leave it out, or give a class"
+    return checks.perhaps(key, KNOWN).removeprefix("; ") or "leave it out, or give a class"

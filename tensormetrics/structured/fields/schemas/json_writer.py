@@ -40,6 +40,7 @@ SCALARS: Mapping[LeafKind, dict[str, Any]] = {
     "time": {"type": "string", "format": "time"},
     "uuid": {"type": "string", "format": "uuid"},
     "null": {"type": "null"},
+    "anything": {},
 }
 EXPECTED = "a type with JSON values, such as str, int, float, list[str] or a record class"
 
@@ -100,7 +101,7 @@ class _Writer:
 
     def type(self, node: Type, path: str) -> dict[str, Any]:
         written = self._node(node, path)
-        allows_null = isinstance(node, Anything) or isinstance(node, Leaf) and node.kind == "null"
+        allows_null = isinstance(node, Anything) or isinstance(node, Leaf) and node.kind in ("null", "anything")
         if node.nullable and not allows_null:
             if isinstance(node, Leaf) and node.kind == "enum":
                 written["enum"].append(None)
