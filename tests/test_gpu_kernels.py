@@ -327,8 +327,8 @@ def test_check_gpu_of_unknown_device_exits_with_error():
 @pytest.mark.full
 def test_families_of_all_packages_are_registered():
     code = "import tensormetrics._cli.machine.{} as machine; print(*sorted(machine.gpu_kernels.FAMILIES), sep=',')"
-    names = "canonical distances,counting,direct search,drawn sums,groups,neighbor scores,preparation,sampler"
-    names += ",score sums,search,solver"
+    names = "canonical distances,cluster sums,clustering scores,counting,direct search,drawn sums,groups,"
+    names += "neighbor scores,preparation,sampler,score sums,search,solver"
     for module in ("info", "gpu_report"):  # the two that report on every family
         process = subprocess.run([sys.executable, "-c", code.format(module)], capture_output=True, text=True)
         assert process.stdout.strip() == names, process.stderr

@@ -56,7 +56,7 @@ def contingency(labels: Tensor, clusters: Tensor) -> Contingency:
 
 @breaks_graph("contingency counts outside of graphs: the size of its table depends on the labels")
 def _counted(labels: Tensor, clusters: Tensor, keep_empty: bool = False) -> Contingency:
-    # keep_empty: empty cells, classes and clusters may stay, which changes no score
+    # keep_empty: empty cells, classes and clusters may stay, which changes the rounding of a score only
     flat = _check_labels(labels, clusters)
     table = _count_dense_range(flat[0], flat[1], keep_empty) if labels.ndim == 1 else None
     return table or _count_cells(labels.shape, *flat)[0]
