@@ -31,6 +31,8 @@ BOXES = Input("pred_boxes", ("B", "Q", 4), "boxes", ("n", 4))
 MASKS = Input("pred_masks", ("B", "Q", "H", "W"), "masks", ("n", "H'", "W'"))
 INPUTS = {"cost_class": LOGITS, "cost_bbox": BOXES, "cost_giou": BOXES, "cost_mask": MASKS, "cost_dice": MASKS}
 
+ALIASES = {"logits": "pred_logits", "auxiliary_outputs": "aux_outputs", "class_labels": "labels"}  # of transformers
+
 
 class HungarianMatcher(RecordedArguments, nn.Module):
     """Matcher of queries and targets with minimal total cost for each image, on the device of the predictions.
@@ -103,15 +105,16 @@ class HungarianMatcher(RecordedArguments, nn.Module):
 
         Args:
             outputs: "pred_logits" (B, Q, K), "pred_boxes" (B, Q, 4), "pred_masks" (B, Q, H, W) logits, if a weight
-                needs them; all other entries are ignored and may have any type.
-            targets: One for each image: "labels" (n,) int64, "boxes" (n, 4), "masks" (n, H', W'); n may be 0.
+                needs them; all other entries are ignored and may have any type. "logits", as in transformers, is
+                read as "pred_logits".
+            targets: One for each image: "labels" (n,) int64, or "class_labels", "boxes" (n, 4), "masks" (n, H', W'); n
+                may be 0, and the shape of an empty one (0,).
             generator: Random generator of the points at which masks are compared; default torch's.
 
         Returns:
             For each image query indices, ascending, and target indices, int64 of min(Q, number of targets) entries.
         """
-        _check_mapping(outputs)
-        (pairs,) = self._match([outputs], targets, generator)
+        (pairs,) = self._match([_renamed(outputs, "outputs")], targets, generator)
         return pairs
 
     @torch.no_grad()
@@ -128,12 +131,14 @@ class HungarianMatcher(RecordedArguments, nn.Module):
             For each layer, the final one first and then the others in order, the result of `forward`. `status` of the
             matcher becomes (S, B).
         """
-        _check_mapping(outputs)
-        pairs = self._match(self._split_layers(outputs), targets, generator)
+        pairs = self._match(self._split_layers(_renamed(outputs, "outputs")), targets, generator)
         self.status = self.status.view(len(pairs), -1)
         return pairs
 
     def _match(self, layers: Sequence[Outputs], targets: Targets, generator: Generator | None) -> list[Pairs]:
+        if isinstance(targets, Mapping) or not all(isinstance(t, Mapping) for t in checks.as_list("targets", targets)):
+            raise TypeError("targets: got no list of dicts, wanted one for each image; write [{'labels': ...}, ...]")
+        targets = [self._with_shapes(_renamed(target, "targets"), layers[0]) for target in targets]
         lengths = self._check(layers, targets)
         if not lengths:
             self.status = torch.zeros(0, dtype=torch.int8, device="cpu")
@@ -171,9 +176,7 @@ class HungarianMatcher(RecordedArguments, nn.Module):
         """Return the outputs of each layer, the final one first."""
         if outputs.get("aux_outputs"):
             others = checks.as_list("outputs['aux_outputs']", outputs["aux_outputs"])
-            for index, other in enumerate(others):
-                _check_mapping(other, f"outputs['aux_outputs'][{index}]")
-            return [outputs, *others]
+            return [outputs, *(_renamed(other, f"outputs['aux_outputs'][{i}]") for i, other in enumerate(others))]
         shapes = {names.output: names.output_shape for names in self._inputs}
         stacked = {name: outputs[name] for name in shapes if name in outputs}
         if not any(isinstance(value, Tensor) and value.ndim > len(shapes[name]) for name, value in stacked.items()):
@@ -271,9 +274,17 @@ class HungarianMatcher(RecordedArguments, nn.Module):
             f"{', '.join(faults)}; wanted finite numbers, or nonfinite='avoid' to match the others"
         )
 
+    def _with_shapes(self, target: Mapping[str, Tensor], outputs: Outputs) -> Mapping[str, Tensor]:
+        """Give the tensors of a target that are empty, such as `torch.tensor([])`, the shape and dtype of others."""
+        empty: dict[str, Tensor] = {}
+        for names in self._inputs:
+            value, output = target.get(names.target), outputs.get(names.output)
+            if isinstance(value, Tensor) and value.shape == (0,) and isinstance(output, Tensor):
+                sizes, dtype = ((), torch.int64) if names is LOGITS else (output.shape[2:], value.dtype)
+                empty[names.target] = value.new_zeros(0, *sizes, dtype=dtype)
+        return {**target, **empty} if empty else target
+
     def _check(self, layers: Sequence[Outputs], targets: Targets) -> list[int]:
-        if isinstance(targets, Mapping) or not all(isinstance(t, Mapping) for t in checks.as_list("targets", targets)):
-            raise TypeError("targets: got no list of dicts, wanted one for each image; write [{'labels': ...}, ...]")
         if not targets:
             return []
         shapes = {}
@@ -295,9 +306,11 @@ class HungarianMatcher(RecordedArguments, nn.Module):
         return counts[0]
 
 
-def _check_mapping(outputs: Any, name: str = "outputs") -> None:
-    if not isinstance(outputs, Mapping):
-        raise TypeError(f"{name}: got a {type(outputs).__name__}, wanted a dict such as {{'pred_logits': ...}}")
+def _renamed(tensors: Any, name: str) -> Mapping[str, Any]:
+    if not isinstance(tensors, Mapping):
+        raise TypeError(f"{name}: got a {type(tensors).__name__}, wanted a dict such as {{'pred_logits': ...}}")
+    renamed = {ours: tensors[name] for name, ours in ALIASES.items() if name in tensors and ours not in tensors}
+    return {**tensors, **renamed} if renamed else tensors
 
 
 def _check_output(outputs: Outputs, where: str, weight: str, names: Input) -> tuple[int, ...]:

@@ -241,6 +241,20 @@ def test_matcher_uint8_labels_equal_int64(scene):
     assert_equal_pairs(HungarianMatcher()(outputs, narrow), HungarianMatcher()(outputs, targets))
 
 
+def test_matcher_names_of_transformers_and_empty_targets_without_shape(decoder):
+    (final, *others), targets = decoder
+    layers = [{"logits": layer.pop("pred_logits"), **layer} for layer in map(dict, (final, *others))]
+    told = [{"class_labels": target["labels"], **{k: target[k] for k in ("boxes", "masks")}} for target in targets]
+    order = [1, 0, 2]  # the image without targets is first
+    told[1] = dict.fromkeys(told[1], torch.tensor([]))
+    matcher = HungarianMatcher(1, 5, 2, 5, 5, num_points=None)
+    expected = matcher.layers(final | {"aux_outputs": others}, targets)
+    layers = [{name: tensor[order] for name, tensor in layer.items()} for layer in layers]
+    matches = matcher.layers(layers[0] | {"auxiliary_outputs": layers[1:]}, [told[i] for i in order])
+    assert_equal_pairs([[layer[i] for i in order] for layer in matches], expected)
+    assert_equal_pairs(matcher(layers[0], [told[i] for i in order]), matches[0])
+
+
 def test_matcher_other_containers_raise_type_error(scene):
     outputs, targets = scene
     with pytest.raises(TypeError, match="outputs: got a list, wanted a dict such as"):

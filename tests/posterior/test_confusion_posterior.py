@@ -413,6 +413,13 @@ def test_threshold_scores_above_are_class_1(device):
     by_threshold.to(device).update(scores, target)
     by_label.to(device).update((scores > 0.3).long(), target)
     assert torch.equal(by_threshold.counts, by_label.counts) and same(by_threshold.compute(), by_label.compute())
+    probabilities, halved = ConfusionPosterior(2).to(device), ConfusionPosterior(2, threshold=0.5).to(device)
+    for metric in probabilities, halved:
+        metric.update(scores[1], target[1])
+    assert torch.equal(probabilities.counts, halved.counts)
+    if device.type == "cpu":
+        with raises(ValueError, "preds: got a score that is no probability, wanted 0 to 1"):
+            probabilities.update(5 * scores[1], target[1])
     labels = ConfusionPosterior(2, threshold=0.3).to(device)
     labels.update(target[0], target[0])  # labels stay labels
     assert labels.counts[0, 1] == 0 == labels.counts[1, 0]

@@ -60,6 +60,14 @@ def test_validate_confusion_matrix_empty_classes_warn_or_pass():
     assert str(caught[0].message) == "confusion_matrix: class 1 is never predicted, so its precision is undefined"
 
 
+@pytest.mark.parametrize("axis", [1, 0, (0, 1)], ids=str)
+def test_validate_confusion_matrix_normalized_warns(axis):
+    matrix = MATRIX.numpy() / MATRIX.numpy().sum(axis, keepdims=True)
+    with pytest.warns(ConfMatIOWarning, match="got fractions that add up to 1, which count as one item, wanted counts"):
+        validate_confusion_matrix(matrix.round(2))
+    validate_confusion_matrix(40 * matrix)
+
+
 def test_load_csv_matrix_or_error_message(tmp_path):
     path = tmp_path / "matrix.csv"
     path.write_text("3, 1, 0\n0, 2.0, 5\n\n1, 0, 4\n")

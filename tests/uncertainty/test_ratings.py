@@ -122,6 +122,24 @@ def test_ratings_battle_without_judgment_is_ignored(battles, ratings):
     torch.testing.assert_close([*metric.interval()], [*ratings.interval()], rtol=0, atol=0)
 
 
+OUTCOMES = {
+    "Arena's words": lambda score, a, b: ["model_b", "tie (bothbad)", "Model_A"][score],
+    "names": lambda score, a, b: [b, "draw", a][score],
+    "texts of numbers": lambda score, a, b: ["0", "0.5", "1.0"][score],
+    "one-hot": lambda score, a, b: [[0, 1, 0], [0, 0, 1], [1, 0, 0]][score],
+}
+
+
+@pytest.mark.parametrize("spelling", OUTCOMES)
+def test_ratings_take_the_outcomes_of_their_command(battles, ratings, spelling):
+    pandas = pytest.importorskip("pandas")
+    a, b = (pandas.Series([NAMES[i] for i in models]) for models in battles[:2])
+    told = [OUTCOMES[spelling](int(2 * score), x, y) for score, x, y in zip(battles[2], a, b, strict=True)]
+    metric = Ratings()
+    metric.update(a, b, pandas.DataFrame(told).squeeze(axis=1))
+    torch.testing.assert_close(metric.compute(), ratings.compute(), rtol=0, atol=0)
+
+
 def test_replicates_in_several_chunks_are_the_same(ratings, monkeypatch):
     expected, compared = ratings.interval(replicates=40), ratings.compare(replicates=50).to_json()
     monkeypatch.setattr(outcomes, "CHUNK", 900)

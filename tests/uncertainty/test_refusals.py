@@ -245,7 +245,9 @@ VALUES = [  # calls that raise a ValueError
     (lambda: PassAtK(require="most"), "require: got 'most', wanted one of 'any', 'all'"),
     # Ratings
     (lambda: battles(["gpt"], ["claude"], ["a"]), "b: got 'claude', wanted one of 'gpt'"),
-    (lambda: battles(["gpt"], ["llama"], ["draw"]), "outcome: got 'draw', wanted one of 'a', 'b', 'tie'"),
+    (lambda: battles(["gpt"], ["llama"], ["won"]), "outcome: battle 0: got 'won' for an outcome, wanted model_a"),
+    (lambda: battles(["b"], ["a"], ["a"], models=None), "outcome: battle 0: got 'a', both a word and the name of"),
+    (lambda: battles(["gpt"], ["llama"], torch.tensor([[1, 1, 0]])), "outcome: battle 0: got -1.0, wanted 1, 0, 0.5"),
     (lambda: battles(["gpt"], ["llama"], [2]), "outcome: battle 0: got 2.0, wanted 1, 0, 0.5"),
     (lambda: battles(["gpt", "gpt"], ["llama", "gpt"], ["a", "a"]), "a, b: battle 1: got a model against itself"),
     (lambda: battles([0], [4], [1]), "a, b: battle 0: got 0 and 4, wanted two of 0 to 3"),

@@ -1,21 +1,15 @@
 """Battles between models from tables, such as those of chatbot arenas."""
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ...uncertainty.battles.outcomes import score_of
 from ...uncertainty.item_scores.records import Record, read_records
-from ...uncertainty.item_scores.score_files import MISSING
 from ..option_types import BadInput
 from .naming import naming
 from .text import existing
 
 COLUMNS = {"a": ("model_a", "a"), "b": ("model_b", "b"), "outcome": ("winner", "outcome")}  # by default
-OUTCOMES = {
-    **dict.fromkeys(("a", "model_a"), 1.0),
-    **dict.fromkeys(("b", "model_b"), 0.0),
-    **dict.fromkeys(("tie", "draw", "tie (bothbad)", "bothbad", "both_bad"), 0.5),
-}
 
 
 class BattleRows(NamedTuple):
@@ -62,19 +56,8 @@ def _text(row: Record, column: str, location: str) -> str:
 
 
 def _outcome(value: Any, a: str, b: str, location: str) -> float:
-    """Return the score of a: a text of `OUTCOMES`, the name of a model, or a number."""
-    text = "" if value is None else str(value).strip()
-    if text in (a, b) and a != b:
-        return float(text == a)
-    if text.lower() in OUTCOMES:
-        return OUTCOMES[text.lower()]
-    if text.lower() in MISSING:
-        return math.nan
     try:
-        score = float(text)
-    except ValueError:
-        score = -1.0
-    if score not in (0, 0.5, 1):
-        expected = "model_a, model_b, tie, the name of a model, or 1, 0 or 0.5"
-        raise BadInput(f"{location}: got {value!r:.60} for an outcome, wanted {expected}")
+        score = score_of(None if value is None else str(value), a, b, location)
+    except ValueError as error:
+        raise BadInput(str(error)) from None
     return score

@@ -19,7 +19,7 @@ def validate_confusion_matrix(confusion_matrix: Any, *, allow_empty_rows: bool =
     Shapes: confusion_matrix: (C, C) -> (C, C).
 
     ConfMatIOError: not such a matrix, or rows that add up to more than 1e37, which float32 cannot sample. A class that
-    is never predicted: ConfMatIOWarning. `allow_empty_rows` accepts classes without items.
+    is never predicted, or a normalized matrix: ConfMatIOWarning. `allow_empty_rows` accepts classes without items.
 
     >>> validate_confusion_matrix([[2, 1], [0, 1]])
     tensor([[2., 1.],
@@ -48,6 +48,14 @@ def validate_confusion_matrix(confusion_matrix: Any, *, allow_empty_rows: bool =
     if empty := torch.nonzero(matrix.sum(0) == 0).flatten().tolist():
         warnings.warn(
             f"confusion_matrix: class {empty[0]} is never predicted, so its precision is undefined",
+            ConfMatIOWarning,
+            stacklevel=2,
+        )
+    sums = matrix.sum(1), matrix.sum(0), matrix.sum().view(1)
+    if bool(matrix.frac().any()) and any(bool(((x - 1).abs() < 0.02)[x > 0].all()) for x in sums):
+        warnings.warn(
+            "confusion_matrix: got fractions that add up to 1, which count as one item, wanted counts of items; "
+            "write the matrix before its normalization",
             ConfMatIOWarning,
             stacklevel=2,
         )

@@ -44,7 +44,8 @@ class ConfusionPosterior(Metric):
     Draws are addressed by `seed` and `name`, followed by "/0", "/1", ... where there is a `batch_shape`: equal counts
     give equal answers, on one rank or many. Targets equal to `ignore_index` are left out. `labels` are the names of the
     classes in `interval`, `as_scalars` and `plot_posterior`. With a `threshold`, `update` takes one score an item,
-    which is of class 1 above it, as in `ConfusionPosterior(2, "f1", threshold=0.5)`.
+    which is of class 1 above it, as in `ConfusionPosterior(2, "f1", threshold=0.3)`. Of two classes without a threshold
+    one score an item is a probability, with the threshold 0.5.
 
     The default priors (see `dirichlet_prior`) add one item to the full table, half of it classified correctly:
     intervals of the accuracy cover it as often as they say for any number of classes. Intervals of single classes are
@@ -143,8 +144,9 @@ class ConfusionPosterior(Metric):
     def update(self, preds: Tensor, target: Tensor, **items: Unpack[ResamplingUnits]) -> None:
         """Count a batch. Labels outside 0..C-1 or nan scores: ValueError, on CUDA raised by `compute` instead.
 
-        Shapes: preds: (*batch, N, ...) labels, or scores if there is a threshold, or (*batch, N, C, ...) scores, of
-        which the largest counts; target: (*batch, N, ...) labels; ids, groups: (N,) integers or names.
+        Shapes: preds: (*batch, N, ...) labels, or scores if there is a threshold, or probabilities of class 1 if there
+        are two classes, or (*batch, N, C, ...) scores, of which the largest counts; target: (*batch, N, ...) labels;
+        ids, groups: (N,) integers or names.
 
         Infinite scores are compared like others. With `groups`, such as patients or documents, the posterior resamples
         groups; `ids` are for `compare`. With either, the cell of every item is kept; dimensions after N, such as
@@ -161,15 +163,20 @@ class ConfusionPosterior(Metric):
             expected = ", ".join(map(str, (*batch, "N", "...")))
             raise ValueError(f"target: got shape {tuple(target.shape)}, wanted ({expected})")
         axis = len(batch) + 1
-        one_each = self.threshold is not None
+        threshold = self.threshold
+        is_probability = C == 2 and threshold is None and scored and preds.shape == target.shape
+        if is_probability:
+            threshold = 0.5
+            preds = preds.masked_fill((preds < 0) | (preds > 1), torch.nan)
+        one_each = threshold is not None
         scores = (*target.shape[:axis], *([] if one_each else [C]), *target.shape[axis:])
         if preds.shape != (scores if scored else target.shape):
             raise ValueError(
                 f"preds: got {preds.dtype} of shape {tuple(preds.shape)} with a target of shape {tuple(target.shape)}, "
                 f"wanted integer labels {tuple(target.shape)} or floating scores {scores}"
             )
-        if scored and self.threshold is not None:
-            preds = (preds > self.threshold).long().masked_fill(preds.isnan(), -1)
+        if scored and threshold is not None:
+            preds = (preds > threshold).long().masked_fill(preds.isnan(), -1)
         elif scored:
             best, preds = preds.max(axis)
             preds = preds.masked_fill(best.isnan(), -1)
@@ -190,7 +197,8 @@ class ConfusionPosterior(Metric):
         counted = _count_cells(cell, C * C + 2)
         spilled = counted[:, C * C].sum()
         if cell.device.type == "cpu" and spilled:
-            self._refuse(preds[cell == C * C], target[cell == C * C], scored)
+            fault = "a score that is no probability" if is_probability else "nan scores" if scored else None
+            self._refuse(preds[cell == C * C], target[cell == C * C], fault)
         self.counts = self.counts + counted[:, : C * C].view(*batch, C, C)
         self.num_invalid = self.num_invalid + spilled
 
@@ -408,11 +416,11 @@ class ConfusionPosterior(Metric):
             else values.reshape(self.batch_shape)
         )
 
-    def _refuse(self, preds: Tensor, target: Tensor, scored: bool) -> None:
+    def _refuse(self, preds: Tensor, target: Tensor, fault: str | None) -> None:
         last = self.num_classes - 1
         for name, labels in ("target", target), ("preds", preds):
             if labels.min() < 0 or labels.max() > last:
-                got = "nan scores" if scored and name == "preds" else f"labels from {labels.min()} to {labels.max()}"
+                got = fault if fault and name == "preds" else f"labels from {labels.min()} to {labels.max()}"
                 raise ValueError(f"{name}: got {got}, wanted 0 to {last}")
 
 

@@ -1,33 +1,65 @@
 """Battles between models: notations of their outcomes, and the counts of each pair."""
 
+import contextlib
+import itertools
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ...core.arguments import checks
 from ...core.resampling.weights import ItemNames, joined, weighted_sums
+from ..item_scores.score_files import MISSING as NO_SCORE
 from .bradley_terry import Battles
 
 SECOND, TIE, FIRST, MISSING, INVALID = range(5)  # codes of outcomes
-TEXTS = {"a": 1.0, "b": 0.0, "tie": 0.5}
+WORDS = {
+    **dict.fromkeys(("a", "model_a"), 1.0),
+    **dict.fromkeys(("b", "model_b"), 0.0),
+    **dict.fromkeys(("tie", "draw", "tie (bothbad)", "bothbad", "both_bad"), 0.5),
+    **dict.fromkeys(NO_SCORE, math.nan),
+}
 CHUNK = 2**24  # numbers of the counts of a chunk of replicates or units
 
 
-def read_outcomes(outcome: Any) -> Tensor:
-    # ->  (N,) float64, NaN where there is no judgement
-    """Return the score of the first model in each battle, of a tensor or of a list of numbers and texts."""
+def read_outcomes(outcome: Any, a: Any, b: Any) -> Tensor:
+    # a, b: (N,) models  ->  (N,) float64, NaN where there is no judgement
+    """Return the score of the first model in each battle: of numbers, of winners one-hot, or of a list with texts."""
+    if getattr(outcome, "ndim", 1) == 2:
+        one_hot = checks.as_tensor(outcome if isinstance(outcome, Tensor) else np.array(outcome)).detach().double()
+        checks.shape("outcome", one_hot, "N", 3)
+        is_one_hot = ((one_hot == 1).sum(1) == 1) & ((one_hot == 0).sum(1) == 2)
+        score = (one_hot[:, 0] + one_hot[:, 2] / 2).where(is_one_hot, -1)
+        return score.masked_fill(one_hot.isnan().any(1), torch.nan)
     if isinstance(outcome, Tensor):
         checks.shape("outcome", outcome, "N")
         return outcome.detach().double()
-    values = []
-    for value in checks.as_list("outcome", outcome):
-        if isinstance(value, str):
-            checks.check_choice("outcome", value, TEXTS)
-            value = TEXTS[value]
-        values.append(float("nan") if value is None else float(value))
-    return torch.tensor(values, dtype=torch.float64, device="cpu")
+    values = checks.as_list("outcome", outcome)
+    models = [[] if isinstance(names, Tensor) else [*names] for names in (a, b)]
+    rows = enumerate(itertools.zip_longest(values, *(names[: len(values)] for names in models)))
+    scores = [score_of(value, x, y, f"outcome: battle {row}") for row, (value, x, y) in rows]
+    return torch.tensor(scores, dtype=torch.float64, device="cpu")
+
+
+def score_of(value: Any, a: Any, b: Any, where: str) -> float:
+    """Return the score of model a: of the name of the winner, one of `WORDS`, or a number; NaN for no judgement."""
+    if not isinstance(value, str):
+        return math.nan if value is None else float(value)
+    text = value.strip()
+    by_word, by_name = WORDS.get(text.lower()), float(text == a) if text in (a, b) and a != b else None
+    if None not in (by_word, by_name) and by_word != by_name:
+        raise ValueError(f"{where}: got {text!r}, both a word and the name of another model; write 1, 0 or 0.5")
+    for score in (by_name, by_word):
+        if score is not None:
+            return score
+    with contextlib.suppress(ValueError):
+        if (score := float(text)) in (0, 0.5, 1):
+            return score
+    expected = "model_a, model_b, tie, the name of a model, or 1, 0 or 0.5"
+    raise ValueError(f"{where}: got {value!r:.60} for an outcome, wanted {expected}")
 
 
 def outcome_codes(first: Tensor, second: Tensor, score: Tensor, count: int | None) -> Tensor:

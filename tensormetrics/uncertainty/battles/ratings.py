@@ -134,17 +134,18 @@ class Ratings(RowMetric):
         Args:
             a: Names or numbers of the models whose answers were shown first.
             b: Names or numbers of the models whose answers were shown second.
-            outcome: 1 or "a" where a won, 0 or "b" where b won, 0.5 or "tie"; NaN or None for no judgement.
+            outcome: 1, "a", "model_a" or the name of the model where a won, 0, "b", "model_b" or the name where b won,
+                0.5, "tie", "draw" or "tie (bothbad)"; NaN or None for no judgement. Or winners one-hot: a, b, tie.
             **items: `ids` and `groups` of the battles, integers or names.
 
         Shape:
-            - a, b, outcome, ids, groups: ``(N,)``
+            - a, b, outcome, ids, groups: ``(N,)``; outcome also ``(N, 3)``
 
         Raises:
             ValueError: If a model is unknown or battles against itself, or an outcome is another number; on a GPU
                 `compute` raises it, since `update` does not wait for values.
         """
-        score = read_outcomes(outcome)
+        score = read_outcomes(outcome, a, b)
         names: dict[str, int] = {}
         first, second = (self._numbers(name, models, score.device, names) for name, models in (("a", a), ("b", b)))
         checks.check_consistent_length(a=first, b=second, outcome=score)
