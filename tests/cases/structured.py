@@ -100,6 +100,7 @@ def noisy_boxes(generator: Generator, items: int) -> tuple[Tensor, ...]:
     start = torch.rand(items, 4, 2, generator=generator) * 10
     ref = torch.cat([start, start + 2 + 4 * torch.rand(items, 4, 2, generator=generator)], -1)
     pred = ref[:, torch.tensor([2, 0, 3])] + torch.randn(items, 3, 4, generator=generator) / 2
+    pred[..., 2:] = torch.maximum(pred[..., :2], pred[..., 2:])
     return pred, ref, *(torch.randint(0, n + 1, (items,), generator=generator) for n in (3, 4))
 
 

@@ -275,7 +275,7 @@ PADDED = {
     "RelationScores": (RelationScores, 2, (3,), 1000),
     "RankingScores": (RankingScores, 2, (), 1000),
     "MultisetMatch": (MultisetMatch, 2, (), 1000),
-    "BoxMatch": (BoxMatch, 2, (4,), 300),
+    "BoxMatch": (lambda: BoxMatch(format="xywh"), 2, (4,), 300),
     "EventScores": (EventScores, 4, (3,), 200),
     "LatentMatch": (lambda: LatentMatch(solver="search"), 2, (2,), 60),
 }

@@ -324,6 +324,15 @@ VALUE_ERRORS = [
         "vocabulary: got None for numbers of tags, wanted the tags that they stand for",
     ),
     (lambda: BoxMatch(50), "threshold: got 50, wanted a number in [0, 1], or several"),
+    (
+        lambda: BoxMatch().update(*[torch.tensor([[1.0, 1, 5, 5], [50, 60, 20, 20]])] * 2),
+        "pred_boxes: got [50.0, 60.0, 20.0, 20.0], wanted x1, y1, x2, y2 with x1 <= x2 and y1 <= y2; "
+        "this looks like x, y, width, height: write format='xywh'",
+    ),
+    (
+        lambda: BoxMatch(format="xywh").update(torch.zeros(1, 4), torch.tensor([[0, 0, 1, -1]])),
+        "ref_boxes: got [0, 0, 1, -1], wanted xywh with widths and heights >= 0",
+    ),
     (lambda: BoxMatch((0.5, "x")), "threshold: got 'x', wanted a number in [0, 1], or several"),
     (
         lambda: BoxMatch().update(torch.zeros(1, 4), torch.zeros(1, 4), pred_labels=torch.zeros(1).long()),

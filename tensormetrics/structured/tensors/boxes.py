@@ -26,8 +26,9 @@ class BoxMatch(CountMetric):
     count pairs; "iou" adds `mean_iou` of the pairs and `soft-precision`, `soft-recall`, `soft-f1`, which sum their
     IoU. At threshold 0.5 and for one class `soft-f1` is panoptic quality (A. Kirillov et al. 2019,
     doi:10.1109/CVPR.2019.00963). Several thresholds add `@0.5` and so on to the keys. `format` is "xyxy", "xywh" or
-    "cxcywh". A box that is not finite makes the scores of an image with predicted and reference boxes NaN, and the
-    micro averages too. Other arguments: see `CountMetric`.
+    "cxcywh". A box with x2 < x1 or y2 < y1, or with a negative width or height, is an error, on a GPU raised by
+    `compute`: boxes of x, y, width and height need `format="xywh"`. A box that is not finite makes the scores of an
+    image with predicted and reference boxes NaN, and the micro averages too. Other arguments: see `CountMetric`.
 
     >>> metric = BoxMatch(threshold=0.5)
     >>> metric.update(torch.tensor([[[0.0, 0, 2, 2], [5, 5, 6, 6]]]), torch.tensor([[[0.0, 0, 2, 3]]]))  # one image
@@ -53,6 +54,7 @@ class BoxMatch(CountMetric):
         self.suffixes = {t: f"@{t:g}" if several else "" for t in thresholds}
         self.format, self.objective = format, objective
         super().__init__(2 + 2 * len(self.suffixes), average, **kwargs)
+        self.add_invalid(f"boxes that are no {format}, with x2 < x1 or y2 < y1, or a negative width or height")
 
     def update(
         self,
@@ -85,7 +87,23 @@ class BoxMatch(CountMetric):
             checks.shape("ref_labels", ref_labels, *batch, m)
             tables += [documents(labels, 1) for labels in (pred_labels, ref_labels)]
             lengths *= 2
+        for name, boxes, length in zip(("pred_boxes", "ref_boxes"), tables, lengths, strict=False):
+            self._check_sides(name, boxes, length)
         self.add_documents(in_chunks(self._count, tables, lengths), **items)
+
+    def _check_sides(self, name: str, boxes: Tensor, length: Tensor) -> None:
+        # boxes: (D, N, 4)  length: (D,)
+        least = boxes[..., :2] if self.format == "xyxy" else 0
+        is_wrong = (boxes[..., 2:] < least).any(-1) & boxes.isfinite().all(-1)
+        is_wrong = is_wrong & (torch.arange(boxes.shape[1], device=boxes.device) < length[:, None])
+        if not boxes.is_cpu:
+            self.num_invalid = self.num_invalid + is_wrong.sum()
+        elif bool(is_wrong.any()):
+            box = boxes[is_wrong][0].tolist()
+            if self.format != "xyxy":
+                raise ValueError(f"{name}: got {box}, wanted {self.format} with widths and heights >= 0")
+            advice = "; this looks like x, y, width, height: write format='xywh'" if min(box[2:]) >= 0 else ""
+            raise ValueError(f"{name}: got {box}, wanted x1, y1, x2, y2 with x1 <= x2 and y1 <= y2{advice}")
 
     def _count(self, pred_boxes: Tensor, ref_boxes: Tensor, *rest: Tensor) -> Tensor:
         # pred_boxes: (D, N, 4)  ref_boxes: (D, M, 4)  ->  (D, 2 + 2 per threshold)
