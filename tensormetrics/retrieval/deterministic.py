@@ -13,8 +13,12 @@ def halving_sum(terms: Tensor) -> Tensor:
     return _one_operator(terms) if torch.compiler.is_compiling() else _sum_by_halving(terms)
 
 
+def power_of_two(size: int) -> int:
+    return 1 << max(size - 1, 0).bit_length()
+
+
 def _sum_by_halving(terms: Tensor) -> Tensor:
-    size = 1 << max(terms.shape[-1] - 1, 0).bit_length()
+    size = power_of_two(terms.shape[-1])
     if size > terms.shape[-1]:
         terms = torch.nn.functional.pad(terms, (0, size - terms.shape[-1]))
     while size > 1:
@@ -44,10 +48,12 @@ _one_operator.register_autograd(
 
 
 def sum_by_position(terms: Tensor, position: Tensor) -> Tensor:
-    # terms: (..., P), 0 as padding  position: (..., P) int64, 1, 2, ... for the other terms in order, any for padding
+    # terms: (..., P)  position: (..., P) int64, 1, 2, ... in order; padding has position 0, or is 0 at any position
     # ->  (...)
     """Sum over P, with rounding that depends neither on padding nor on the device."""
-    table = terms.new_zeros(*terms.shape[:-1], terms.shape[-1] + 1)
+    size = terms.shape[-1]
+    size = size if torch.compiler.is_compiling() else power_of_two(size)
+    table = terms.new_zeros(*terms.shape[:-1], size + 1)
     return halving_sum(table.scatter_add_(-1, position, terms)[..., 1:])
 
 

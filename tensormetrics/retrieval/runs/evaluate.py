@@ -18,7 +18,7 @@ from ...core.resampling.weights import ItemNames, check_draws
 from ...core.results.estimates import Estimate, check_confidence
 from ...core.results.plots import plot_values
 from ...core.results.table import Table, table_of
-from .measures import GEOMETRIC, MIN_GEOMETRIC, SUMMED, mean_of, measures
+from .measures import GEOMETRIC, MIN_GEOMETRIC, SUMMED, means_of, measures
 from .pairs import Pairs, Qrels, Run
 from .ranking import ranked_rows
 
@@ -51,7 +51,7 @@ class RunScores(NamedTuple):
 
     def summary(self) -> dict[str, float]:
         """Return the mean over the queries, as trec_eval prints it for `all`, and the sum of counts."""
-        return {name: float(mean_of(name, value)) for name, value in self.values.items()}
+        return {name: float(mean) for name, mean in means_of(self.values).items()}
 
     def interval(
         self, *, confidence: float = 0.95, replicates: int | None = None, seed: int | None = None, groups: Any = None
@@ -97,7 +97,7 @@ class RunScores(NamedTuple):
         return with_values(interval(resampled, confidence), self._means())
 
     def _means(self) -> dict[str, Tensor]:
-        return {name: mean_of(name, value) for name, value in self.values.items() if name not in SUMMED}
+        return {name: mean for name, mean in means_of(self.values).items() if name not in SUMMED}
 
     def _direction(self, name: str) -> bool | None:
         return None if name in SUMMED else True

@@ -7,7 +7,7 @@ RBP: DOI 10.1145/1416950.1416952.
 
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -149,13 +149,14 @@ SUMMED = "num_ret", "num_rel", "num_rel_ret"  # summed over queries; other measu
 GEOMETRIC = "gm_map"  # whose values are logarithms
 
 
-def mean_of(name: str, values: Tensor) -> Tensor:
-    # values: (Q,)  ->  ()
-    """Average a measure over queries, or sum a count."""
-    total = values.sum()
-    if name in SUMMED:
-        return total
-    return ratio(total, len(values)).exp() if name == GEOMETRIC else ratio(total, len(values))
+def means_of(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    # values: (Q,) each  ->  () each
+    """Average measures over queries, and sum counts."""
+    columns = torch.stack([*values.values()])
+    totals = columns.sum(-1)
+    means = ratio(totals, columns.shape[1])
+    named = dict(zip(values, zip(totals, means, strict=True), strict=True))
+    return {name: x[0] if name in SUMMED else x[1].exp() if name == GEOMETRIC else x[1] for name, x in named.items()}
 
 
 def measures(names: str | Sequence[str]) -> dict[str, Measure]:

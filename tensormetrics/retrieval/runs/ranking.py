@@ -33,7 +33,7 @@ def ranked_rows(run: Run, qrels: Qrels, complete: bool, judged_only: bool) -> tu
     ranks = np.concatenate([rank[hit], np.zeros(len(missed) + len(removed), np.int64)])
     order = queries.argsort(kind="stable")
     counts = np.bincount(queries, minlength=len(judged))
-    position = np.arange(len(queries)) - (np.cumsum(counts) - counts)[queries[order]]
+    position = np.arange(1, len(queries) + 1) - (np.cumsum(counts) - counts)[queries[order]]
     query, rank, gain, position, retrieved = map(
         torch.from_numpy, (queries[order], ranks[order], gains[order], position, retrieved)
     )

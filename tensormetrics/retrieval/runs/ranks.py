@@ -18,11 +18,14 @@ class JudgedRanks:
 
     rank (Q, P) int64: from 1; 0 for a document that was not retrieved and as padding. gain (Q, P) float64: -inf as
     padding. retrieved (Q,) int64: numbers of documents, default those with a rank. level: minimum gain of a relevant
-    document.
+    document. is_integral: all gains are integers.
     """
 
-    def __init__(self, rank: Tensor, gain: Tensor, retrieved: Tensor | None, level: float) -> None:
+    def __init__(
+        self, rank: Tensor, gain: Tensor, retrieved: Tensor | None, level: float, is_integral: bool = False
+    ) -> None:
         self.rank, self.gain, self._retrieved, self.level = rank, gain, retrieved, level
+        self.is_integral = is_integral
 
     @property
     def retrieved(self) -> Tensor:
@@ -40,8 +43,13 @@ class JudgedRanks:
     @functools.cached_property
     def graded(self) -> PositiveRanks:
         """Ranks of documents with positive gains, and the gains."""
-        gain, has_gain = self.gain.clamp(min=0), self.gain > 0
-        return PositiveRanks(self.rank * has_gain, has_gain.sum(-1), None, gain, gain.sort(descending=True).values)
+        gain = self.gain.clamp(min=0)
+        if self.is_integral and 0 < self.level <= 1:  # the same documents are relevant
+            rank, count = self.positives[:2]
+        else:
+            has_gain = self.gain > 0
+            rank, count = self.rank * has_gain, has_gain.sum(-1)
+        return PositiveRanks(rank, count, None, gain, gain.sort(descending=True).values)
 
 
 class RankedRows(NamedTuple):
@@ -49,8 +57,8 @@ class RankedRows(NamedTuple):
 
     query: Tensor  # (n,) int64, 0 to Q - 1
     rank: Tensor  # (n,) int64, from 1; 0 for a document that was not retrieved
-    gain: Tensor  # (n,) integers
-    position: Tensor  # (n,) int64, from 0 in each query
+    gain: Tensor  # (n,)
+    position: Tensor  # (n,) int64, from 1 in each query
     num_queries: int
     retrieved: Tensor | None  # (Q,) int64, numbers of documents; None: those of the rows with a rank
     width: int
@@ -71,12 +79,13 @@ class RankedRows(NamedTuple):
 
     def _table(self, level: float) -> JudgedRanks:
         shape, device = (self.num_queries, max(self.width, 1)), self.rank.device
+        options = self.retrieved, level, not self.gain.is_floating_point()
         if self.rank.numel() == shape[0] * shape[1]:  # every query has as many rows
-            return JudgedRanks(self.rank.view(shape), self.gain.double().view(shape), self.retrieved, level)
-        cell = self.query, self.position
+            return JudgedRanks(self.rank.view(shape), self.gain.double().view(shape), *options)
+        cell = self.query, self.position - 1
         rank = torch.zeros(shape, dtype=torch.int64, device=device).index_put_(cell, self.rank)
         gain = torch.full(shape, -torch.inf, dtype=torch.float64, device=device).index_put_(cell, self.gain.double())
-        return JudgedRanks(rank, gain, self.retrieved, level)
+        return JudgedRanks(rank, gain, *options)
 
     def _of_similar_length(self) -> Iterator[tuple[Tensor, "RankedRows"]]:
         """Yield queries whose numbers of rows have the same number of digits in base 2, so that tables stay small."""
@@ -92,20 +101,23 @@ class RankedRows(NamedTuple):
             yield chosen, RankedRows(new_number[query], rank, gain, position, len(chosen), retrieved, width)
 
 
-def order_of_rows(query: Tensor, score: Tensor, tie: Tensor | None = None) -> Tensor:
-    # query, score, tie: (n,)  ->  (n,) int64
-    """Order rows by query, the highest score first, at equal scores the greatest `tie`, or the earliest row."""
+def order_of_rows(query: Tensor, score: Tensor, tie: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    # query, score, tie: (n,)  ->  (n,) int64 each
+    """Order rows by query, the highest score first, at equal scores the greatest `tie`, or the earliest row.
+
+    Returns the order, and the queries in it.
+    """
     by_score = None if tie is None else tie.argsort(descending=True, stable=True)
     score = score if by_score is None else score[by_score]
     order = score.argsort(descending=True, stable=True)
     order = order if by_score is None else by_score[order]
-    return order[query[order].argsort(stable=True)]
+    ordered, by_query = query[order].sort(stable=True)
+    return order[by_query], ordered
 
 
 def starts_of(ordered: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     # ordered: (n,)  ->  (n,) int64 each
-    """Return the number of each group of equal neighbors, from 0, the position in it, and the row where it starts."""
-    is_new = torch.nn.functional.pad(ordered[1:] != ordered[:-1], (1, 0), value=True)
-    row = torch.arange(len(ordered), device=ordered.device)
-    start = torch.where(is_new, row, 0).cummax(0).values
-    return is_new.cumsum(0) - 1, row - start, start
+    """Return the number of each group of equal neighbors, from 0, the position in it, from 1, and where it starts."""
+    number = torch.nn.functional.pad(ordered[1:] != ordered[:-1], (1, 0)).cumsum(0)
+    start = torch.searchsorted(number, number)
+    return number, torch.arange(1, len(ordered) + 1, device=ordered.device) - start, start

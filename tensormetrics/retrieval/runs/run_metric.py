@@ -14,7 +14,7 @@ from ...core.metric.base import Metric, Options
 from ...core.resampling.resampling import Resampled
 from ...core.resampling.weights import ItemNames, units
 from .evaluate import RunScores, resampled_queries
-from .measures import FLAT, SUMMED, mean_of, measures
+from .measures import FLAT, SUMMED, means_of, measures
 from .ranks import RankedRows, order_of_rows, starts_of
 
 RELEVANT = "num_rel"
@@ -127,7 +127,7 @@ class RunMetric(Metric):
     def compute(self) -> dict[str, Tensor]:
         """Compute the value of each measure by name, () float64."""
         self._items = self._evaluate()
-        return {name: mean_of(name, value) for name, value in self._items.values.items()}
+        return means_of(self._items.values)
 
     def per_query(self) -> RunScores:
         """Return the scores of each query, in the order of their numbers."""
@@ -168,8 +168,7 @@ class RunMetric(Metric):
         if not rows or not len(rows["preds"]):
             none = torch.empty(0, dtype=torch.float64, device=self.device)
             return _Evaluated(none.long(), dict.fromkeys(self.measures, none), none, None)
-        order = order_of_rows(rows["indexes"], rows["preds"].float(), rows.get("doc_ids"))
-        query = rows["indexes"][order]
+        order, query = order_of_rows(rows["indexes"], rows["preds"].float(), rows.get("doc_ids"))
         number, position, start = starts_of(query)
         faults = _faults(rows, order, start)
         sizes = [number[-1], position.max(), *(fault.sum() for _, fault in faults.values())]
@@ -177,12 +176,11 @@ class RunMetric(Metric):
         for (message, (where, fault)), count in zip(faults.items(), counts, strict=True):
             if count:
                 first = fault.nonzero()[0, 0]
-                document = int(rows["doc_ids"][where[first]]) if "doc_ids" in rows else None
-                raise ValueError(message.format(query=int(rows["indexes"][where[first]]), document=document))
-        rank = position + 1
-        if self.top_k is not None:
-            rank = rank.masked_fill(rank > self.top_k, 0)
-        ranked = RankedRows(number, rank, rows["target"][order], position, queries + 1, None, width + 1)
+                first = first if where is None else where[first]
+                document = int(rows["doc_ids"][first]) if "doc_ids" in rows else None
+                raise ValueError(message.format(query=int(rows["indexes"][first]), document=document))
+        rank = position if self.top_k is None else position.masked_fill(position > self.top_k, 0)
+        ranked = RankedRows(number, rank, rows["target"][order], position, queries + 1, None, width)
         values = ranked.values({**self.measures, RELEVANT: FLAT[RELEVANT]}, self.relevance_level)
         relevant = values[RELEVANT]
         values = {name: values[name] for name in self.measures}
@@ -208,15 +206,17 @@ class RunMetric(Metric):
         return _Evaluated(queries[chosen], values, relevant[chosen], None if groups is None else groups[chosen])
 
 
-def _faults(rows: dict[str, Tensor], order: Tensor, start: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
-    # order, start: (n,)  ->  message: (m,) rows, (m,) bool
+def _faults(rows: dict[str, Tensor], order: Tensor, start: Tensor) -> dict[str, tuple[Tensor | None, Tensor]]:
+    # order, start: (n,)  ->  message: (m,) rows, None for all in order, (m,) bool
     """Return what is wrong with rows, by the message of the error."""
     floats = [name for name in ("preds", "target") if rows[name].is_floating_point()]
     message = "{}: got NaN for query {{query}}, wanted numbers"
-    faults = {message.format(name): (order, rows[name][order].isnan()) for name in floats}
+    faults: dict[str, tuple[Tensor | None, Tensor]] = {
+        message.format(name): (None, rows[name].isnan()) for name in floats
+    }
     if "doc_ids" in rows:
-        by_name = order_of_rows(rows["indexes"], rows["doc_ids"])
-        after = [column[by_name[1:]] == column[by_name[:-1]] for column in (rows["indexes"], rows["doc_ids"])]
+        by_name, query = order_of_rows(rows["indexes"], rows["doc_ids"])
+        after = [column[1:] == column[:-1] for column in (query, rows["doc_ids"][by_name])]
         faults["doc_ids: query {query} has document {document} twice"] = by_name, after[0] & after[1]
     if "groups" in rows:
         group = rows["groups"][order]

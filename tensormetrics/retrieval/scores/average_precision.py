@@ -78,8 +78,7 @@ def _check_denominator(k: Depths | None, denominator: Denominator) -> None:
 def _precisions(ranks: PositiveRanks, is_hit: Tensor) -> Tensor:
     # is_hit: (..., Q, P) bool, no gaps in rank  ->  (..., Q), the sum of j / r_j
     order = is_hit.cumsum(-1)
-    terms = torch.where(is_hit, ranked.precision_term(order, ranks.rank), 0.0)
-    return sum_by_position(terms, order)
+    return sum_by_position(ranked.precision_term(order, ranks.rank), order * is_hit)
 
 
 class AveragePrecision(QueryMetric):

@@ -10,7 +10,7 @@ from ...core.arguments import checks
 from ...core.native import gpu_kernels
 from ...core.native.device_cache import cached_per_device
 from ...core.numbers import ranked
-from ..deterministic import halving_sum, sum_by_position
+from ..deterministic import halving_sum, power_of_two, sum_by_position
 from ..ranking.positive_ranks import PositiveRanks
 from ..relevance import Gains
 from ..search.direct_search import MAX_NEIGHBORS
@@ -56,15 +56,24 @@ def _discounts(device: torch.device, k: int) -> tuple[Tensor, Tensor]:
 
 def _ndcg(ranks: PositiveRanks, k: int | None, gain: Gain) -> Tensor:
     # ->  (..., Q)
-    if ranks.gain is None and k is not None and k <= TABULATED and not torch.compiler.is_compiling():
+    has_ideal = ranks.gain is None or ranks.ideal is not None
+    if has_ideal and k is not None and k <= TABULATED and not torch.compiler.is_compiling():
         terms, ideal = _discounts(ranks.rank, k)
-        if ranks.rank.ndim == 2 and _fits_kernel(ranks.rank):
+        if ranks.gain is None and ranks.rank.ndim == 2 and _fits_kernel(ranks.rank):
             from ..search.kernels import scores as kernels
 
             return kernels.ndcg(ranks.rank, ranks.relevant, terms, ideal)
-        is_hit = ranks.within(k)
-        rank = ranks.rank if ranks.depth is not None and ranks.depth <= k else ranks.rank * is_hit
-        return sum_by_position(terms[rank], is_hit.cumsum(-1)) / ideal[ranks.relevant.clamp(max=k)]
+        rank = ranks.rank if ranks.depth is not None and ranks.depth <= k else ranks.rank * (ranks.rank <= k)
+        order = (rank > 0).cumsum(-1)
+        if ranks.gain is None or ranks.ideal is None:
+            return sum_by_position(terms[rank], order) / ideal[ranks.relevant.clamp(max=k)]
+        best = _scaled(ranks.ideal, gain)[..., :k]
+        depth = best.shape[-1]  # the most hits of distinct ranks up to k
+        table = best.new_zeros(2, *best.shape[:-1], 1 + power_of_two(depth))
+        table[0].scatter_add_(-1, order.clamp(max=depth), _scaled(ranks.gain, gain) * terms[rank])
+        torch.mul(best, terms[1 : 1 + depth], out=table[1, ..., 1 : 1 + depth])
+        reached, ideal = halving_sum(table[..., 1:])
+        return reached / ideal  # 0 / 0 for a lone query
     is_hit = ranks.rank > 0 if k is None else ranks.within(k)
     gains = is_hit.double() if ranks.gain is None else _scaled(ranks.gain, gain)
     order = is_hit.cumsum(-1)
