@@ -40,12 +40,23 @@ def contradictions(comparison: Comparison, confidence: float, direction: int = 1
         p_values_of_draws[comparison.alternative],
         0.05 if comparison.alternative == "two-sided" else 0.025,
     )
+    better, worse = (low > 0, high < 0)[::direction]
+    verdict, margins = comparison.verdict, {}
+    if comparison.p_not_worse is not None:
+        margins = {"not worse": comparison.p_not_worse, "equivalent": comparison.p_equivalent}
+    smallest = 2.0 ** ((comparison.alternative == "two-sided") - (comparison.groups or 0))
     is_wrong = {
-        "p_value and interval": (low > 0 or high < 0) != (p_value <= 1 - confidence),
+        "p_value and interval": (low > 0 or high < 0) != (float(comparison._decisive_p) <= 1 - confidence),
         "difference and interval": not low <= difference <= high,
         "p_better and p_value": p_of_draws < threshold and p_value > 2 * threshold,
         "the sides of p_better and p_value": p_value < 0.5 < p_of_draws and comparison.alternative != "two-sided",
+        "verdict and interval": verdict.startswith("better") != (better > 0)
+        or verdict.startswith("worse") != (worse > 0),
+        "verdict and margin": float(margins.get(verdict, torch.zeros(()))) > 1 - confidence,
+        "p_value and signs": comparison.test == "random signs" and p_value < smallest,
     }
+    if comparison.se is not None and comparison.items is not None and comparison.confidence is not None:
+        is_wrong["assurance and interval"] = tuple(map(float, comparison.assurance(0))) != (better, worse)
     return [name for name, value in is_wrong.items() if value]
 
 

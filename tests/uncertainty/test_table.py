@@ -7,6 +7,7 @@ import copy
 import csv
 import io
 import itertools
+import math
 import re
 import string
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ from torch.utils._pytree import tree_leaves
 
 from tensormetrics.core.metric.base import Metric
 from tensormetrics.core.metric.sum_metric import SumMetric
+from tensormetrics.core.results.ranks import RANK_COLUMNS
+from tensormetrics.core.results.table import ComparisonTable
 from tensormetrics.uncertainty import Comparison, Estimate, Table, Uncertain, UncertaintyWarning, compare
 
 N, REPLICATES = 60, 40
@@ -146,25 +149,76 @@ def test_comparison_of_equal_metrics_is_undecided_and_of_other_items_refused(nam
         compare(a, others, **options(a))
 
 
+EDGES_LEFT_OUT = {"uncertainty.Ratings": "equal battles do not connect its models; see test_ratings.py"}
+
+
+def edge_data(case: MetricCase, data: str, generator: torch.Generator) -> list[tuple[Tensor, ...]]:
+    """Return items of two models at an edge; the first is all right or wrong where its items are best or worst."""
+    if data == "few":
+        return [tuple(x[:5] for x in case.inputs(generator, N)) for _ in range(2)]
+    inputs = case.inputs(generator, 12)
+    for size in (1, 6):  # rankings have no value for a single item
+        blocks = torch.arange(6)[:, None] * (1 if size == 1 else 5) + torch.arange(size)
+        answers = [tree_leaves(updated_metric(case, inputs, block % 12).compute())[0] for block in blocks]
+        values = torch.stack([value.double().flatten()[0] for value in answers])
+        if values.isfinite().any():
+            break
+    best = blocks[values.nan_to_num(-math.inf).argmax()].repeat(12 // size) % 12
+    worst = blocks[values.nan_to_num(math.inf).argmin()].repeat(12 // size) % 12
+    one_worse = torch.where(torch.arange(12) == 7, worst, best)
+    pairs = {"all right": (best, worst), "all wrong": (worst, best), "all equal": (best, best)}
+    return [tuple(x[index] for x in inputs) for index in pairs.get(data, (best, one_worse))]
+
+
 @rows
 @pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
-def test_comparison_has_no_contradictions(name, case, alternative, generator):
-    """Two-sided and one-sided comparisons with a constant and, where these can be paired, with other predictions."""
-    metric, other = (updated_metric(case, case.inputs(generator, N), ids=ids) for _ in range(2))
-    estimate = estimates_of(metric)[0]
-    constant = float(estimate.low.flatten()[0].lerp(estimate.value.flatten()[0], 0.2))
-    for b, confidence in itertools.product((constant, other), (0.6, 0.95)):
+@pytest.mark.parametrize("data", ["many", "few", "all right", "all wrong", "all equal", "one different"])
+@pytest.mark.parametrize("confidence", [0.6, 0.95])
+@pytest.mark.filterwarnings("ignore::tensormetrics.uncertainty.UncertaintyWarning")
+def test_comparison_has_no_contradictions(name, case, alternative, data, confidence, generator):
+    """Comparisons with a constant and, where these can be paired, with other predictions, at edges of the data too."""
+    if name in EDGES_LEFT_OUT and data != "many":
+        return
+    both = [case.inputs(generator, N) for _ in range(2)] if data == "many" else edge_data(case, data, generator)
+    order = torch.arange(len(both[0][0]))
+    metric, other = (updated_metric(case, inputs, order, ids=ids) for inputs in both)
+    try:
+        estimate = estimates_of(metric)[0]
+    except NotImplementedError as error:
+        assert "so that chance raises the score" in str(error)
+        return
+    value, low = estimate.value.flatten()[0], estimate.low.flatten()[0]
+    constant = float(low.lerp(value, 0.2) if low.isfinite() else value.nan_to_num(0.6) - 0.1)
+    asked = {"confidence": confidence, "alternative": alternative, "rope": 0.1, **options(metric)}
+    for b in (constant, other):
         try:
-            result = compare(metric, b, confidence=confidence, alternative=alternative, **options(metric))
+            result = compare(metric, b, **asked)
         except ValueError as error:
             assert b is other and str(error).startswith("a, b: their ")
             continue
-        for key, comparison in result.items() if isinstance(result, dict) else [("", result)]:
+        if b is other and alternative == "two-sided" and confidence == 0.95 and name not in ESTIMATES_OF_MODELS:
+            for models in ({"a": metric, "b": other}, {"a": metric, "b": other, "c": metric}):
+                assert_table_agrees(compare(models, confidence=confidence, **options(metric)), confidence)
+        for comparison in fields(result, Comparison):
             assert comparison.alternative == alternative
-            for index in np.ndindex(comparison.difference.shape):
-                one = comparison._map(lambda tensor, index=index: tensor[index])
-                if one.difference.isfinite():
-                    assert contradictions(one, confidence, 1 if metric._direction(key) is not False else -1) == []
+            assert_agrees(comparison, confidence)
+
+
+def assert_agrees(comparison: Comparison, confidence: float) -> None:
+    for index in np.ndindex(comparison.difference.shape):
+        one = comparison._map(lambda tensor, index=index: tensor[index])
+        if one.difference.isfinite():
+            assert contradictions(one, confidence, 1 if one.higher_is_better else -1) == [], one
+
+
+def assert_table_agrees(table: ComparisonTable, confidence: float) -> None:
+    """Of each pair the corrected p-value agrees with the corrected interval, and with the ranks."""
+    for row, column in itertools.product(table.rows, table.columns):
+        if isinstance(cell := table[row, column], Comparison):
+            assert_agrees(cell, confidence)
+    if len(table.rows) == 1 and "difference" in table.columns and RANK_COLUMNS[0] in table.models.columns:
+        if table[row, "difference"].difference.isfinite():
+            assert (len(table.best) == 1) == (table[row, "p"] <= 1 - confidence)
 
 
 # Values of `compute` that `interval` lacks, with the reason.
