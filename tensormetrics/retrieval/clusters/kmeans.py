@@ -175,7 +175,7 @@ class TorchKMeans(ConstructorRepr):
             word = int(status)
             return Update(counts, total(sums), not word & EMPTY, bool(word & MOVED))
         if previous is not None and comm.all_true(torch.equal(clusters, previous)):
-            return Update(clusters, clusters, True, False)
+            return Update(clusters, clusters, True, False)  # the last one, of which no sums are read
         counts = torch.bincount(clusters, minlength=n_clusters)
         counts, sums = comm.all_reduce_sum(counts, class_parts(x, clusters, n_clusters, units))
         return Update(counts, total(sums), bool(counts.all()), True)
