@@ -175,9 +175,8 @@ class Qrels(Pairs):
 
 
 def _num_columns(data: bytearray) -> int:
-    # of the first line that is not blank, separated as `split_fields` does
-    first = re.search(rb"[^\0-\x20][^\n]*", data)
-    return len(re.findall(rb"[^\0-\x20]+", first[0])) if first else 0
+    first = re.search(rb"\S[^\n]*", data)
+    return len(first[0].split()) if first else 0
 
 
 def _parse_values(path: Path, name: str, column: Fields) -> np.ndarray:
