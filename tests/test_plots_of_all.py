@@ -4,6 +4,7 @@
 import math
 import re
 import sys
+import warnings
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -30,7 +31,7 @@ from tensormetrics.retrieval.calculator.metric_names import NAMES as NAMES_OF_CA
 from tensormetrics.retrieval.runs.measures import CUT, FLAT
 from tensormetrics.structured import Family, derive, macro_average, micro_average
 from tensormetrics.structured.suites.coref import METRICS as COREFERENCE
-from tensormetrics.uncertainty import Estimate
+from tensormetrics.uncertainty import Estimate, UncertaintyWarning
 
 matplotlib = pytest.importorskip("matplotlib")
 pd = pytest.importorskip("pandas")
@@ -72,14 +73,14 @@ ANSWERS = [
 ]
 # name -> call of (study, metric, options), and how many axes the plot has
 PLOTS = {
-    "plot_eat_map": (lambda s, m, o: association.plot_eat_map(ANSWERS, **o), 1),
+    "plot_eat_map": (lambda s, m, o: association.plot_eat_map(ANSWERS, **o)[0], 1),
     "plot_distributions": (
-        lambda s, m, o: posterior.plot_distributions([Shown(LONG, s.column("acc", None, LONG))], "acc", (0, 1), **o),
+        lambda s, m, o: posterior.plot_distributions([Shown(LONG, s.column("acc", None, LONG))], "acc", (0, 1), **o)[0],
         1,
     ),
-    "Study.plot": (lambda s, m, o: s.plot("acc", **o), 2),
+    "Study.plot": (lambda s, m, o: s.plot("acc", **o)[0], 2),
     "ConfusionPosterior.plot": (lambda s, m, o: m.plot(**o)[0], 1),
-    "ConfusionPosterior.plot_posterior": (lambda s, m, o: m.plot_posterior(**o), 1),
+    "ConfusionPosterior.plot_posterior": (lambda s, m, o: m.plot_posterior(**o)[0], 1),
 }
 
 
@@ -99,8 +100,8 @@ SCORES = {"mean_average_precision_at_r": 0.7, "a score of a name that is much to
 ROW = {"score": 0.3, "p": 0.01}
 PICTURES = {
     **{name: call for name, (call, _) in PLOTS.items()},
-    "pooled": lambda s, m, o: s.plot("acc", experiments=[LONG, "transformers/aggregated"]),
-    "difference": lambda s, m, o: s.plot("acc", minus=LONG, rope=0.01),
+    "pooled": lambda s, m, o: s.plot("acc", experiments=[LONG, "transformers/aggregated"])[0],
+    "difference": lambda s, m, o: s.plot("acc", minus=LONG, rope=0.01)[0],
     "forest": lambda s, m, o: s.table("acc").plot()[0],
     "scores": lambda s, m, o: draw_scores(SCORES, {"f1": (0.2, 0.3), "mean_average_precision_at_r": (0.6, 1.0)}),
     "scores of classes": lambda s, m, o: draw_scores(SCORES, {}, {"mean_average_precision_at_r": [0.1, np.nan, 1.0]}),
@@ -232,8 +233,15 @@ def test_every_metric_shows_its_values(case, generator):
     values = [float(leaf) for leaf in tree_leaves(middles(metric.compute()))]
     if isinstance(metric, PairwiseROC):  # a curve, with a test of its own
         return
-    figure, ax = metric.plot()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UncertaintyWarning)  # some have few items
+        figure, ax = metric.plot()
+        try:
+            has_interval = metric.interval() is not None
+        except (NotImplementedError, ValueError):
+            has_interval = False
     assert figure is ax.figure and points(ax, 0) == pytest.approx(values, nan_ok=True)
+    assert any(len(bar.lines[2]) for bar in ax.containers) == has_interval
     low, high = metric.plot_lower_bound, metric.plot_upper_bound
     assert all((low is None or value >= low) and (high is None or value <= high) for value in values)
     _, ax = metric.plot([metric.compute(), metric.compute()])
@@ -273,13 +281,26 @@ def test_roc_is_drawn_as_tar_over_far_on_a_logarithmic_axis(generator):
 def test_intervals_gaps_and_classes():
     first = {"acc": Estimate(tensor(0.5), tensor(0.3), tensor(0.6)), "tpr": tensor([0.1, 0.2])}
     _, ax = plots.plot_values([first], "x", (0.0, 1.0), True)
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["acc", "tpr[0]", "tpr[1]"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["accuracy", "TPR[0]", "TPR[1]"]
     (bar,) = ax.containers[0].lines[2][0].get_segments()
-    assert bar[:, 0].tolist() == pytest.approx([0.3, 0.6]) and ax.get_xlabel() == "x, higher is better"
+    assert bar[:, 0].tolist() == pytest.approx([0.3, 0.6]) and ax.get_xlabel() == "score, higher is better"
     assert ax.get_xlim() == pytest.approx((-0.03, 1.03))
     _, ax = plots.plot_values([{"a": 1.0}, {"b": 2.0}], "x")  # a step without a value leaves a gap
     assert points(ax, 1) == pytest.approx([1.0, math.nan, math.nan, 2.0], nan_ok=True)
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b"]
+
+
+def test_series_on_the_same_axes_have_colors_rows_and_a_legend_of_their_own():
+    history = {"acc": [0.5, 0.6, 0.8], "f1": [0.4, 0.7]}
+    figure, ax = plots.plot_values(plots.steps_of(history), "x")
+    assert points(ax, 1) == pytest.approx([0.5, 0.6, 0.8, 0.4, 0.7, math.nan], nan_ok=True)
+    plots.plot_values([{"map": value} for value in (0.1, 0.2, 0.3)], "x", ax=ax)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["accuracy", "F1", "MAP"]
+    assert len({line.lines[0].get_color() for line in ax.containers}) == 3
+    _, ax = plots.plot_values([{"acc": 0.5, "f1": 0.4}], "x")
+    plots.plot_values([0.9], "HitRate", ax=ax)
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["accuracy", "F1", "hit rate"]
+    assert points(ax, 1) == [0, 1, 2] and ax.containers[2].lines[0].get_color() != ax.containers[0].lines[0].get_color()
 
 
 def test_intervals_of_a_confusion_posterior():
@@ -289,7 +310,7 @@ def test_intervals_of_a_confusion_posterior():
     low, high = (torch.cat([tensors[f"{name}/{end}"].view(-1) for name in ("acc", "tpr")]) for end in ("low", "high"))
     for val in (None, tensors, metric.interval()):
         _, ax = metric.plot(val)
-        assert [label.get_text() for label in ax.get_yticklabels()] == ["acc", "tpr[0]", "tpr[1]", "tpr[2]"]
+        assert [label.get_text() for label in ax.get_yticklabels()] == ["accuracy", "TPR[0]", "TPR[1]", "TPR[2]"]
         assert points(ax, 0) == pytest.approx([float(tensors["acc"]), *tensors["tpr"].tolist()])
         bars = [bar.lines[2][0].get_segments()[0][:, 0].tolist() for bar in ax.containers]
         assert bars == [pytest.approx(ends) for ends in zip(low.tolist(), high.tolist(), strict=True)]

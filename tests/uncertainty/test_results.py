@@ -129,7 +129,7 @@ def test_results_plot_labels_axes():
     _, axes = Estimate(*ends, labels=("cat", "dog")).plot()
     assert [label.get_text() for label in axes.get_yticklabels()] == ["cat", "dog"]
     _, panels = table().plot()
-    assert [panel.get_xlabel() for panel in panels] == ["acc, higher is better", "loss, lower is better"]
+    assert [panel.get_xlabel() for panel in panels] == ["accuracy, higher is better", "loss, lower is better"]
 
 
 def table(**texts):

@@ -298,13 +298,13 @@ class Study(study.Study):
         return report([_named(name) | {"E[Reward]": reward} for name, reward in pairs], table_fmt, precision)
 
     def plot_metric_summaries(self, metric: str, class_label: Label = None, **options: Any) -> Any:
-        return self.plot(metric, class_label, **plot_options(options))
+        return self.plot(metric, class_label, **plot_options(options))[0]
 
     def plot_experiment_aggregation(
         self, metric: str, class_label: Label = None, *, experiment_group: str, **options: Any
     ) -> Any:
         names = [f"{experiment_group}/{name}" for name in (*self._group(experiment_group), AGGREGATED)]
-        return self.plot(metric, class_label, experiments=names, centre=-1, **plot_options(options))
+        return self.plot(metric, class_label, experiments=names, centre=-1, **plot_options(options))[0]
 
     def plot_pairwise_comparison(
         self,
@@ -319,7 +319,7 @@ class Study(study.Study):
         pair: dict[str, Any] = {"experiment_a": experiment_a, "experiment_b": experiment_b}
         result = self.get_pairwise_comparison(metric, class_label, **pair, min_sig_diff=min_sig_diff)
         pair = {"experiments": [experiment_a], "minus": experiment_b, "rope": float(result.min_sig_diff)}
-        return self.plot(metric, class_label, **pair, **plot_options(options))
+        return self.plot(metric, class_label, **pair, **plot_options(options))[0]
 
     def plot_forest_plot(
         self, metric: str, class_label: Label = None, *, agg_offset: float = 1, precision: int = 4, **options: Any

@@ -1,5 +1,6 @@
 """The base of every metric: torchmetrics' Metric, with states that cost what a batch costs."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -71,12 +72,33 @@ class Metric(ExchangedMetric):
     def plot(self, val: Any = None, ax: "Axes | None" = None) -> "tuple[Figure, Axes]":
         """Plot values as points, those of several steps as lines; of a dict each scalar, of an estimate its interval.
 
-        `val` is a result of `compute` or `forward`, or a list of results, one for each step; default `compute()`.
-        Returns the figure of `ax`, or a new one, and its axes. ImportError without matplotlib.
+        Args:
+            val: A result of `compute`, `interval` or `forward`, a list of results, one for each step, or a dictionary
+                of such lists; default `compute()` with the intervals of `interval()`.
+            ax: Axes to draw on, by default those of a new figure. Several metrics on the same axes have colors of
+                their own, and a legend.
+
+        Returns:
+            The figure and its axes.
+
+        Raises:
+            ImportError: Without matplotlib.
         """
         bounds = self.plot_lower_bound, self.plot_upper_bound
-        steps = steps_of(self.compute() if val is None else val)
+        steps = steps_of(self._shown() if val is None else val)
         return plot_values(steps, type(self).__name__, bounds, self.higher_is_better, ax)
+
+    def _shown(self) -> Any:
+        """Return the value, with an interval for each part that has one."""
+        value = self.compute()
+        try:
+            found = self.interval()
+        except (NotImplementedError, ValueError):
+            return value
+        if not isinstance(value, Mapping):
+            return found
+        found = found if isinstance(found, Mapping) else found.by_label()
+        return {name: part for name, part in {**value, **found}.items() if name.rpartition("/")[0] not in found}
 
     def interval(self, *, confidence: float = 0.95, replicates: int | None = None, seed: int | None = None) -> Any:
         """Return the score and an interval that holds the true one in about `confidence` of data sets like this.

@@ -100,10 +100,13 @@ class Result:
         Raises:
             ImportError: Without matplotlib.
         """
+        name, parts = getattr(self, "name", None) or type(self).__name__, self.by_label()
+        return plot_values([parts if len(parts) > 1 else next(iter(parts.values()), self)], name, ax=ax)
+
+    def by_label(self: ResultType) -> dict[str, ResultType]:
+        """Return each value by its label or index, a single one by ""."""
         labels = label_texts(self)
-        name = getattr(self, "name", None) or type(self).__name__
-        parts = {label: self._map(lambda t, i=i: t.flatten()[i]) for i, label in enumerate(labels)}  # type: ignore[misc]
-        return plot_values([parts if len(labels) > 1 else next(iter(parts.values()), self)], name, ax=ax)
+        return {label: self._map(lambda t, i=i: t.flatten()[i]) for i, label in enumerate(labels)}  # type: ignore[misc]
 
     def _repr_html_(self) -> str:
         is_comparison = "p_value" in self.tensors

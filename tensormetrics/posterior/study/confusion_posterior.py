@@ -344,26 +344,19 @@ class ConfusionPosterior(Metric):
         """Return what a logger takes, classes by `labels`: "tpr/cat", "tpr/cat/low". See `as_scalars`."""
         return as_scalars(self.interval(), prefix)
 
-    def plot(self, val: Any = None, ax: "Axes | None" = None) -> "tuple[Figure, Axes]":
-        """Draw the observed scores as points and their credible intervals as bars, of several steps as lines.
+    def plot_posterior(self, metric: str | None = None, **options: Any) -> "tuple[Figure, list[Axes]]":
+        """Plot the posterior of each value of a metric; `plot` has the intervals of all metrics.
 
         Args:
-            val: A result of `compute`, `interval` or `forward`, or a list of results, one for each step; by default
-                `interval()`.
-            ax: Axes to draw on, by default those of a new figure.
+            metric: One of the metrics, by default the first.
+            **options: Options of `plot_distributions` and of `drawing.Look`.
 
         Returns:
-            The figure and its axes.
+            The figure and an axes for each distribution.
 
         Raises:
             ImportError: Without matplotlib.
-        """
-        return super().plot(self.interval() if val is None else val, ax)
-
-    def plot_posterior(self, metric: str | None = None, **options: Any) -> Any:
-        """Plot the posterior of each value of a metric, by default the first; `plot` has the intervals of all metrics.
-
-        `options` are those of `drawing.Look`; the result is a matplotlib Figure.
+            ValueError: If the metric or an option is unknown.
         """
         metric = self.metrics[0] if metric is None else metric
         checks.check_choice("metric", metric, self.metrics)

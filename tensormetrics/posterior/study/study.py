@@ -15,6 +15,7 @@ from . import config, tables
 from .samples import Label, StudySamples
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -106,7 +107,7 @@ class Study(StudySamples):
         experiments: Sequence[str] | None = None,
         minus: str | None = None,
         **options: Any,
-    ) -> "Figure":
+    ) -> "tuple[Figure, list[Axes]]":
         """Plot the posterior of each experiment, or of its difference from that of another.
 
         Args:
@@ -117,7 +118,7 @@ class Study(StudySamples):
             **options: Options of `plot_distributions`, such as `rope`, and of `drawing.Look`.
 
         Returns:
-            A matplotlib figure of an axes for each distribution.
+            The figure and an axes for each distribution.
 
         Raises:
             ImportError: Without matplotlib.
@@ -127,8 +128,8 @@ class Study(StudySamples):
             >>> study = Study(seed=0, metrics={"acc": {}})
             >>> study.add_experiment("mlp", [[90, 10], [12, 88]])
             >>> study.add_experiment("cnn", [[95, 5], [10, 90]])
-            >>> study.plot("acc", title="Two models").savefig("both.png")
-            >>> study.plot("acc", minus="mlp", rope=0.01).savefig("difference.png")
+            >>> study.plot("acc", title="Two models")[0].savefig("both.png")
+            >>> study.plot("acc", minus="mlp", rope=0.01)[0].savefig("difference.png")
         """
         names = [*map(config.full_name, self.list_experiments() if experiments is None else experiments)]
         base = [] if minus is None else [config.full_name(minus)]

@@ -456,7 +456,7 @@ class PairwiseROC(PairMetric):
 
         Args:
             val: Result of `compute`, `forward` or `interval`, or a list of results, one for each step, with a curve
-                for each; default `compute()`.
+                for each; default `compute()`, with intervals.
             ax: Axes to draw on; default those of a new figure.
 
         Returns:
@@ -465,7 +465,7 @@ class PairwiseROC(PairMetric):
         Raises:
             ImportError: Without matplotlib.
         """
-        steps = steps_of(self.compute() if val is None else val)
+        steps = steps_of(self._shown() if val is None else val)
         x = np.array(self.far)
         curves = {f"step {i}": (x, _with_ends(step)) for i, step in enumerate(steps)}
         figure, axes = plot_curves(curves, ("FAR at most", f"TAR{direction_text(True)}"), ax)
