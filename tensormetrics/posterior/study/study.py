@@ -76,9 +76,15 @@ class Study(StudySamples):
         return tables.table(self, metrics, class_label, experiments)
 
     def compare(
-        self, metric: str, class_label: Label = None, *, rope: float | None = None, correction: str = "holm"
+        self,
+        metrics: str | Sequence[str] | None = None,
+        class_label: Label = None,
+        *,
+        baseline: str | None = None,
+        rope: float | None = None,
+        correction: str = "holm",
     ) -> Table:
-        """Compare all pairs of experiments.
+        """Compare all pairs of experiments, or each with a baseline.
 
         Experiments of the same `items` are compared as two metrics are, by `tensormetrics.compare`, others by
         `compare_samples` of their posteriors. The results differ: if the models differ on 1 of 30 items, the first has
@@ -86,18 +92,21 @@ class Study(StudySamples):
         contain that the models agree on the other 29 items.
 
         Args:
-            metric: Name of a metric.
-            class_label: Name or number of a class, for a metric of one value per class.
+            metrics: Name of a metric, or several, by default all.
+            class_label: Name or number of a class, for metrics of one value per class; by default all classes, if there
+                are several metrics.
+            baseline: Name of the experiment that is subtracted from each of the others.
             rope: Differences up to it do not matter in practice.
             correction: Correction of the p-values of several pairs, see `correct_p_values`.
 
         Returns:
-            A `Table` of a row for each pair: difference, p-values, probability that the first is better, verdict.
+            A `Table` of a row for each pair: difference, p-values, probability that the first is better, verdict; of
+            several metrics a difference and a p-value each.
 
         Raises:
-            ValueError: If the study has fewer than two experiments, or an option is out of range.
+            ValueError: If the study has fewer than two experiments, or a name is unknown or an option out of range.
         """
-        return tables.compare(self, metric, class_label, rope, correction)
+        return tables.compare(self, metrics, class_label, baseline, rope, correction)
 
     def plot(
         self,
