@@ -86,7 +86,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         keep: "all" keeps in `last` also the ranks of the relevant references that were searched; "neighbors" keeps
             `last.neighbors`, the k nearest candidates of each query: `indices`, `distances` and `relevance` (bool, or
             the gains).
-        progress: show a progress bar of the scored queries.
+        progress: show a progress bar of the scored queries also where stderr is no terminal, and from the start.
         audit: number of queries, drawn by `audit_seed`, that are also searched exactly, to measure the error of a
             knn_func that is not exact; default none; see `audit_report`.
         on_lone: lone queries are left out ("exclude"), count as 0 ("zero", not for ranks), or are a ValueError
