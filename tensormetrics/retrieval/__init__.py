@@ -52,6 +52,10 @@ from .scores.centroid import NearestCentroidAccuracy as NearestCentroidAccuracy
 from .scores.centroid import nearest_centroid as nearest_centroid
 from .scores.ndcg import NDCG as NDCG
 from .scores.ndcg import ndcg as ndcg
+from .scores.pair_metrics import EqualErrorRate as EqualErrorRate
+from .scores.pair_metrics import PairwiseAUROC as PairwiseAUROC
+from .scores.pair_metrics import PairwiseROC as PairwiseROC
+from .scores.pair_metrics import TARAtFAR as TARAtFAR
 from .scores.position import FirstRank as FirstRank
 from .scores.position import InverseNegativePenalty as InverseNegativePenalty
 from .scores.position import RankingAUROC as RankingAUROC
@@ -70,11 +74,7 @@ from .scores.recall import hit_rate as hit_rate
 from .scores.recall import recall as recall
 from .scores.reciprocal_rank import ReciprocalRank as ReciprocalRank
 from .scores.reciprocal_rank import reciprocal_rank as reciprocal_rank
-from .scores.verification import EqualErrorRate as EqualErrorRate
 from .scores.verification import OperatingPoints as OperatingPoints
-from .scores.verification import PairwiseAUROC as PairwiseAUROC
-from .scores.verification import PairwiseROC as PairwiseROC
-from .scores.verification import TARAtFAR as TARAtFAR
 from .scores.verification import equal_error_rate as equal_error_rate
 from .scores.verification import pairwise_auroc as pairwise_auroc
 from .scores.verification import pairwise_roc as pairwise_roc
