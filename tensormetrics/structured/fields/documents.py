@@ -6,7 +6,7 @@ import copy
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -24,28 +24,12 @@ from .schemas.json_schema import read_json_schema
 
 ON_INVALID = ("wrong", "raise", "skip")
 EXTRA = (None, "ignore", "invented")
-HOWS = ("json", "fence", "prose", "object", "unreadable")
+ANY_JSON = Reader(("object", "array", "number", "string", "boolean", "null"), "strict")
 
 
 @dataclass(frozen=True)
 class DocumentOptions:
-    """Options of `evaluate`, `FieldScores` and `tensormetrics json`.
-
-    Attributes:
-        extract: Locations of JSON in an answer: ``"strict"``: the answer is JSON; ``"fences"``: also code blocks of
-            Markdown; ``"lenient"``: also within prose.
-        on_invalid: Treatment of an unreadable answer: ``"wrong"``: all values of the reference are missed, and the
-            similarity is 0; ``"raise"``: a ValueError; ``"skip"``: the document is skipped.
-        extra: Treatment of keys that the schema does not define: ``"ignore"``, or ``"invented"`` values. Default:
-            "ignore", but "invented" if the types are inferred.
-        numbers_in_strings: A string such as "12" is a number.
-        null_strings: Strings that denote null.
-        unlabelled: A key that a reference lacks was not annotated, and is not compared.
-        defaults: Missing keys of predictions and references have the default of the class.
-        match: Smallest similarity of matched items of a list, in [0, 1].
-        fields: Annotations by path, which replace those of the schema.
-        validate: Function of a value that raises a ValueError if it is not valid; for the rate of valid documents.
-    """
+    """Options of `FieldScores` and `tensormetrics json`, as `evaluate` describes them."""
 
     extract: Extract = "lenient"
     on_invalid: str = "wrong"
@@ -217,10 +201,7 @@ class DocumentScorer:
         """Return the value of a reference: a text is parsed as JSON, unless documents are strings."""
         if not isinstance(reference, str) or "string" in self.reader.kinds:
             return reference
-        reading = self.reference_reader.read(reference)
-        if reading.how == "unreadable":
-            raise ValueError(f"references[{position}]: got {reference!r:.60}, wanted JSON: {reading.reason}")
-        return reading.value
+        return read_json(reference, position, self.reference_reader)
 
     def _check_references(self, refs: Encoded, reference_values: list[Any], values: list[Any], first: int) -> None:
         """Raise a ValueError with the path of the first value of a reference of a wrong type."""
@@ -243,6 +224,20 @@ class DocumentScorer:
         return np.array([value is not MISSING and _is_valid(validate, value) for value in values], dtype=bool)
 
 
+def read_json(reference: Any, position: int, reader: Reader = ANY_JSON) -> Any:
+    """Return the value of a reference: a text is parsed as JSON.
+
+    Raises:
+        ValueError: If a text is no JSON; the message has the position.
+    """
+    if not isinstance(reference, str):
+        return reference
+    reading = reader.read(reference)
+    if reading.how == "unreadable":
+        raise ValueError(f"references[{position}]: got {reference!r:.60}, wanted JSON: {reading.reason}")
+    return reading.value
+
+
 def _is_valid(validate: Callable[[Any], Any], value: Any) -> bool:
     try:
         validate(value)
@@ -252,9 +247,3 @@ def _is_valid(validate: Callable[[Any], Any], value: Any) -> bool:
             return False
         raise
     return True
-
-
-def read_counts(readings: Sequence[Reading]) -> list[int]:
-    """Count the answers by the formats `HOWS`."""
-    hows = [reading.how for reading in readings]
-    return [hows.count(cast(Any, how)) for how in HOWS]
