@@ -435,12 +435,9 @@ def test_objects_of_a_class_from_json_equal_those_that_its_constructor_makes(kin
     line = MAKERS[kind]("Line", {"sku": str, "price": float, "day": date | None})
     order = MAKERS[kind]("Order", {"lines": list[line], "span": tuple[int, int], "more": dict[str, int] | str})
     value = {"lines": [{"sku": "a", "price": 1, "day": "2024-03-01"}], "span": [1, 2], "more": {"x": 3}, "other": 1}
-    built = instance_of(compile_schema(schema_of(order)).root, value)
+    built = instance_of(compile_schema(schema_of(order)).root.slot, value)
     first = line(sku="a", price=1, day=date(2024, 3, 1))
     assert built == order(lines=[first], span=(1, 2), more={"x": 3})
-    wrong = value | {"lines": [{"sku": 5}], "span": "no"}
-    invalid = instance_of(compile_schema(schema_of(order)).root, wrong)
-    assert (invalid["span"] if kind == "TypedDict" else invalid.span) == "no"  # for the metric to judge
 
 
 def nullable(schema):

@@ -11,7 +11,7 @@ from torch import Tensor
 from ...tensors._integer_program import SolverResult
 from ...tensors._pairs import expand
 from ...tensors.graph import graph_overlap, reachability
-from ..values.columns import RowPath
+from ..values.columns import RowPath, check
 from .node import Part
 from .set import Bounded, BoundedRows
 
@@ -32,10 +32,8 @@ class Graph(Bounded):
     ordered = "a graph"
 
     def check(self, values: Sequence[Any], where: RowPath) -> None:
-        for row, value in enumerate(values):
-            if not (hasattr(value, "nodes") and hasattr(value, "successors")):
-                got = f"{value!r:.60} of type {type(value).__name__}"
-                raise TypeError(f"{where(row)}: got {got}, wanted a graph with nodes() and successors(node)")
+        is_graph = "a graph with nodes() and successors(node)"
+        check(values, where, lambda value: hasattr(value, "nodes") and hasattr(value, "successors"), is_graph)
 
     def encode(self, values: Sequence[Any], split: int, where: RowPath, device: torch.device) -> GraphRows:
         rows = super().encode(values, split, where, device)

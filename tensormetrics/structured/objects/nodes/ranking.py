@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ....assignment import linear_sum_assignment
 from ....core.arguments import checks
-from ...tensors._pairs import join, positions_in_blocks
+from ...tensors._pairs import join_once
 from ..metric import StructuredMetric
 from ..values.columns import as_list, check_collection
 from .set import Collection, RaggedRows, length_groups
@@ -92,10 +92,8 @@ def _equal_hits(rows: RaggedRows, size: int, gain: Tensor) -> tuple[Tensor, Tens
     assert rows.key is not None  # items that are compared by equality have a key
     row = torch.repeat_interleave(rows.count)
     n = int(rows.count[:size].sum())
-    _, block = (row % max(size, 1) * rows.key.size + rows.key.ids).unique(return_inverse=True)
-    parts = block.split([n, len(row) - n])
-    times = [positions_in_blocks(part, torch.arange(len(part), device=row.device))[0] for part in parts]
-    a, b = join(*(part * len(row) + before for part, before in zip(parts, times, strict=True)))
+    block = row % max(size, 1) * rows.key.size + rows.key.ids
+    a, b = join_once(*block.split([n, len(row) - n]))
     hit = gain.new_zeros(n)
     return hit.index_put((a,), torch.ones_like(gain[b])), hit.index_put((a,), gain[b])
 
