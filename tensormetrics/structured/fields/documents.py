@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import copy
-import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
-from ...core.arguments import checks
 from ..comparators import Answers
 from ..types.class_tree import schema_of
 from ..types.tree import Leaf, Schema
@@ -18,53 +16,11 @@ from ..types.values import kind_of_value
 from .engine.compare import Comparison, Counts
 from .engine.encode import ABSENT, MISSING, Encoded, Keys, encode
 from .engine.faults import NULL_HINT, first_fault
-from .engine.slots import Plan, compile_schema, root_kinds
-from .reading import Extract, Reader, Reading
+from .engine.slots import DocumentOptions, Plan, compile_schema, root_kinds
+from .reading import Reader, Reading
 from .schemas.json_schema import read_json_schema
 
-ON_INVALID = ("wrong", "raise", "skip")
-EXTRA = (None, "ignore", "invented")
 ANY_JSON = Reader(("object", "array", "number", "string", "boolean", "null"), "strict")
-
-
-@dataclass(frozen=True)
-class DocumentOptions:
-    """Options of `FieldScores` and `tensormetrics json`, as `evaluate` describes them."""
-
-    extract: Extract = "lenient"
-    on_invalid: str = "wrong"
-    extra: str | None = None
-    numbers_in_strings: bool = False
-    null_strings: Collection[str] = ()
-    unlabelled: bool = False
-    defaults: bool = False
-    match: float = 0.5
-    fields: Mapping[str, Any] | None = None
-    validate: Callable[[Any], Any] | None = None
-
-    def __post_init__(self) -> None:
-        checks.check_choice("extract", self.extract, get_args(Extract))
-        checks.check_choice("on_invalid", self.on_invalid, ON_INVALID)
-        checks.check_choice("extra", self.extra, EXTRA)
-        checks.check_number("match", self.match, "a number in [0, 1]", lambda value: 0 <= value <= 1)
-        for name in ("numbers_in_strings", "unlabelled", "defaults"):
-            checks.check_choice(name, getattr(self, name), (False, True))
-        if isinstance(self.null_strings, str):
-            raise TypeError(
-                f"null_strings: got {self.null_strings!r}, wanted a list of strings; write [{self.null_strings!r}]"
-            )
-        if self.validate is not None and not callable(self.validate):
-            raise TypeError(f"validate: got {self.validate!r:.60}, wanted a function of a document")
-
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> DocumentOptions:
-        """Create options from keyword arguments; raise a TypeError with the closest name for an unknown one."""
-        names = list(inspect.signature(cls).parameters)
-        for name in options:
-            if name not in names:
-                wanted = f"one of {', '.join(names)}{checks.perhaps(name, names)}"
-                raise TypeError(f"got an unknown option {name!r}, wanted {wanted}")
-        return cls(**options)
 
 
 @dataclass(eq=False)
@@ -113,17 +69,8 @@ class DocumentScorer:
 
     def __init__(self, schema: Schema, options: DocumentOptions) -> None:
         self.schema, self.options = schema, options
-        self.plan: Plan = compile_schema(
-            schema,
-            match=options.match,
-            extra=options.extra or "ignore",
-            fields=options.fields,
-            numbers_in_strings=options.numbers_in_strings,
-            null_strings=options.null_strings,
-            unlabelled=options.unlabelled,
-            defaults=options.defaults,
-        )
-        kinds = root_kinds(self.plan, options.numbers_in_strings)
+        self.plan: Plan = compile_schema(schema, options)
+        kinds = root_kinds(self.plan)
         decimals = any(isinstance(p.node, Leaf) and p.node.kind == "decimal" for p in self.plan.slots)
         self.reader = Reader(kinds, options.extract, decimals)
         self.reference_reader = Reader(kinds, "strict", decimals)
@@ -207,7 +154,7 @@ class DocumentScorer:
         """Raise a ValueError with the path of the first value of a reference of a wrong type."""
         is_absent = (refs.roots == ABSENT) & (not self.plan.root.nullable)
         if not is_absent.any() and not any(column.invalid[:-3].any() for column in refs.columns):
-            if self.plan.unlabelled or not any(column.missing.any() for column in refs.columns):
+            if self.options.unlabelled or not any(column.missing.any() for column in refs.columns):
                 return
         for n, value in enumerate(reference_values):
             if fault := first_fault(self.plan, value):

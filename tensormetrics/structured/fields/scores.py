@@ -21,7 +21,8 @@ from ...core.resampling.resampling import Joined, Resampled, combine
 from ...core.results.estimates import Comparison
 from ..types.json_kinds import json_kind
 from ..types.values import array_of, object_of
-from .documents import DocumentOptions, DocumentScorer, ScoredDocuments, read_json, read_schema
+from .documents import DocumentScorer, ScoredDocuments, read_json, read_schema
+from .engine.slots import DocumentOptions
 from .explain import Explanation, explain
 from .infer import infer_schema
 from .reading import HOWS

@@ -12,7 +12,7 @@ from ....assignment import linear_sum_assignment
 from ....core.arguments import checks
 from ...tensors._pairs import join_once
 from ..metric import StructuredMetric
-from ..values.columns import as_list, check_collection
+from ..values.columns import as_list, check_collection, rows_of_both
 from .set import Collection, RaggedRows, length_groups
 
 
@@ -53,10 +53,7 @@ class Ranking(nn.Module):
                 raise TypeError(f"preds[{query}]: got a {type(pred).__name__}, wanted a list, best first")
         truncated = [as_list(pred)[: self.max_k] for pred in preds]
 
-        def where(row: int) -> str:
-            return f"preds[{row}]" if row < size else f"refs[{row - size}]"
-
-        rows = node.encode([*truncated, *refs], size, where, device)
+        rows = node.encode([*truncated, *refs], size, rows_of_both(size), device)
         n_pred, n_ref = rows.count[:size], rows.count[size:]
         gain = _flat_gains(gains, n_ref)
         before = n_pred.cumsum(0) - n_pred

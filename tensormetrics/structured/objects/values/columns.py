@@ -23,6 +23,11 @@ MAY_DIFFER = float, complex, np.inexact, Decimal, Tensor  # types with values th
 COLLECTIONS = frozenset({list, tuple, set, frozenset})
 
 
+def rows_of_both(split: int) -> RowPath:
+    """Return the path function of predictions, `split` of them, and references."""
+    return lambda row: f"preds[{row}]" if row < split else f"refs[{row - split}]"
+
+
 class WrongTypeError(TypeError, ValueError):
     """Error of a value of a wrong type; also a ValueError, like the errors of other invalid values of a document."""
 
