@@ -327,7 +327,7 @@ class _Objects:
             raise BadInput(f"{location}: {reason if reason.startswith('got ') else f'this is no JSON: {reason}'}")
         if fault := first_fault(self.plan, reading.value):
             raise BadInput(f"{location}: {fault.removeprefix('.').removeprefix(': ')}")
-        return instance_of(self.plan.root, reading.value)
+        return instance_of(self.plan.root.slot, reading.value)
 
 
 def _blocks(file: str, skip: str | None = None) -> list[list[tuple[int, str]]]:

@@ -250,7 +250,7 @@ class _Alignment:
         preds, refs = self._columns(slot)
         for n, edge in enumerate(slot.edges):
             pred, ref = int(preds.children[n][i]), int(refs.children[n][j])
-            if self.comparison.plan.unlabelled and edge.field is not None and not refs.labelled[n][j]:
+            if self.comparison.plan.options.unlabelled and edge.field is not None and not refs.labelled[n][j]:
                 continue
             if edge is slot.other_keys:
                 yield self._visit(edge.slot, pred, ref, paths, "", depth)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..types.class_tree import schema_of
-from ..types.json_kinds import Conflict, json_kind
+from ..types.json_kinds import Conflict
 from ..types.tree import Anything, Field, Fixed, FreeKeys, Items, Leaf, LeafKind, Record, Reference, Schema, Type, Union
-from ..types.values import array_of, object_of
+from ..types.values import array_of, kind_of_value, object_of
 from .engine.recursion import Steps, run
 
 SCALARS: dict[str, LeafKind] = {"boolean": "boolean", "number": "number", "string": "string"}
@@ -130,7 +130,7 @@ def infer(values: Sequence[Any]) -> Steps[Type]:
     kinds: dict[str, list[Any]] = {}
     for value in values:
         if value is not None and not isinstance(value, Conflict):
-            kinds.setdefault(_kind(value), []).append(value)
+            kinds.setdefault(kind_of_value(value), []).append(value)
     cases: list[Type] = []
     for kind, members in kinds.items():
         if kind == "object":
@@ -159,10 +159,3 @@ def _record(objects: Sequence[Any]) -> Steps[Type]:
     for key, values in parts.items():
         fields.append(Field(key, (yield infer(values))))
     return Record(tuple(fields))
-
-
-def _kind(value: Any) -> str:
-    kind = json_kind(value)
-    if kind != "other":
-        return kind
-    return "object" if object_of(value) is not None else "array" if array_of(value) is not None else "other"

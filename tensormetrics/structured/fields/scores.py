@@ -21,13 +21,14 @@ from ...core.resampling.resampling import Joined, Resampled, combine
 from ...core.results.estimates import Comparison
 from ..types.json_kinds import json_kind
 from ..types.values import array_of, object_of
-from .columns import COLUMNS, COUNTS, DOCUMENT_COLUMNS, field_scores
-from .documents import HOWS, DocumentOptions, DocumentScorer, ScoredDocuments, read_counts, read_schema
+from .documents import DocumentScorer, ScoredDocuments, read_json, read_schema
+from .engine.slots import DocumentOptions
 from .explain import Explanation, explain
 from .infer import infer_schema
-from .reading import Reader
-from .report import FieldReport
+from .reading import HOWS
+from .report import COUNTS, DOCUMENT_COLUMNS, FieldReport
 
+COLUMNS = (*COUNTS, "similarity")  # of each row in the sums
 GRID = 2.0**34  # similarities are multiples of its inverse, so that sums of 2^18 of them are exact in any order
 
 
@@ -153,7 +154,8 @@ class FieldScores(SumMetric):
         has_support = torch.from_numpy(counts.counts[..., :3].sum(-1) > 0).sum(0)
         self.support = self.support + has_support.to(self.support)
         self.invalid = self.invalid + torch.from_numpy(counts.invalid.sum(0)).to(self.invalid)
-        self.read = self.read + torch.tensor(read_counts(scored.readings), dtype=torch.float64, device=self.device)
+        hows = [reading.how for reading in scored.readings]
+        self.read = self.read + torch.tensor(list(map(hows.count, HOWS)), dtype=torch.float64, device=self.device)
         self.num_extra = self.num_extra + int(counts.num_extra.sum())
         self.num_skipped = self.num_skipped + len(preds) - len(included)
         return scored
@@ -277,20 +279,6 @@ class FieldScores(SumMetric):
         return FieldReport(copy.deepcopy(self), confidence)  # of the documents so far
 
 
-def read_json(reference: Any, position: int) -> Any:
-    """Return the value of a reference without a schema: a text is parsed as JSON.
-
-    Raises:
-        ValueError: If a text is no JSON; the message has the position.
-    """
-    if not isinstance(reference, str):
-        return reference
-    reading = Reader(("object", "array", "number", "string", "boolean", "null"), "strict").read(reference)
-    if reading.how == "unreadable":
-        raise ValueError(f"references[{position}]: got {reference!r:.60}, wanted JSON: {reading.reason}")
-    return reading.value
-
-
 def _select(names: Any, indices: list[int]) -> Any:
     if names is None:
         return None
@@ -312,3 +300,16 @@ def _json_value(value: Any) -> Any:
     if json_kind(value) == "other" and (parts := object_of(value)) is not None:
         return dict(parts)
     return array_of(value) or repr(value)
+
+
+def field_scores(counts: Tensor) -> dict[str, Tensor]:
+    # counts: (..., 5)  ->  name: (...)
+    """Return precision, recall, F1 and mean similarity; 0 / 0 is NaN."""
+    correct, wrong, missed, invented, similarity = counts.unbind(-1)
+    support, predicted = correct + wrong + missed, correct + wrong + invented
+    return {
+        "precision": correct / predicted,
+        "recall": correct / support,
+        "f1": 2 * correct / (support + predicted),
+        "similarity": similarity / (correct + wrong),
+    }

@@ -241,6 +241,6 @@ READERS: dict[LeafKind, LeafReader] = {
 
 def kind_of_value(value: Any) -> str:
     """Return the JSON kind of a parsed value, "other" for a scalar of Python."""
-    if object_of(value) is not None:
-        return "object"
-    return "array" if array_of(value) is not None else json_kind(value)
+    if (kind := json_kind(value)) != "other":
+        return kind
+    return "object" if object_of(value) is not None else "array" if array_of(value) is not None else "other"

@@ -150,7 +150,7 @@ class Comparison:
             if edge.weight == 0 and documents is None:
                 continue
             pred, ref = preds.children[n][i], refs.children[n][j]
-            if self.plan.unlabelled and isinstance(slot.node, Record):
+            if self.plan.options.unlabelled and isinstance(slot.node, Record):
                 pred = np.where(refs.labelled[n][j], pred, ABSENT)
             has_pred, has_ref = (
                 encoded.columns[edge.slot.index].content[rows]

@@ -155,6 +155,7 @@ class _Encoder:
 
     def _record(self, slot: Slot, column: Column, values: list[Any]) -> None:
         objects: list[Any] = [object_of(value) for value in values]
+        column.invalid.extend(value is None for value in objects)
         invalid = [n for n, value in enumerate(objects) if value is None]
         for n in invalid:
             objects[n] = {}
@@ -164,14 +165,13 @@ class _Encoder:
                 parts = [_other_keys(value, slot.known_keys) or None for value in objects]
             else:
                 parts = self._fields(edge, objects, missing)
-            if self.plan.unlabelled:
+            if self.plan.options.unlabelled:
                 labelled.extend(part is not MISSING for part in parts)
             rows = self.rows_of(edge, [None if part is MISSING else part for part in parts])
             for n in invalid:
                 rows[n], missing[n] = INVALID_PARENT, False
             children.extend(rows)
         column.missing.extend(missing)
-        column.invalid.extend(_flags(len(objects), invalid))
         self._extra_keys(slot, column, objects)
 
     def _fields(self, edge: Edge, objects: list[Any], missing: list[bool]) -> list[Any]:
@@ -185,7 +185,7 @@ class _Encoder:
                 value.get(other, MISSING) if part is MISSING else part
                 for part, value in zip(parts, objects, strict=True)
             ]
-        if self.plan.defaults and field.default is not None:
+        if self.plan.options.defaults and field.default is not None:
             parts = [field.default() if part is MISSING else part for part in parts]
         if field.required:
             for n, part in enumerate(parts):
@@ -208,6 +208,7 @@ class _Encoder:
         length = len(slot.node.positions)
         arrays = [array_of(value) for value in values]
         invalid = [n for n, items in enumerate(arrays) if items is None or len(items) != length]
+        column.invalid.extend(items is None or len(items) != length for items in arrays)
         missing = [False] * len(arrays)
         for edge, children in zip(slot.edges, column.children, strict=True):
             parts = [None if items is None or len(items) != length else items[edge.position] for items in arrays]
@@ -217,7 +218,6 @@ class _Encoder:
             for n in invalid:
                 rows[n], missing[n] = _below_fixed(edge), False
             children.extend(rows)
-        column.invalid.extend(_flags(len(arrays), invalid))
         column.missing.extend(missing)
 
     def _items(self, slot: Slot, column: Column, values: list[Any]) -> None:
@@ -330,13 +330,6 @@ def _other_keys(value: Mapping[Any, Any], known_keys: frozenset[str]) -> dict[An
 
 def _below_fixed(edge: Edge) -> int:
     return INVALID_PARENT if edge.slot.is_leaf else ABSENT
-
-
-def _flags(count: int, indices: list[int]) -> list[bool]:
-    flags = [False] * count
-    for n in indices:
-        flags[n] = True
-    return flags
 
 
 def _finish(slot: Slot, column: Column) -> None:

@@ -14,23 +14,16 @@ from ...types.tree import (
     FreeKeys,
     Items,
     Leaf,
-    LeafKind,
     Record,
     Reference,
     Schema,
     Type,
     Union,
 )
+from .json_writer import SCALARS as WRITTEN
 
-FORMATS: dict[str, LeafKind] = {
-    "date": "date",
-    "date-time": "datetime",
-    "time": "time",
-    "uuid": "uuid",
-    "decimal": "decimal",
-    "binary": "bytes",
-}
-SCALARS: dict[str, LeafKind] = {"boolean": "boolean", "integer": "integer", "number": "number", "string": "string"}
+FORMATS = {part["format"]: kind for kind, part in WRITTEN.items() if "format" in part}
+SCALARS = {part["type"]: kind for kind, part in WRITTEN.items() if [*part] == ["type"] and kind != "null"}
 TYPES = (*SCALARS, "null", "object", "array")
 OF_OBJECTS = ("properties", "required", "additionalProperties")
 OF_ARRAYS = ("items", "prefixItems", "uniqueItems", "additionalItems")

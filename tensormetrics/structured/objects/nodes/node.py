@@ -24,8 +24,7 @@ from ...tensors.normalizers import (
     normalize,
     required_self_overlaps,
 )
-from ..values.columns import EQUAL_THEMSELVES, Keys, RowPath, check_no_nan, combine_keys
-from ..values.errors import WrongTypeError
+from ..values.columns import EQUAL_THEMSELVES, Keys, RowPath, check, check_no_nan, combine_keys
 from ..values.leaf_types import LeafType
 from ..variable import Variable
 
@@ -271,7 +270,7 @@ class Union(Node):
     def encode(self, values: Sequence[Any], split: int, where: RowPath, device: torch.device) -> Choice:
         cases = [case for case in map(self.choose, values) if case is not None]
         if len(cases) < len(values):
-            self._refuse(values, where)
+            check(values, where, lambda value: self.choose(value) is not None, self.expected)
         case = torch.tensor(cases, dtype=torch.int64, device="cpu")
         case_row, columns = torch.zeros_like(case), []
         for index, node in enumerate(self.cases):
@@ -287,12 +286,6 @@ class Union(Node):
         pairs = [(n, next(key_values[n])) for n in cases]
         key = Keys(pairs, where, device, [part for part in parts if part is not None])
         return Choice(case.to(device), case_row.to(device), columns, key)
-
-    def _refuse(self, values: Sequence[Any], where: RowPath) -> None:
-        for row, value in enumerate(values):
-            if self.choose(value) is None:
-                got = f"got {value!r:.60} of type {type(value).__name__}"
-                raise WrongTypeError(f"{where(row)}: {got}, wanted {self.expected}")
 
     def similarity(self, rows: Choice, i: Tensor, j: Tensor) -> Tensor:
         value = (rows.key.ids[i] == rows.key.ids[j]).double()

@@ -10,8 +10,7 @@ from torch import Tensor
 from ...types.class_tree import scalar_type
 from ...types.tree import LeafKind
 from ...types.values import INVALID, leaf_reader, type_description
-from .columns import RowPath
-from .errors import WrongTypeError
+from .columns import RowPath, WrongTypeError
 
 EXACT: dict[LeafKind, frozenset[type]] = {  # classes whose values are all values of the kind, without conversion
     "boolean": frozenset({bool}),
