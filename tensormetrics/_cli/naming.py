@@ -6,50 +6,55 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..option_types import BadInput
+from .option_types import BadInput
 
 
 @contextmanager
-def naming(**names: str | None) -> Iterator[None]:
-    """Replace arguments of the library in its errors and warnings by files and options: `naming(query=path)`."""
+def naming(before: str = r"(?:.*?[:;] )?", /, **names: str | None) -> Iterator[None]:
+    """Replace arguments of the library in its errors and warnings by files and options: `naming(query=path)`.
+
+    Text that matches `before` in front of an argument and its colon is left out.
+    """
 
     def translate(message: str) -> str:
         for argument, name in names.items():
-            _, separator, rest = message.partition(f"{argument}: ")
-            if name and separator:
-                return f"{name}: {rest}"
-            if name and re.match(rf"{re.escape(argument)}(?!\w)", message):
-                return name + message.removeprefix(argument)
+            pattern = f"{before}{re.escape(argument)}(?=: )|{re.escape(argument)}(?==|\\[| \\d)"
+            if name and (match := re.match(pattern, message)):
+                return name + message[match.end() :]
         return message
 
     try:
-        with warnings.catch_warnings(record=True) as caught, _logged() as logged:
+        with warnings.catch_warnings(record=True) as caught:
             yield
+    except BadInput as error:
+        raise BadInput(translate(error.message)) from error
     except (ValueError, TypeError, RuntimeError, ImportError, MemoryError, NotImplementedError) as error:
         raise BadInput(translate(first_line(error))) from error
     for warning in caught:
         warnings.warn(translate(str(warning.message)), warning.category, stacklevel=2)
-    for message in logged:
-        warnings.warn(translate(message), stacklevel=2)
 
 
-@contextmanager
-def _logged() -> Iterator[list[str]]:
-    """Collect warnings that the domains log, so that they are shown like other warnings."""
-    log, messages = logging.getLogger("tensormetrics"), []
+class Logged(UserWarning):
+    """Warning of the library's log."""
 
-    class Handler(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            messages.append(record.getMessage())
 
-    handler, passed_on = Handler(logging.WARNING), log.propagate
-    log.addHandler(handler)
-    log.propagate = False
-    try:
-        yield messages
-    finally:
-        log.removeHandler(handler)
-        log.propagate = passed_on
+class Warned(logging.Handler):
+    """Context in which warnings that the domains log are shown like other warnings."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.log = logging.getLogger("tensormetrics")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        warnings.warn(record.getMessage(), Logged, stacklevel=2)
+
+    def __enter__(self) -> None:
+        self.passed_on, self.log.propagate = self.log.propagate, False
+        self.log.addHandler(self)
+
+    def __exit__(self, *_: object) -> None:
+        self.log.removeHandler(self)
+        self.log.propagate = self.passed_on
 
 
 def first_line(error: Exception) -> str:

@@ -6,9 +6,8 @@ from typing import Annotated
 import click
 
 from ...core.results.plots import figure_class
-from ..inputs import BadInput
 from ..interruption import leaving_at_once
-from ..option_types import Device, Option, PositiveInt
+from ..option_types import BadInput, Device, Option, PositiveInt
 from ..output import find_device
 
 
