@@ -8,10 +8,12 @@ the emulated lanes of CUDA that tests want.
 Whatever else there is to say about the package stands in pyproject.toml.
 """
 
+import hashlib
 import importlib.metadata
 import importlib.util
 import json
 import os
+import platform
 import runpy
 import shutil
 import subprocess
@@ -109,6 +111,23 @@ def say(line: str) -> None:
             pass  # another system, or a closed one
 
 
+def digest(ext: Extension) -> str:
+    """Return a hash of all that a library is made from."""
+    made_from = [importlib.metadata.version("torch"), platform.platform(), ext.extra_compile_args, SANITIZED]
+    made_from += [os.environ.get(name) for name in ("CC", "CXX", "TORCH_CUDA_ARCH_LIST")]
+    if ext.name.endswith("_cuda"):
+        made_from += [find_nvcc(), version_of(find_nvcc(), "--version")]
+    hashed = hashlib.sha256(repr(made_from).encode())
+    for path in (__file__, *ext.sources, *ext.depends):
+        hashed.update(Path(path).read_bytes())
+    return hashed.hexdigest()
+
+
+def read_record() -> dict:
+    path = Path("tensormetrics", "_build.json")
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
 class BuildExt(build_ext):
     def run(self) -> None:
         if find_extensions() and find_torch() is None:
@@ -120,10 +139,15 @@ class BuildExt(build_ext):
             )
         self.extensions = [each for each in self.extensions if self.inplace or not each.name.startswith("tests.")]
         self.failed: dict[str, str] = {}
-        self.architectures: list[str] = []
+        self.record = read_record()
+        self.digests = {each.name: digest(each) for each in self.extensions}
+        stale = [each.name.rpartition("._")[2] for each in self.extensions if not self.is_current(each)]
+        self.architectures: list[str] = self.record.get("architectures", [])
+        if stale:
+            say(f"tensormetrics: compiling {', '.join(stale)}; all six libraries take about a minute on two cores")
         start = time.perf_counter()
         super().run()
-        self.seconds = time.perf_counter() - start
+        self.seconds = time.perf_counter() - start if stale else self.record.get("seconds", 0)
         self.write_record()
         if self.failed:
             say(
@@ -153,7 +177,18 @@ class BuildExt(build_ext):
         self.compiler.compile = compile_together
         super().build_extensions()
 
+    def is_current(self, ext: Extension) -> bool:
+        """Whether the library among the sources was built from these sources, for this torch, with these flags."""
+        is_recorded = self.record.get("digests", {}).get(ext.name) == self.digests[ext.name]
+        return is_recorded and Path(self.get_ext_filename(ext.name)).exists()
+
     def build_extension(self, ext: Extension) -> None:
+        if self.is_current(ext):
+            kept, target = Path(self.get_ext_filename(ext.name)), Path(self.get_ext_fullpath(ext.name))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if not (target.exists() and target.samefile(kept)):
+                shutil.copy(kept, target)
+            return
         try:
             if ext.name.endswith("_cuda"):
                 self.build_cuda(ext)
@@ -202,6 +237,7 @@ class BuildExt(build_ext):
             "architectures": self.architectures,
             "libraries": [each.name.rpartition("._")[2] for each in self.extensions if "tests" not in each.name],
             "failed": self.failed,
+            "digests": {name: of for name, of in self.digests.items() if name.rpartition("._")[2] not in self.failed},
             "seconds": round(self.seconds, 1),
         }
         target = Path(self.get_ext_fullpath("tensormetrics._build")).with_suffix(".json")

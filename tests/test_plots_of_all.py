@@ -21,7 +21,7 @@ import tensormetrics
 from tensormetrics import association, posterior
 from tensormetrics.__main__ import main
 from tensormetrics._cli.commands.association import draw
-from tensormetrics._cli.output import draw_scores
+from tensormetrics._cli.output import drawn_scores
 from tensormetrics.core.arguments.labels import LABELS, label_of
 from tensormetrics.core.results import plots
 from tensormetrics.posterior import ConfusionPosterior
@@ -31,7 +31,7 @@ from tensormetrics.retrieval.calculator.metric_names import NAMES as NAMES_OF_CA
 from tensormetrics.retrieval.runs.measures import CUT, FLAT
 from tensormetrics.structured import Family, derive, macro_average, micro_average
 from tensormetrics.structured.suites.coref import METRICS as COREFERENCE
-from tensormetrics.uncertainty import Estimate, UncertaintyWarning
+from tensormetrics.uncertainty import Estimate, Table, UncertaintyWarning
 
 matplotlib = pytest.importorskip("matplotlib")
 pd = pytest.importorskip("pandas")
@@ -87,24 +87,24 @@ PLOTS = {
 def demo(epochs):
     for module in "sklearn", "tqdm":
         pytest.importorskip(module)
+    from tensormetrics._cli.demo import SCORES as SCORES_OF_DEMO
     from tensormetrics._cli.demo import draw as draw_demo
 
     interval = {"value": 0.9, "low": 0.8, "high": 0.95}
-    row = {"precision_at_1": 0.9, "r_precision": 0.8, "mean_average_precision_at_r": 0.7, "cluster_accuracy": 0.6}
-    history = [{"epoch": i + 1, **row, "acc": interval, "f1@macro": interval} for i in range(epochs)]
+    history = [{"epoch": i + 1, **dict.fromkeys(SCORES_OF_DEMO, interval)} for i in range(epochs)]
     generator = torch.Generator().manual_seed(0)
     return draw_demo(history, torch.randn(50, 16, generator=generator), torch.arange(50) % 10)
 
 
 SCORES = {"mean_average_precision_at_r": 0.7, "a score of a name that is much too long for a line": 1.0, "f1": np.nan}
+SCORES["recall"] = Estimate(*torch.tensor([0.25, 0.2, 0.3]))
 ROW = {"score": 0.3, "p": 0.01}
 PICTURES = {
     **{name: call for name, (call, _) in PLOTS.items()},
     "pooled": lambda s, m, o: s.plot("acc", experiments=[LONG, "transformers/aggregated"])[0],
     "difference": lambda s, m, o: s.plot("acc", minus=LONG, rope=0.01)[0],
     "forest": lambda s, m, o: s.table("acc").plot()[0],
-    "scores": lambda s, m, o: draw_scores(SCORES, {"f1": (0.2, 0.3), "mean_average_precision_at_r": (0.6, 1.0)}),
-    "scores of classes": lambda s, m, o: draw_scores(SCORES, {}, {"mean_average_precision_at_r": [0.1, np.nan, 1.0]}),
+    "scores": lambda s, m, o: drawn_scores(Table([*SCORES], ["value"], [[x] for x in SCORES.values()]), None),
     "demo, one epoch": lambda s, m, o: demo(1),
     "demo, many epochs": lambda s, m, o: demo(60),
     "command line, association": lambda s, m, o: draw(
@@ -198,20 +198,17 @@ def test_bars_and_lines_differ_in_grey():
     assert len({(style["linestyle"], style["marker"]) for style in map(plots.line_style, range(35))}) == 35
 
 
-def test_a_score_without_a_value_and_one_at_the_bound():
-    figure = draw_scores(SCORES, {"f1": (0.2, 0.3)})
-    (ax,) = figure.axes
-    words = [text.get_text() for text in ax.texts]
-    assert words == ["0.700", "1.000", "undefined"] and ax.get_xlim()[1] == 1
-    assert len(ax.lines) == 2  # no interval either
-    wide = draw_scores({"a": 30.0}, {"a": (10.0, 70.0)}, confidence=0.9).axes[0]
-    assert wide.get_xlim() == (7, 73) and "90% interval" in wide.get_legend_handles_labels()[1]
+def test_scores_of_a_command_are_points_with_intervals_where_there_are_some():
+    (ax,) = PICTURES["scores"](None, None, None).axes
+    assert points(ax, 0) == pytest.approx([0.7, 1.0, np.nan, 0.25], nan_ok=True)
+    bars = [segment[:, 0].tolist() for segment in ax.containers[0].lines[2][0].get_segments() if len(segment)]
+    assert pytest.approx([0.2, 0.3]) in bars
 
 
 def test_an_interval_is_drawn_for_every_epoch_that_is_marked():
     for epochs, marks in (1, 1), (12, 12), (60, 15):
         bars = demo(epochs).axes[0].containers
-        assert [bar.get_label() for bar in bars] == ["accuracy", "macro F1"]
+        assert len(bars) == 6 and bars[0].get_label() == "accuracy"
         assert all(sum(len(path) > 0 for path in bar.lines[2][0].get_segments()) == marks for bar in bars)
 
 

@@ -17,6 +17,7 @@ import click
 
 from . import names, option_types
 from .interruption import leaving_at_once
+from .naming import Warned, naming
 from .option_types import REPLICATES, BadInput, Path
 
 NAMESPACE = {**vars(names), **vars(option_types)}  # to evaluate annotations and defaults
@@ -50,16 +51,28 @@ def _callback(module: str, function: str) -> Callable[..., int]:
     def run(**options: Any) -> int:
         if without_partner := [name for name in ("title", "figsize") if options.get(name) and not options["plot"]]:
             raise BadInput(f"--{without_partner[0]}: is for --plot; write both")
+        context = click.get_current_context()
         if options.get("compare"):
             if not options["replicates"]:
-                options["replicates"] = click.get_current_context().params["replicates"] = REPLICATES
+                options["replicates"] = context.params["replicates"] = REPLICATES
         elif "compare" in options and options.get("rope") is not None:
             raise BadInput("--rope: is for --compare; write both")
         with leaving_at_once():
             work = getattr(import_module(module), function)
-        return work(**options)
+        with Warned(), naming("", **_names(context)):
+            return work(**options)
 
     return run
+
+
+def _names(context: click.Context) -> dict[str, str]:
+    """Return the file or the option that messages call each parameter by."""
+    names: dict[str, str] = {}
+    for parameter in context.command.params:
+        option, value = parameter.opts[-1], context.params[parameter.name or ""]
+        is_file = isinstance(value, str) and (isinstance(parameter, click.Argument) or parameter.metavar == "FILE")
+        names |= dict.fromkeys((str(parameter.name), option.removeprefix("--")), value if is_file else option)
+    return names
 
 
 def _arguments(function: ast.FunctionDef) -> Iterator[click.Argument]:

@@ -17,8 +17,9 @@ import torch
 from fasttext_files import fasttext_file
 
 from tensormetrics import association, posterior, retrieval, uncertainty
-from tensormetrics._cli import inputs as command_line
+from tensormetrics._cli.inputs.arrays import read_tensor
 from tensormetrics._cli.inputs.documents import read_lines
+from tensormetrics._cli.inputs.labels import read_labels
 from tensormetrics._cli.inputs.text import json_lines
 from tensormetrics._cli.option_types import BadInput
 from tensormetrics.association.embeddings.formats.arrays import word_list
@@ -328,11 +329,11 @@ def write_tensor(path: Path) -> None:
 
 
 def tensor_of(path: Path) -> list[Any]:
-    return comparable_values(command_line.read_tensor(str(path)))
+    return comparable_values(read_tensor(str(path)))
 
 
 def column_of(path: Path) -> Any:
-    column = command_line.read_labels(str(path))
+    column = read_labels(str(path))
     return [str(value) for value in column.values()] if column.names else column.codes.tolist()
 
 
@@ -354,7 +355,7 @@ MODEL = association.WordEmbeddingModel
 LOAD_W2V = MODEL.from_word2vec
 NEEDS = {".safetensors": "safetensors", ".parquet": "pyarrow", ".arrow": "pyarrow"}
 REFERENCES = {".npy": parse_npy, ".safetensors": parse_safetensors}
-BAD_INPUT = (BadInput,)
+BAD_INPUT = BadInput, ValueError
 SCORE_FILES = ("uncertainty.item_scores.records",)
 
 

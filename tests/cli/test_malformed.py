@@ -288,7 +288,7 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
              "('utf-8' codec can't decode byte 0x93 in position 0: invalid start byte)")
         ],
         "v.txt --queries bad.json": [
-            (QUERY[:-2], ": this is no JSON: Expecting ',' delimiter: line 1 column 105 (char 104)"),
+            (QUERY[:-2], ": this is no JSON: Expecting ',' delimiter at character 105"),
             ('[{"target_sets": [["he"]]}]', ", query 0: missing 1 required positional argument: 'attribute_sets'"),
             ('{"target_sets": [["he"]]}',
              'bad.json: wanted a list of at least one query, got {"target_sets": [["he"]]}'),
@@ -524,7 +524,7 @@ OPTIONS = {  # command -> further words -> the line; after an invalid value come
     },
     "scores a.csv": {
         "": "--metric: got 'score', wanted one of 'id', 'right', 'topic' of a.csv",
-        "d.csv --metric right": "ids: b lacks 59 of 60, 59 are missing in some model; write on_missing=...",
+        "d.csv --metric right": "--ids: b lacks 59 of 60, 59 are missing in some model; write on_missing=...",
         "--metric right --rope 1": "--rope: is for several files...",
         "--metric right --power .8": "--power: is for several files...",
         "a.csv --metric right": "a.csv: got this file twice...",

@@ -5,6 +5,7 @@ import importlib.util
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,31 +24,25 @@ from ...structured import (
     read_penman,
 )
 from ...structured.fields.engine.faults import first_fault
-from ...structured.fields.engine.slots import compile_schema, root_kinds
+from ...structured.fields.engine.slots import Plan, compile_schema, root_kinds
 from ...structured.fields.instances import instance_of
 from ...structured.fields.reading import Reader
 from ...structured.objects.metric import StructuredMetric
 from ...structured.suites.entities.tags import tag_code
 from ...structured.types.class_tree import schema_of
 from ...structured.types.records import is_record, is_tuple
-from ..inputs import BadInput, existing, naming, open_text
-from ..inputs.documents import answers_of, read_lines, without_blank_end
+from ..inputs.documents import documents_of, read_lines, without_blank_end
+from ..inputs.text import existing, open_text
 from ..names import TAGS
-from ..option_types import Arguments, Device, Option, Probability, Replicates, Rope, SecondModel
+from ..naming import naming
+from ..option_types import Arguments, BadInput, Device, Option, Probability, Replicates, Rope, SecondModel
 from ..output import find_device, publish
-from ..score_tables import Comparisons, Scores
+from ..score_tables import comparison_json, comparison_table, score_json, score_table
 
 NORMALIZERS = ("precision", "recall", "f1")
 
 
-def structured(
-    predicted: str,
-    reference: str,
-    *,
-    schema: str,
-    option: Arguments = (),
-    **options: Any,
-) -> int:
+def structured(predicted: str, reference: str, *, schema: str, option: Arguments = (), **options: Any) -> int:
     """Compare PREDICTED and REFERENCE by a metric derived from a class.
 
     Both are .jsonl files of one document per line. `json` says which fields are wrong, and reads the answers of
@@ -62,26 +57,34 @@ def structured(
         option: Another argument of `derive`, for a class without @metametric: constraint=~ matches items of lists
             repeatedly, constraint=-> those of the reference, constraint=<- those of the prediction.
     """
-    cls, metric = _metric_of(schema, option)
+    cls = imported_class(schema)
+    if not is_record(cls) or is_tuple(cls):
+        kinds = "a dataclass, a NamedTuple, a TypedDict or a class of attrs, msgspec or pydantic"
+        raise BadInput(f"--schema: got {schema}, which is {cls!r:.60}, wanted {kinds}")
+    attached = vars(cls).get("metric")  # of @metametric, which writes it where no field is called so
+    metric = attached if isinstance(attached, StructuredMetric) else derive(cls, **option)
     averages = {"micro": micro_average(NORMALIZERS), "macro": macro_average(NORMALIZERS)}
-    objects = _Objects(cls)
-    references = objects.read(reference)
-    return _report(
-        lambda file: references if file == reference else objects.read(file, len(references)),
-        lambda file, preds, refs, **resampled: Family(metric, averages, **resampled),
-        predicted=predicted,
-        reference=reference,
-        **options,
-    )
+    plan = compile_schema(schema_of(cls))
+    reader = Reader(root_kinds(plan))
+    references: list[Item] = []
+
+    def read(file: str) -> list[Item]:
+        if file == reference and references:
+            return references
+        lines = read_lines(file, file != reference)
+        if file != reference:
+            lines = without_blank_end(lines, len(references))
+        answers = documents_of(file, lines, True, answer=None, id=None, group=None)
+        return [
+            Item(_object(plan, reader, f"{file}, line {line}", value), [line])
+            for line, value in zip(answers.lines, answers.values, strict=True)
+        ]
+
+    references += read(reference)
+    return _report(read, partial(Family, metric, averages), predicted=predicted, reference=reference, **options)
 
 
-def coref(
-    predicted: str,
-    reference: str,
-    *,
-    option: Arguments = (),
-    **options: Any,
-) -> int:
+def coref(predicted: str, reference: str, *, option: Arguments = (), **options: Any) -> int:
     """Score coreference of PREDICTED and REFERENCE.
 
     Both are files in the format of CoNLL-2011/2012: the last column has brackets such as (0, 0) and (0)|(1; "#begin
@@ -106,14 +109,11 @@ def coref(
             for document, beside in zip(documents, words, strict=True)
         ]
 
-    def make(file: str, preds: list[Any], refs: list[Any], **resampled: Any) -> CorefScores:
-        return CorefScores(**option, **resampled)
-
     def update(scores: CorefScores, *inputs: list[tuple[str, Any]]) -> None:
         preds, refs = ([clusters for _, clusters in documents] for documents in inputs)
         scores.update_clusters(preds, refs, names=[name for name, _ in inputs[1]])
 
-    return _report(read, make, update, predicted=predicted, reference=reference, **options)
+    return _report(read, partial(CorefScores, **option), update, predicted=predicted, reference=reference, **options)
 
 
 def ner(
@@ -147,18 +147,14 @@ def ner(
             tags, lines = [row[-1] for row in rows], [line for line, _ in block]
             for line, tag in zip(lines, tags, strict=True):
                 if tag not in seen:
-                    with naming():
-                        tag_code(tag, labels, f"{file}, line {line}", suffix)
+                    tag_code(tag, labels, f"{file}, line {line}", suffix)
                     seen.add(tag)
             sentences.append(Item(tags, lines, [row[0] if row[1:] else "" for row in rows]))
         return sentences
 
-    def make(file: str, preds: list[Any], refs: list[Any], **resampled: Any) -> SpanScores:
-        return SpanScores(labels=sorted(labels) or None, **resampled)
-
     return _report(
         read,
-        make,
+        lambda **resampled: SpanScores(labels=sorted(labels) or None, **resampled),
         lambda scores, *inputs: scores.update_tags(*inputs, mode, suffix=suffix),
         unit="sentence",
         predicted=predicted,
@@ -193,14 +189,7 @@ def amr(predicted: str, reference: str, **options: Any) -> int:
                 graphs.append(Item(props, [line], [text or ""], id))
         return graphs
 
-    return _report(
-        read,
-        lambda file, preds, refs, **resampled: Smatch(**resampled),
-        unit="graph",
-        predicted=predicted,
-        reference=reference,
-        **options,
-    )
+    return _report(read, Smatch, unit="graph", predicted=predicted, reference=reference, **options)
 
 
 def _report(
@@ -234,28 +223,24 @@ def _report(
     refs = [item.value for item in documents[reference]]
     metrics: dict[str, Any] = {}
     for file in dict.fromkeys(files[::2]):
-        with naming():
-            preds = join(file, documents[file], reference, documents[reference], unit)
+        preds = join(file, documents[file], reference, documents[reference], unit)
         with naming(preds=file, refs=reference, pred=file, ref=reference):
-            metrics[file] = make(file, preds, refs, replicates=replicates).to(torch_device)
+            metrics[file] = make(replicates=replicates).to(torch_device)
             update(metrics[file], preds, refs)
     metric = metrics[predicted]
-    with naming():
-        values = {key: float(value) for key, value in metric.compute().items()}
-        estimates = metric.interval(confidence=confidence) if replicates else {}
-    scores = Scores(values, estimates, confidence)
-    tables = [scores.table("score")]
+    estimates = metric.interval(confidence=confidence) if replicates else {}
+    scores = score_table(metric.compute(), estimates, confidence, "score")
+    tables = [scores]
     answer = {
         "files": {"predicted": predicted, "reference": reference, **({"compare": compare} if compare else {})},
         f"{unit}s": len(refs),
-        "scores": scores.answer(),
+        "scores": score_json(scores),
     }
     if compare:
         pairs = {"": (metric, metrics[compare])}
-        comparisons = Comparisons.of(pairs, (predicted, compare), confidence=confidence, rope=rope)
-        tables.append(comparisons.table("score"))
-        answer["comparison"] = comparisons.answer()
-    return publish(tables, answer, scores.draw, values.values(), **outputs)
+        tables.append(comparison_table(pairs, (predicted, compare), "score", confidence=confidence, rope=rope))
+        answer["comparison"] = comparison_json(tables[-1])
+    return publish(tables, answer, scores, **outputs)
 
 
 def imported_class(schema: str) -> Any:
@@ -271,16 +256,6 @@ def imported_class(schema: str) -> Any:
         raise BadInput(f"--schema: {schema} cannot be imported: {type(error).__name__}: {error}") from error
 
 
-def _metric_of(schema: str, arguments: dict[str, Any]) -> tuple[type, Any]:
-    cls = imported_class(schema)
-    if not is_record(cls) or is_tuple(cls):
-        kinds = "a dataclass, a NamedTuple, a TypedDict or a class of attrs, msgspec or pydantic"
-        raise BadInput(f"--schema: got {schema}, which is {cls!r:.60}, wanted {kinds}")
-    attached = vars(cls).get("metric")  # of @metametric, which writes it where no field is called so
-    with naming():
-        return cls, attached if isinstance(attached, StructuredMetric) else derive(cls, **arguments)
-
-
 def _imported(module: str) -> Any:
     if not module.endswith(".py"):
         return importlib.import_module(module)
@@ -292,42 +267,15 @@ def _imported(module: str) -> Any:
     return loaded
 
 
-class _Objects:
-    """Reader of files of objects of a class: text is parsed as JSON and converted to the class."""
-
-    def __init__(self, cls: type) -> None:
-        with naming():
-            self.plan = compile_schema(schema_of(cls))
-        self.reader = Reader(root_kinds(self.plan))
-
-    def read(self, file: str, num_references: int | None = None) -> list[Item]:
-        """Return the object of each line.
-
-        Args:
-            file: Path.
-            num_references: Number of references; None if `file` holds the references.
-
-        Raises:
-            BadInput: If a line is no value of the class.
-        """
-        is_reference = num_references is None
-        lines = read_lines(file, not is_reference)
-        if num_references is not None:
-            lines = without_blank_end(lines, num_references)
-        answers = answers_of(file, lines, answer=None, id=None, dropped=())
-        return [
-            Item(self._object(f"{file}, line {line}", value), [line])
-            for line, value in zip(answers.lines, answers.values, strict=True)
-        ]
-
-    def _object(self, location: str, text: Any) -> Any:
-        reading = self.reader.read(text)
-        if reading.how == "unreadable":
-            reason = "the bytes are not UTF-8" if text is None else reading.reason
-            raise BadInput(f"{location}: {reason if reason.startswith('got ') else f'this is no JSON: {reason}'}")
-        if fault := first_fault(self.plan, reading.value):
-            raise BadInput(f"{location}: {fault.removeprefix('.').removeprefix(': ')}")
-        return instance_of(self.plan.root.slot, reading.value)
+def _object(plan: Plan, reader: Reader, location: str, text: Any) -> Any:
+    """Parse text as JSON and convert it to the class of a plan."""
+    reading = reader.read(text)
+    if reading.how == "unreadable":
+        reason = "the bytes are not UTF-8" if text is None else reading.reason
+        raise BadInput(f"{location}: {reason if reason.startswith('got ') else f'this is no JSON: {reason}'}")
+    if fault := first_fault(plan, reading.value):
+        raise BadInput(f"{location}: {fault.removeprefix('.').removeprefix(': ')}")
+    return instance_of(plan.root.slot, reading.value)
 
 
 def _blocks(file: str, skip: str | None = None) -> list[list[tuple[int, str]]]:

@@ -56,19 +56,12 @@ auto, dataclass, union = configured(ours.auto), configured(ours.dataclass), conf
 set_matching, sequence_matching = configured(ours.set_matching), configured(ours.sequence_matching)
 latent_set_matching, graph_matching = configured(ours.latent_set_matching), configured(ours.graph_matching)
 discrete = Bracketed(lambda tp: served(ours.discrete[tp]))
+normalize = Bracketed(lambda normalizer: served(ours.normalize[normalizer]))
+ranking = Bracketed(lambda max_k: partial(RankingMetric, max_k=max_k))
 preprocess = preprocess_param = ours.preprocess
 macro_average, micro_average = MacroAverage, MicroAverage
-
-
-def from_func(func: Callable[[Any, Any], float]) -> StructuredMetric:
-    """Make a metric of a similarity of two values."""
-    return Metric.from_function(func)
-
-
-@Bracketed
-def normalize(normalizer: str | Normalizer) -> Callable[[Any], StructuredMetric]:
-    """Normalize a metric: normalize["f1"](m)."""
-    return served(ours.normalize[normalizer])
+from_func = MetricFromFunction = Metric.from_function
+max_pair = MaxPairMatchingMetric = served(ours.max_pair)
 
 
 @Bracketed
@@ -76,17 +69,6 @@ def normalize_param(normalizer: str | Normalizer) -> Callable[[ParameterizedMetr
     """Normalize the scores of a ranking: normalize_param["precision@k"](ranking[10](m))."""
     parsed = Normalizer.from_str(normalizer) if isinstance(normalizer, str) else normalizer
     return lambda metric: metric if parsed is None else NormalizedParametrizedMetric(metric, parsed)
-
-
-@Bracketed
-def ranking(max_k: int) -> Callable[[Any], RankingMetric]:
-    """Compare the first max_k items of rankings: ranking[max_k](m)."""
-    return partial(RankingMetric, max_k=max_k)
-
-
-def max_pair(inner: Any) -> StructuredMetric:
-    """Make the metric of the best single pair of items of two collections."""
-    return served(ours.max_pair)(inner)
 
 
 def family(metric: Any, reduction: Reduction | Mapping[str, Reduction]) -> MetricFamily:
@@ -102,22 +84,17 @@ def suite(collection: Mapping[str, MetricSuite]) -> MetricSuite:
 def of_inner(construct: Bracketed) -> Callable[..., StructuredMetric]:
     """Return a constructor in square brackets as a function of the inner metric and the constraint."""
 
-    def constructed(
-        inner: Any, constraint: str | MatchingConstraint = MatchingConstraint.ONE_TO_ONE
-    ) -> StructuredMetric:
+    def constructed(inner: Any, constraint: str | MatchingConstraint = "<->") -> StructuredMetric:
         return construct[object, constraint](inner)
 
     return constructed
 
 
-MetricFromFunction = Metric.from_function
 SetMatchingMetric, SequenceMatchingMetric = of_inner(set_matching), of_inner(sequence_matching)
-GraphMatchingMetric, MaxPairMatchingMetric = of_inner(graph_matching), max_pair
+GraphMatchingMetric = of_inner(graph_matching)
 
 
-def LatentSetMatchingMetric(
-    cls: type, inner: Any, constraint: str | MatchingConstraint = MatchingConstraint.ONE_TO_ONE
-) -> StructuredMetric:
+def LatentSetMatchingMetric(cls: type, inner: Any, constraint: str | MatchingConstraint = "<->") -> StructuredMetric:
     return latent_set_matching[cls, constraint](inner)
 
 
