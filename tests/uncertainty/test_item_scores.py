@@ -6,8 +6,10 @@ import pickle
 
 import numpy as np
 import pytest
+import scipy.stats
 import torch
 from golden import golden
+from raising import raises
 
 from tensormetrics import Comparison, Table, compare, interval
 from tensormetrics.core.resampling.families import MEMBER, FamilyMember, corrected
@@ -42,8 +44,26 @@ def close_to(result):
 @golden("scores", "interval")
 def test_interval_golden_cases_equal_stored_values(case):
     inputs = case["inputs"]
-    options = {name: inputs.get(name) for name in ("groups", "replicates", "confidence")}
-    check_golden(case, interval(inputs["scores"], **options))
+    options = {name: inputs.get(name) for name in ("groups", "replicates", "confidence", "weights")}
+    check_golden(case, result := interval(inputs["scores"], **options))
+    if error := case["expected"].get("se"):
+        quantile = scipy.stats.t.ppf(0.975, result.effective_groups - 1)
+        assert float(result.high - result.low) / 2 == pytest.approx(quantile * error, rel=0.05)
+
+
+def test_interval_weights_equal_copies_in_groups(generator):
+    scores = torch.rand(50, generator=generator) < 0.8
+    copies = torch.randint(1, 4, (50,), generator=generator)
+    ids = torch.arange(50).repeat_interleave(copies)
+    expected = interval(scores.repeat_interleave(copies), groups=ids)
+    frame = pytest.importorskip("pandas").DataFrame({"right": scores.double(), "weight": copies})
+    for result in (interval(scores, weights=0.5 * copies), interval(frame, score="right", weights="weight")):
+        assert close_to(result) == statistics(expected)
+        assert (result.groups, result.effective_groups) == (50, pytest.approx(expected.effective_groups))
+    with raises(ValueError, "weights: got from 0 to 2, wanted finite numbers above 0"):
+        interval([1, 0, 1], weights=[1, 0, 2])
+    with raises(ValueError, "weights: got some for a, wanted none; only interval takes weights"):
+        compare(Scores([1, 0, 1], weights=[1, 1, 2]), [1, 0, 0])
 
 
 @golden("scores", "compare")

@@ -127,8 +127,8 @@ def _smallest_concentration(
 
 
 def _lost_classes(values: Values) -> Tensor:  # (rows, C) bool
-    tp, fp, fn = (values.get(ROOTS[name]) for name in ("tp", "fp", "fn"))
-    return (tp < TINY) & ((fn < TINY) if fp is None else (fn < TINY) | (fp < TINY))
+    tp, fn = (values[ROOTS[name]] < TINY for name in ("tp", "fn"))
+    return tp & (fn | (values[ROOTS["fp"]] < TINY) if ROOTS["fp"] in values else fn)
 
 
 def _restored(drawn: Tensor, precise: Tensor, is_lost: Tensor) -> Tensor:

@@ -159,6 +159,8 @@ def _paired_items(models: dict[str, Scores], on_missing: str) -> tuple[ItemScore
         having = next(name for name, kind in kinds.items() if kind is not None)
         raise ValueError(f"ids: got some for {having} and none for {without}; wanted them for all models or for none")
     _check_documents(models)
+    if weighted := [name for name, scores in models.items() if scores.weights is not None]:
+        raise ValueError(f"weights: got some for {weighted[0]}, wanted none; only interval takes weights")
     first_name = next(iter(models))
     shape = models[first_name].shape
     for name, scores in models.items():
