@@ -21,6 +21,7 @@ def compare(
     metric: str | None = None,
     filter: str | None = None,
     model: str | None = None,
+    paired: bool = True,
     on_missing: str = "error",
     higher_is_better: bool | None = None,
     confidence: float = 0.95,
@@ -46,6 +47,9 @@ def compare(
     whose differences of items all have one size, such as fractions of right items, have the exact binomial test
     (McNemar's). Of more than 1,000 items or groups swaps are always drawn. Options that say how a model answers, such
     as the distance or the search of embeddings, may differ.
+
+    Two samples of other items (`paired=False`), such as two data sets or the users of an A/B test: the difference of
+    two independent scores, whose draws also give the p-value. Missing scores are left out.
 
     A number: the interval is `interval(a)` minus it. The p-value of a fraction of right items without groups, at most
     1,000, is that of the exact binomial test (two-sided twice the smaller tail), of other means that of random signs of
@@ -74,6 +78,7 @@ def compare(
         metric: Name of a metric in files; see `read_scores`.
         filter: Name of the answers' filter in logs of lm-evaluation-harness.
         model: Column of a DataFrame that names the models.
+        paired: Whether both have the same items.
         on_missing: Treatment of items without a score of some model: ``"error"``; ``"drop"`` leaves them out,
             ``"zero"`` counts them as 0, and `details` has their number.
         higher_is_better: Direction of scores, by default True; metrics know theirs.
@@ -105,6 +110,8 @@ def compare(
         >>> small, large = hard < 0.5, hard < 0.8
         >>> print(f"{compare(large, small):.2f}")
         +0.30 [+0.14, +0.45], p < 0.001
+        >>> print(f"{compare(large, small[:30], paired=False):.2f}")
+        +0.13 [-0.09, +0.34], p = 0.238
         >>> compare({"small": small, "large": large, "larger": hard < 0.82}).best
         ('large', 'larger')
         >>> from tensormetrics.retrieval import HitRate
@@ -118,12 +125,15 @@ def compare(
         >>> print(f"{compare(b, 0.4, alternative='greater'):.2f}")
         +0.17 [+0.06, +0.60], p = 0.007
     """
-    options = ComparisonOptions(confidence, alternative, replicates, seed, rope)
+    options = ComparisonOptions(confidence, alternative, replicates, seed, rope, is_paired=paired)
     check_anytime(anytime, looks, replicates=replicates, seed=seed)
     source = Source(ids, groups, bounds, score, metric, filter, higher_is_better)
     if model is not None:
         a = source.models(a, model)
         source = NO_SOURCE
+    if not paired and (anytime or b is None or is_number(b)):
+        what = "anytime=True" if anytime else "several models" if b is None else "a number"
+        raise ValueError(f"paired: got False with {what}, wanted two samples")
     if isinstance(a, Mapping) and not (b is not None and is_scores(a)):
         if b is not None:
             raise TypeError("b: got a second argument beside several models, wanted baseline='name of a model'")
@@ -140,6 +150,8 @@ def compare(
             on_missing = "drop"
         if anytime:
             return compare_sequences(scores, None if "b" in models else float(b), options, on_missing, looks)
+        if not paired:
+            return Sample.of(scores["a"], options).compared(Sample.of(scores["b"], options), options)
         samples = PairedScores.of(scores, options, on_missing).samples
         return samples["a"].compared(samples["b"] if "b" in models else Sample(float(b)), options)
     if anytime:
