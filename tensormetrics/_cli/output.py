@@ -31,7 +31,7 @@ from ..core.results.plots import (
     wrapped,
 )
 from ..core.results.table import Table
-from ..core.results.table_formats import json_value
+from ..core.results.text_tables import json_value
 from ..core.text.files import open_atomic
 from .inputs import naming
 from .option_types import STDOUT, BadInput, FigureFile, Inches, Option, OutputFailed, OutputFile

@@ -131,9 +131,7 @@ def compare(
     if model is not None:
         a = source.models(a, model)
         source = NO_SOURCE
-    if not paired and (anytime or b is None or is_number(b)):
-        what = "anytime=True" if anytime else "several models" if b is None else "a number"
-        raise ValueError(f"paired: got False with {what}, wanted two samples")
+    _check_paired(paired, anytime, b)
     if isinstance(a, Mapping) and not (b is not None and is_scores(a)):
         if b is not None:
             raise TypeError("b: got a second argument beside several models, wanted baseline='name of a model'")
@@ -150,9 +148,8 @@ def compare(
             on_missing = "drop"
         if anytime:
             return compare_sequences(scores, None if "b" in models else float(b), options, on_missing, looks)
-        if not paired:
-            return Sample.of(scores["a"], options).compared(Sample.of(scores["b"], options), options)
-        samples = PairedScores.of(scores, options, on_missing).samples
+        of_each = {name: Sample.of(model, options) for name, model in scores.items()} if not paired else {}
+        samples = of_each or PairedScores.of(scores, options, on_missing).samples
         return samples["a"].compared(samples["b"] if "b" in models else Sample(float(b)), options)
     if anytime:
         name, model = next((name, model) for name, model in models.items() if not is_scores(model))
@@ -161,9 +158,19 @@ def compare(
         raise TypeError("b: got a NoneType, wanted scores of the same items, or a number")
     check_comparable(a, b)
     source.check_unused(source._fields, f"a {type(a).__name__}, which knows its items")
+    return _compare_metrics(a, b, options, correction)
+
+
+def _compare_metrics(a: Any, b: Any, options: ComparisonOptions, correction: str) -> Any:
     correct = getattr(a, "corrected", None) if type(a) is type(b) else None
     options = options._replace(of_family=correct is not None)
     comparisons = Sample.of(a, options).compared(Sample.of(b, options), options)
     if correct is None:
         return comparisons
     return {name: without_draws(comparison) for name, comparison in correct(b, comparisons, correction).items()}
+
+
+def _check_paired(paired: bool, anytime: bool, b: Any) -> None:
+    if not paired and (anytime or b is None or is_number(b)):
+        what = "anytime=True" if anytime else "several models" if b is None else "a number"
+        raise ValueError(f"paired: got False with {what}, wanted two samples")
