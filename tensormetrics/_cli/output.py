@@ -22,7 +22,8 @@ from ..core.arguments.labels import label_of
 from ..core.results.estimates import Estimate
 from ..core.results.plots import CHARACTER, FONT, plot_panels, wrapped
 from ..core.results.table import Table
-from ..core.results.table_formats import json_value, value_of
+from ..core.results.table_formats import value_of
+from ..core.results.text_tables import json_value
 from ..core.text.files import open_atomic
 from .option_types import STDOUT, BadInput, FigureFile, Inches, Option, OutputFailed, OutputFile
 

@@ -15,6 +15,7 @@ def interval(
     *,
     groups: Any = None,
     ids: Any = None,
+    weights: Any = None,
     bounds: tuple[float, float] | None = None,
     score: str | list[str] | None = None,
     metric: str | None = None,
@@ -38,6 +39,8 @@ def interval(
         groups: Integers or names of the groups of items, such as documents; a DataFrame's or file's column.
         ids: Integers or names of the items; scores of equal ids are repeats, and an item's score is their mean. A
             DataFrame's or file's column.
+        weights: Importance of the items, numbers above 0, such as those of a survey; a DataFrame's column. The score is
+            the weighted mean, and items that weigh more count as larger units.
         bounds: Smallest and largest possible score; by default 0 and 1 if all scores are 0 or 1, else unknown.
         score: Column of a DataFrame; several make a table.
         metric: Name of a metric in a file.
@@ -56,6 +59,7 @@ def interval(
 
     Shape:
         - scores: ``(..., N)``; leading dimensions are several scores of the same items
+        - ids, groups, weights: ``(N,)``
         - Output: ``(...)``, with `looks` ``(..., L)``
 
     Returns:
@@ -87,16 +91,18 @@ def interval(
     check_anytime(anytime, looks, replicates=replicates, seed=seed)
 
     def of_scores(sample: Scores) -> Estimate:
+        if anytime and sample.weights is not None:
+            raise ValueError("weights: got some with anytime=True, which counts items; leave one of them out")
         if anytime:
             return interval_sequence(sample, 0.95 if confidence is None else confidence, looks)
         return sample.interval(**options)
 
     if isinstance(score, list) and is_frame(scores):
-        sources = {name: Source(ids, groups, bounds, name, metric, filter) for name in score}
+        sources = {name: Source(ids, groups, bounds, name, metric, filter, weights=weights) for name in score}
         return Table.of({"mean": {name: of_scores(source.read(scores)) for name, source in sources.items()}})
     if isinstance(score, list):
         raise TypeError(f"score: got a list for a {type(scores).__name__}, wanted a DataFrame, or one name")
-    source = Source(ids, groups, bounds, score, metric, filter)
+    source = Source(ids, groups, bounds, score, metric, filter, weights=weights)
     if is_scores(scores):
         return of_scores(source.read(scores))
     if not hasattr(scores, "interval"):

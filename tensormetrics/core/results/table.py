@@ -12,11 +12,12 @@ from torch import Tensor
 from ..text.files import parsing
 from . import table_formats
 from .cells import Cell, distinct_names, joined_cells, row_of_cells, single_values
-from .estimates import Comparison, Result
+from .estimates import Comparison
 from .formatting import value_rows
 from .plots import plot_panels
+from .result import Result
 from .table_formats import Intervals
-from .text_tables import data_frame
+from .text_tables import data_frame, saved
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -289,14 +290,14 @@ class Table:
 
     def to_csv(self, path: str | os.PathLike | None = None) -> str:
         """Return, and write to `path`, comma-separated values with all digits; ends have separate columns."""
-        return table_formats.saved(table_formats.to_csv(self), path)
+        return saved(table_formats.to_csv(self), path)
 
     def to_json(self, path: str | os.PathLike | None = None) -> str:
         """Return, and write to `path`, JSON from which `from_json` makes an equal table.
 
         NaN is null, and infinity "inf" or "-inf".
         """
-        return table_formats.saved(table_formats.to_json(self), path)
+        return saved(table_formats.to_json(self), path)
 
     @classmethod
     def from_json(cls, source: str | os.PathLike) -> Table:
@@ -414,28 +415,19 @@ def table_of(results: Mapping[str, Any], direction: Callable[[str], bool | None]
 def pairs_table(pairs: Comparisons, columns: Sequence[str]) -> Table:
     """Return a table of a row for each pair.
 
-    For one metric it has the difference, p-values, probability that the first is better, and verdict, and the fraction
-    of undefined draws if any is above 0; for several metrics a difference and a p-value each, corrected where there are
-    several pairs.
+    For one metric it has the difference, p-values, probability that the first is better, tests against a rope, verdict,
+    and the fraction of undefined draws if any is above 0; for several metrics a difference and a p-value each,
+    corrected where there are several pairs, and with a rope a verdict.
     """
     rows: dict[str, dict[str, Cell]] = {}
     for (a, b), comparisons in pairs.items():
         row = rows.setdefault(f"{a} - {b}", {})
         for name in columns:
             comparison = comparisons[name]
-            p_values = {"p": comparison.p_value, "corrected p": comparison.p_corrected}
-            p_values = {header: None if p is None else float(p) for header, p in p_values.items()}
             if len(columns) == 1:
-                row |= {
-                    "difference": comparison,
-                    **p_values,
-                    "p_better": float(comparison.p_better),
-                    "verdict": comparison.verdict,
-                    "NaN": float(comparison.details.get("nan_fraction", 0)),
-                }
+                row |= comparison._cells() | {"difference": comparison}
             else:
                 row |= {name: comparison, f"{name} p": float(comparison._decisive_p)}
-    if not any(row.get("NaN") for row in rows.values()):
-        for row in rows.values():
-            row.pop("NaN", None)
-    return Table(list(rows), list(next(iter(rows.values()))), list(rows.values()))
+                row |= {} if comparison.rope is None else {f"{name} verdict": comparison.verdict}
+    names = dict.fromkeys(name for row in rows.values() for name in row)
+    return Table(list(rows), list(names), list(rows.values()))

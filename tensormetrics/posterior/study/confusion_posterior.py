@@ -14,7 +14,8 @@ from ...core.metric.base import Metric, Options
 from ...core.resampling.draws import Bounds
 from ...core.resampling.resampling import Items, Resampled
 from ...core.resampling.weights import ResamplingUnits, check_draws, identity
-from ...core.results.estimates import Estimate, as_scalars, check_confidence
+from ...core.results.cells import as_scalars
+from ...core.results.estimates import Estimate, check_confidence
 from ...uncertainty.statistics.samples import check_probability, equal_tailed, estimate
 from ..metrics.parse import ConfusionMetricCollection, get_metric
 from ..metrics.quantity import Quantity, observed_values

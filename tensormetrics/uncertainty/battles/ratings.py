@@ -32,6 +32,7 @@ from ...core.results.ranks import RANK_COLUMNS, rank_cells
 from ...core.results.table import Comparisons, ComparisonTable, Table, pairs_table
 from ..pairs.model_tables import one_warning
 from ..pairs.sampled import ComparisonOptions
+from ..statistics.truncated import beta_icdf
 from .bradley_terry import Battles, check_connected, check_prior, fit
 from .outcomes import INVALID, MISSING, BattleTable, outcome_codes, read_outcomes
 from .rates import resampled_position_effect, win_rates
@@ -266,6 +267,9 @@ class Ratings(RowMetric):
             for (counts, sizes), wins in zip(chunks, imagined.split([len(sizes) for _, sizes in chunks]), strict=True)
         ])  # fmt: skip
         units = units_of_values(table.names.units)
+        wins, ties = table.counts(ties=True)
+        if units is not None and len(units.ids) == len(table.first) and len(models) == 2 and not bool(ties.any()):
+            weighted = _quantiles_of_two(weighted, wins)
         if units is not None:
             units = units._replace(rows=observed.new_zeros(len(units.ids), len(observed)))
         return Resampled(
@@ -496,6 +500,14 @@ class Ratings(RowMetric):
             table = self._table()
         resampled = resampled_position_effect(table, *check_draws(replicates, seed))
         return dataclasses.replace(interval(resampled, confidence), name="position effect")
+
+
+def _quantiles_of_two(draws: Tensor, wins: Tensor) -> Tensor:
+    # draws: (R, 3), strengths and nu = 0  wins: (2, 2)  ->  (R, 3)
+    """Return the quantiles of the law of the draws in their order: the win rate of two models is beta distributed."""
+    uniforms = (draws[:, 0].argsort().argsort().double() + 0.5) / len(draws)
+    half = beta_icdf(uniforms, wins[0, 1] + 0.5, wins[1, 0] + 0.5).logit() / 2
+    return torch.stack([half, -half, draws[:, 2]], 1)
 
 
 def _imagined_wins(count: int, replicates: int, seed: int) -> Tensor:
