@@ -25,10 +25,10 @@ from ..resampling.weights import (
     split_rows,
     weighted_sums,
 )
-from .base import Metric, Options
+from .base import Answer, Metric, Options
 
 
-class SumMetric(Metric):
+class SumMetric(Metric[Answer]):
     """Metric of sums over items, with `replicates=R` also of R weighted sums, for `interval` and `compare`.
 
     Sums of integers are exact, and so the same in any order and split of the items; others differ by rounding errors of

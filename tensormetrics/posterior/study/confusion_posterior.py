@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class ConfusionPosterior(Metric):
+class ConfusionPosterior(Metric[dict[str, Estimate]]):
     """Classification metrics with credible intervals, from the posterior of the confusion matrix.
 
     `metrics` are strings such as "acc", "tpr" (one value per class) or "f1@macro": see `get_metric`, also for

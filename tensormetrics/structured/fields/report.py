@@ -286,6 +286,12 @@ class FieldReport:
         k = checks.check_int("k", k, 0)
         return sorted(self.documents, key=lambda document: (document.similarity, -document.num_errors))[:k]
 
+    def interval(
+        self, *, confidence: float = 0.95, replicates: int | None = None, seed: int | None = None
+    ) -> dict[str, Estimate]:
+        """Return all scores with intervals; see `Metric.interval`."""
+        return self.metric.interval(confidence=confidence, replicates=replicates, seed=seed)
+
     def compare(self, other: FieldReport, **options: Any) -> Table:
         """Compare two models by field: this report minus the other.
 

@@ -17,7 +17,7 @@ from ...core.resampling.draws import Bounds
 from . import _stat_scores
 
 
-class Uncertain(SumMetric):
+class Uncertain(SumMetric[Any]):  # an `Estimate`, or several by name, as `metric` answers
     """Any torchmetrics metric whose states are all sums, with `interval` and `compare`: one `update` is one item.
 
     Or one group of them: a patient's pictures, a document's tokens, or a batch of a shuffled loader, of which there are
