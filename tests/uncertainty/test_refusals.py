@@ -153,7 +153,7 @@ VALUES = [  # calls that raise a ValueError
     (lambda: compare(matches(), matches(), rope=-0.1), "rope: got -0.1, wanted None or a number >= 0."),
     (lambda: matches().interval(confidence=0), "confidence: got 0, wanted a number between 0 and 1."),
     (lambda: matches(replicates=0).interval(),
-     "replicates: MultisetMatch keeps sums; write MultisetMatch(..., replicates=1000) and update again."),
+     "replicates: got 0 for MultisetMatch, which keeps nothing of items; leave it out, update again."),
     (lambda: matches().interval(replicates=7),
      "replicates: got 7, but this MultisetMatch was made with replicates=200; leave it out."),
     (lambda: matches(ids=ONES.double()), "ids: got torch.float64, wanted an integer dtype; write ids.long()."),

@@ -14,7 +14,6 @@ from typing_extensions import Unpack  # torch brings it
 
 from ..arguments import checks
 from ..arguments.repr import RecordedArguments
-from ..resampling.units import merge_stores
 from .distributed import constructor_options, gather, options_of
 from .states import States
 
@@ -245,8 +244,6 @@ class StateMetric(RecordedArguments, torchmetrics.Metric):
                     advice = "merge metrics of equal options"
                     raise ValueError(f"incoming_state: got {name} of shape {got}, wanted {expected}; {advice}")
                 setattr(self, name, getattr(self, name) + incoming.detach())
-            elif reduction is merge_stores:
-                setattr(self, name, merge_stores(torch.stack([getattr(self, name), incoming])))
             elif reduction is not dim_zero_cat:
                 raise TypeError(f"{type(self).__name__}.{name}: a state is made by add_rows or reduced by 'sum'")
             elif incoming.shape != (0,):

@@ -129,7 +129,7 @@ class FieldReport:
         self._num_extra, self._num_skipped = int(metric.num_extra), int(metric.num_skipped)
         self._fields: dict[str, Any] = {name: value.cpu() for name, value in metric.read_fields(metric.sums).items()}
         self.totals: dict[str, Any] = {name: value.cpu() for name, value in metric.read_totals(metric.sums).items()}
-        if metric.replicates:
+        if metric._keeps_items:
             resampled = metric._resampled_state(None, None)
             self._fields = with_values(
                 intervals(metric.resampled_fields(resampled, metric.read_fields), self.confidence), self._fields

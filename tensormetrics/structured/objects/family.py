@@ -76,7 +76,7 @@ class Family(SumMetric[dict[str, Estimate]]):
         empty: str | None = None,
         zero_division: float | str | None = None,
         duplicates: str | None = None,
-        replicates: int = 0,
+        replicates: int | None = None,
         seed: int = 0,
         **kwargs: Unpack[Options],
     ) -> None:
@@ -113,9 +113,6 @@ class Family(SumMetric[dict[str, Estimate]]):
         if by is not None:
             self.add_rows("label_names")
             self.add_rows("label_sums")
-
-    def rows_of_items(self) -> list[tuple[str, ...]]:
-        return []  # the rows of labels are names and sums of different lengths
 
     @property
     def documents(self) -> int:

@@ -97,7 +97,7 @@ class CountMetric(SumMetric[dict[str, Estimate]]):
         counts: int,  # K
         average: str = "micro",
         *,
-        replicates: int = 0,
+        replicates: int | None = None,
         seed: int = 0,
         **kwargs: Any,
     ) -> None:
