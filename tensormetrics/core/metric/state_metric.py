@@ -21,6 +21,8 @@ Owner = TypeVar("Owner")
 Answer = TypeVar("Answer")
 P = ParamSpec("P")
 
+MERGED = "is merged"  # marks a state that is no batch of `forward`
+
 
 class Lock(type(threading.RLock())):  # type: ignore[misc]  # the class of these locks has no public name
     """A re-entrant lock; a pickle or a copy of its owner gets a new, free lock."""
@@ -143,10 +145,10 @@ class StateMetric(RecordedArguments, torchmetrics.Metric):
         """Return the states that have a row for each of the same items, or none; by default all are one group."""
         return [tuple(name for name, reduction in self._reductions.items() if reduction is dim_zero_cat)]
 
-    def append_rows(self, name: str, rows: Tensor) -> None:
+    def append_rows(self, name: str, rows: Tensor, room: int = 0) -> None:
         """Append `rows` (n, ...) to state `name`, on the device of the first rows of any state.
 
-        The storage doubles, so that appending N rows copies O(N) rows in total.
+        The storage doubles, so that appending N rows copies O(N) rows in total; a new one has `room` or more rows.
         """
         rows, held = rows.detach(), getattr(self, name)
         home = held.device if held.shape[0] else self._device_of_rows()
@@ -169,7 +171,7 @@ class StateMetric(RecordedArguments, torchmetrics.Metric):
         is_ours = store is not None and store.data_ptr() == held.data_ptr() and store.dtype == dtype
         if store is None or not is_ours or store.shape[0] < stop:
             with torch.inference_mode(False):  # a store made in inference mode could not be written to outside it
-                store = torch.empty(max(2 * start, stop), *rows.shape[1:], dtype=dtype, device=rows.device)
+                store = torch.empty(max(2 * start, stop, room), *rows.shape[1:], dtype=dtype, device=rows.device)
             store[:start] = held
             self._stores[name] = store
         store[start:stop] = rows
@@ -233,7 +235,7 @@ class StateMetric(RecordedArguments, torchmetrics.Metric):
             raise ValueError(f"incoming_state: got {got}, wanted {expected}, its metric_state, or a list of these")
         if missing := self._defaults.keys() - state.keys():
             raise ValueError(f"incoming_state: lacks {sorted(missing)}; pass a metric or its metric_state")
-        return updates, state
+        return updates, state if getattr(incoming, "_is_batch", False) else {**state, MERGED: torch.Tensor()}
 
     def _add_state(self, state: dict[str, Tensor]) -> None:
         for name, reduction in self._reductions.items():

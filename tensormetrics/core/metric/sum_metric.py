@@ -27,10 +27,10 @@ from ..resampling.weights import (
     weighted_sums,
 )
 from .base import Answer, Metric, Options
+from .state_metric import MERGED
 
 NAMES = "ids", "groups", "targets"  # states of the names of items
 COUNTS = slice(1, 1 + len(KINDS))  # of the columns of `folded`
-MERGED = "is merged"  # marks a state that `merge_state` adds
 
 
 class SumMetric(Metric[Answer]):
@@ -109,7 +109,7 @@ class SumMetric(Metric[Answer]):
             self.weighted, self.sizes = self.weighted + added[..., 0, :], sizes
         for name, column in zip(("entries", *NAMES), (entries, ids, groups, target), strict=True):
             if column is not None:
-                self.append_rows(name, column)
+                self.append_rows(name, column, room=2 * len(column))
         if len(self.entries) > MAX_ENTRIES:
             self._fold()
 
@@ -219,10 +219,6 @@ class SumMetric(Metric[Answer]):
                 "incoming_state: both metrics numbered their own items, so that items of both would share weights; "
                 "give ids= to every update"
             )
-
-    def _state_of(self, incoming: Any) -> tuple[int, dict[str, Tensor]]:
-        updates, state = super()._state_of(incoming)
-        return updates, state if getattr(incoming, "_is_batch", False) else {**state, MERGED: state["folded"]}
 
     def _add_state(self, state: dict[str, Tensor]) -> None:
         if not self._keeps_items:
