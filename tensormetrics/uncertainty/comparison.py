@@ -1,15 +1,46 @@
 """Comparison of two metrics on the same items, of a metric with a number, or of several models."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, overload
+
+from typing_extensions import Unpack  # torch brings it
 
 from ..core.resampling.families import without_draws
+from ..core.results.estimates import Comparison, Estimate
+from ..core.results.table import ComparisonTable, Table
 from .anytime.sequences import check_anytime
+from .intervals import HasInterval, SampleOptions
 from .item_scores.score_sources import NO_SOURCE, Source, is_number, is_scores
 from .pairs.model_tables import compare_models
 from .pairs.sampled import ComparisonOptions, PairedScores, Sample, check_comparable, compare_sequences
 
 
+class Options(SampleOptions, total=False):
+    """Options of `compare`."""
+
+    score: str | None
+    on_missing: str
+    higher_is_better: bool | None
+    confidence: float
+    alternative: str
+    rope: float | None
+    correction: str
+
+
+@overload
+def compare(a: HasInterval[Estimate], b: Any, **options: Unpack[Options]) -> Comparison: ...
+@overload
+def compare(a: HasInterval[Mapping[str, Estimate]], b: Any, **options: Unpack[Options]) -> dict[str, Comparison]: ...
+@overload
+def compare(
+    a: Any, b: None = None, *, baseline: str, model: str | None = None, **options: Unpack[Options]
+) -> Table: ...
+@overload
+def compare(
+    a: Any, b: None = None, *, baseline: None = None, model: str | None = None, **options: Unpack[Options]
+) -> ComparisonTable: ...
+@overload
+def compare(a: Any, b: Any, **options: Unpack[Options]) -> Comparison: ...
 def compare(
     a: Any,
     b: Any = None,

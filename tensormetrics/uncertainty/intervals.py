@@ -1,7 +1,9 @@
 """The score of a metric, or the mean of given scores, with its interval."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol, TypedDict, overload
+
+from typing_extensions import TypeVar, Unpack  # torch brings them
 
 from ..core.results.estimates import Estimate
 from ..core.results.table import Table
@@ -9,7 +11,43 @@ from .anytime.sequences import check_anytime, interval_sequence
 from .item_scores.item_scores import Scores
 from .item_scores.score_sources import Source, is_frame, is_scores
 
+Answer = TypeVar("Answer", covariant=True)
 
+
+class HasInterval(Protocol[Answer]):
+    """A metric, or anything else with an interval."""
+
+    def interval(
+        self, *, confidence: float = 0.95, replicates: int | None = None, seed: int | None = None
+    ) -> Answer: ...
+
+
+class SampleOptions(TypedDict, total=False):
+    """Options of `interval` and `compare`."""
+
+    groups: Any
+    ids: Any
+    bounds: tuple[float, float] | None
+    metric: str | None
+    filter: str | None
+    replicates: int | None
+    seed: int | None
+    anytime: bool
+    looks: Sequence[int] | None
+
+
+class IntervalOptions(SampleOptions, total=False):
+    """Options of `interval`."""
+
+    confidence: float | None
+
+
+@overload
+def interval(scores: HasInterval[Answer], **options: Unpack[IntervalOptions]) -> Answer: ...
+@overload
+def interval(scores: Any, *, score: list[str], **options: Unpack[IntervalOptions]) -> Table: ...
+@overload
+def interval(scores: Any, *, score: str | None = None, **options: Unpack[IntervalOptions]) -> Estimate: ...
 def interval(
     scores: Any,
     *,

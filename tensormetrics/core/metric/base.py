@@ -1,16 +1,16 @@
 """The base of every metric: torchmetrics' Metric, with states that cost what a batch costs."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
-from typing_extensions import Self  # torch brings it
+from typing_extensions import Self, TypeVar  # torch brings it
 
 from ..resampling import intervals, resampling
 from ..resampling.weights import check_draws
-from ..results.estimates import check_confidence
+from ..results.estimates import Estimate, check_confidence
 from ..results.plots import plot_values, steps_of
 from ..results.table import Table, table_of
 from .exchanged_metric import ExchangedMetric
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class Metric(ExchangedMetric):
+Answer = TypeVar("Answer", default=Estimate)  # of `interval`
+
+
+class Metric(ExchangedMetric, Generic[Answer]):
     """Metric with running sums (`add_state(name, zeros, "sum")`) or stored rows (`add_rows(name)`) as states.
 
     Subclasses write `update` and `compute`. An `update` that fails leaves no trace, because it assigns new tensors to
@@ -92,7 +95,7 @@ class Metric(ExchangedMetric):
         """Return the value, with an interval for each part that has one."""
         value = self.compute()
         try:
-            found = self.interval()
+            found: Any = self.interval()
         except (NotImplementedError, ValueError):
             return value
         if not isinstance(value, Mapping):
@@ -100,7 +103,7 @@ class Metric(ExchangedMetric):
         found = found if isinstance(found, Mapping) else found.by_label()
         return {name: part for name, part in {**value, **found}.items() if name.rpartition("/")[0] not in found}
 
-    def interval(self, *, confidence: float = 0.95, replicates: int | None = None, seed: int | None = None) -> Any:
+    def interval(self, *, confidence: float = 0.95, replicates: int | None = None, seed: int | None = None) -> Answer:
         """Return the score and an interval that holds the true one in about `confidence` of data sets like this.
 
         Also with 5 items, 3 groups or a score near 0 or 1: items (or groups) are reweighted (Bayesian bootstrap, Rubin

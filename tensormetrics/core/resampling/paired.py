@@ -53,7 +53,8 @@ def comparisons(a: Resampled | Joined, b: Resampled | Joined, question: Question
         all_equal=has_same_draws or (differs is not None and not bool(differs.any())),
     )
     counts = counts_of(a, jackknife) | {"discordant": None if differs is None else int(differs.sum())}
-    counts["test"] = "bootstrap" if evidence.test is None else "paired swaps"
+    by_position = ", paired by position" if a.pairing else ""
+    counts["test"] = ("bootstrap" if evidence.test is None else "paired swaps") + by_position
     return statements(values, evidence, question, counts, _pairs_warning(jackknife, question.alternative, evidence))
 
 
@@ -146,6 +147,8 @@ def _standard_error(operands: list[Operand], jackknife: Jackknife | None, draws:
 
 
 def _check_same_items(a: Resampled, b: Resampled) -> None:
+    if "merged" in (a.pairing, b.pairing):
+        raise ValueError("ids: got none for items of merged metrics, which have no common order; write ids= in update")
     if not torch.equal(a.items, b.items):
         raise ValueError("a, b: their items differ; feed both with the same ids (or, without ids, the same order)")
     if a.half is not None and b.half is not None and a.observed.shape != b.observed.shape:

@@ -142,13 +142,14 @@ class Comparison(Result):
     effective_groups: float | None = None
     discordant: int | None = None
     test: str | None = None
-    p_corrected: Tensor | None = None
-    p_not_worse: Tensor | None = None
-    p_equivalent: Tensor | None = None
-    se: Tensor | None = None
-    sd: Tensor | None = None
-    a: Estimate | None = None
-    b: Estimate | None = None
+    # Whether these are None depends on the call that made them: `Any` saves a check of it.
+    p_corrected: Tensor | Any = None
+    p_not_worse: Tensor | Any = None
+    p_equivalent: Tensor | Any = None
+    se: Tensor | Any = None
+    sd: Tensor | Any = None
+    a: Estimate | Any = None
+    b: Estimate | Any = None
     higher_is_better: bool = True
     rope: float | None = None
     name: str | None = None

@@ -50,7 +50,7 @@ from .streaming import Partial, as_stream
 from .validation import as_inputs, call_functions, default_device, with_options
 
 
-class AccuracyCalculator(MetricMethods, EmbeddingMetric):
+class AccuracyCalculator(MetricMethods, EmbeddingMetric[dict[str, Estimate]]):
     """Many scores of nearest neighbors and clusters from one search: means over queries, higher is better.
 
     Lone queries (no other item has their label) are left out. `update(embeddings, labels)` and `compute()` score every

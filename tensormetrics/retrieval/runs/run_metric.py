@@ -13,6 +13,7 @@ from ...core.arguments import checks
 from ...core.metric.base import Metric, Options
 from ...core.resampling.resampling import Resampled
 from ...core.resampling.weights import ItemNames, units
+from ...core.results.estimates import Estimate
 from .evaluate import RunScores, resampled_queries
 from .measures import FLAT, SUMMED, means_of, measures
 from .ranks import RankedRows, order_of_rows, starts_of
@@ -31,7 +32,7 @@ class _Evaluated(NamedTuple):
     groups: Tensor | None  # (Q,) int64
 
 
-class RunMetric(Metric):
+class RunMetric(Metric[dict[str, Estimate]]):
     """Scores of ranked documents, such as those of a reranker or a recommender, by trec_eval's names and rules.
 
     Each row is a document of a query: its score, its relevance and the number of its query, as in torchmetrics'

@@ -138,7 +138,7 @@ class FieldReport:
         self._num_extra, self._num_skipped = int(metric.num_extra), int(metric.num_skipped)
         self._fields: dict[str, Any] = {name: value.cpu() for name, value in metric.read_fields(metric.sums).items()}
         self.totals: dict[str, Any] = {name: value.cpu() for name, value in metric.read_totals(metric.sums).items()}
-        if metric.replicates:
+        if metric._keeps_items:
             resampled = metric._resampled_state(None, None)
             self._fields = with_values(
                 intervals(metric.resampled_fields(resampled, metric.read_fields), self.confidence), self._fields
@@ -270,6 +270,12 @@ class FieldReport:
         """Return the documents of lowest similarity, then of most errors, then in their order."""
         k = checks.check_int("k", k, 0)
         return sorted(self.documents, key=lambda document: (document.similarity, -document.num_errors))[:k]
+
+    def interval(
+        self, *, confidence: float = 0.95, replicates: int | None = None, seed: int | None = None
+    ) -> dict[str, Estimate]:
+        """Return all scores with intervals; see `Metric.interval`."""
+        return self.metric.interval(confidence=confidence, replicates=replicates, seed=seed)
 
     def compare(self, other: FieldReport, **options: Any) -> Table:
         """Compare two models by field: this report minus the other.

@@ -18,7 +18,7 @@ from ...core.metric.sum_metric import SumMetric
 from ...core.resampling.draws import Bounds
 from ...core.resampling.families import corrected
 from ...core.resampling.resampling import Joined, Resampled, combine
-from ...core.results.estimates import Comparison
+from ...core.results.estimates import Comparison, Estimate
 from ..types.json_kinds import json_kind
 from ..types.values import array_of, object_of
 from .documents import DocumentScorer, ScoredDocuments, read_json, read_schema
@@ -32,7 +32,7 @@ COLUMNS = (*COUNTS, "similarity")  # of each row in the sums
 GRID = 2.0**34  # similarities are multiples of its inverse, so that sums of 2^18 of them are exact in any order
 
 
-class FieldScores(SumMetric):
+class FieldScores(SumMetric[dict[str, Estimate]]):
     """Precision, recall and F1 of every field of structured documents, such as the JSON answers of a language model.
 
     A value is correct, wrong, missed (only in the reference) or invented (only in the prediction). Items of lists are
@@ -41,7 +41,8 @@ class FieldScores(SumMetric):
     Args:
         schema: A record class (dataclass, TypedDict, NamedTuple, attrs, msgspec, pydantic), another type such as
             ``list[Invoice]``, or a JSON Schema as a dictionary. `infer` infers it from references.
-        replicates: Number of random draws for `interval` and `compare`, 0 for none.
+        replicates: Number of weighted sums that every update adds up for `interval` and `compare`, 0 for no intervals;
+            by default these draw weights when they are called.
         seed: Seed of the draws.
         **options: Options of `evaluate` for reading and comparison, and options of torchmetrics.
 
@@ -74,7 +75,7 @@ class FieldScores(SumMetric):
     num_extra: Tensor  # ()
     num_skipped: Tensor  # ()
 
-    def __init__(self, schema: Any, *, replicates: int = 0, seed: int = 0, **options: Any) -> None:
+    def __init__(self, schema: Any, *, replicates: int | None = None, seed: int = 0, **options: Any) -> None:
         metric_options = {name: options.pop(name) for name in list(options) if name in Options.__annotations__}
         super().__init__(replicates=replicates, seed=seed, **metric_options)
         self.scorer = DocumentScorer(read_schema(schema), DocumentOptions.of(options))
@@ -146,7 +147,7 @@ class FieldScores(SumMetric):
         rows = rows.to(self.device)
         included = scored.included.tolist()
         target = None
-        if self.replicates:
+        if self._keeps_items:
             target = torch.tensor(
                 [_digest(scored.references[n]) for n in included], dtype=torch.int64, device=self.device
             )
@@ -254,8 +255,8 @@ class FieldScores(SumMetric):
     ) -> dict[str, Comparison]:
         """Correct the comparisons jointly for all fields in which the two models differ in at least one document."""
         with self._whole_state("comparison"), other._whole_state("comparison"):
-            sums = self.counts_by_row(self.weighted), self.counts_by_row(other.weighted)
-        differs = (sums[0] != sums[1]).flatten(0, 2).any(-1).any(0)
+            sums = [self.counts_by_row(x._resampled_state(None, None).weighted) for x in (self, other)]
+        differs = (sums[0] != sums[1]).any(-1).any(0)
         names = [f"f1[{self.paths[n]}]" for n in self._leaf_rows() if differs[n]]
         if not names:
             return comparisons
@@ -271,7 +272,7 @@ class FieldScores(SumMetric):
         return explain(self.scorer, pred, ref)
 
     def report(self, *, confidence: float = 0.95) -> FieldReport:
-        """Return the table of all fields, with intervals if there are replicates.
+        """Return the table of all fields, with intervals unless `replicates` is 0.
 
         Args:
             confidence: Mass of the intervals, in (0, 1).

@@ -186,8 +186,8 @@ class LabelScores(CountMetric):
     def report(self, digits: int = 2, confidence: float = 0.95) -> str:
         """Return the scores as a text table: a row for each label that occurs, then the averages.
 
-        Support is the number of reference items, "macro avg" the mean over labels. With `replicates` each score is
-        followed by its interval.
+        Support is the number of reference items, "macro avg" the mean over labels. Each score is followed by its
+        interval, unless `replicates` is 0.
         """
         return report_text(*self._report_rows(confidence), digits)
 
@@ -195,7 +195,7 @@ class LabelScores(CountMetric):
         """Return the rows of `report` as a table: precision, recall, F1 and support of each label and average.
 
         Args:
-            confidence: Mass of the intervals, in (0, 1); they need `replicates`.
+            confidence: Mass of the intervals, in (0, 1).
 
         Raises:
             ValueError: If the average is "macro", which keeps no counts of labels.
@@ -228,7 +228,7 @@ class LabelScores(CountMetric):
 
     def _report_scores(self, counts: Tensor, confidence: float) -> dict[str, Tensor | Estimate]:
         # counts: (3, L)
-        """Return the scores of all labels and averages, with intervals if there are replicates."""
+        """Return the scores of all labels and averages, with intervals where items are kept."""
 
         def means(sums: Tensor) -> dict[str, Tensor]:
             by_label = sums[..., :-1].unflatten(-1, (3, -1))
@@ -236,7 +236,7 @@ class LabelScores(CountMetric):
                 f"{score}, {average}": averaged(by_label, score, average) for score in SCORES for _, average in MEANS
             }
 
-        if not self.replicates:
+        if not self._keeps_items:
             return {**means(self.sums), **self.read_scores(counts.flatten())}
         resampled = self._resampled_state(None, None)
         scores = intervals(resampled._replace(read=means), confidence)

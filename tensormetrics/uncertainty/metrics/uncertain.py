@@ -17,7 +17,7 @@ from ...core.resampling.draws import Bounds
 from . import _stat_scores
 
 
-class Uncertain(SumMetric):
+class Uncertain(SumMetric[Any]):  # an `Estimate`, or several by name, as `metric` answers
     """Any torchmetrics metric whose states are all sums, with `interval` and `compare`: one `update` is one item.
 
     Or one group of them: a patient's pictures, a document's tokens, or a batch of a shuffled loader, of which there are
@@ -47,7 +47,7 @@ class Uncertain(SumMetric):
         self,
         metric: torchmetrics.Metric,
         *,
-        replicates: int = 1000,
+        replicates: int | None = None,
         seed: int = 0,
         item_bounds: tuple[Mapping[str, Tensor], Mapping[str, Tensor]] | None = None,
         **kwargs: Any,
@@ -87,8 +87,10 @@ class Uncertain(SumMetric):
         if self._item_bounds is None:
             return None
         size = torch.ones((), dtype=torch.float64, device="cpu")
-        if self._counts_items and self.replicates:
-            items = _stat_scores.items_of(self.metric, self._states(self.sums)) / self.identified.sum()
+        if self._counts_items and self._keeps_items:
+            items = _stat_scores.items_of(self.metric, self._states(self.sums)) / (
+                self._num_folded() + len(self.entries)
+            )
             size = items.nan_to_num(1.0).clamp(min=1.0).cpu()
         return Bounds(size * self._item_bounds[0], size * self._item_bounds[1])
 
