@@ -16,6 +16,8 @@ from tensormetrics.retrieval.clusters import mutual_info
 from tensormetrics.retrieval.clusters.contingency import Contingency
 from tensormetrics.retrieval.deterministic import sum_by_position
 from tensormetrics.retrieval.inputs import class_parts
+from tensormetrics.retrieval.ranking import rank_counts
+from tensormetrics.retrieval.ranking.ranking import TIES
 from tensormetrics.retrieval.search.distance import DISTANCES
 
 CANONICAL = [next(distance for distance in DISTANCES.values() if distance.code == code) for code in range(3)]
@@ -127,6 +129,42 @@ def finish(query, q_row, q_step, reference, *others, **options: Any) -> None:
     smallest, order = delta.sort(dim=1, stable=True)
     found.copy_(order.masked_fill(smallest == torch.inf, -1)[:, :k])
     is_proven.fill_(1)
+
+
+def sort_positives(
+    query, q_row, q_step, reference, r_row, r_step, index, listed, deltas, delta, positive, relevant, *_, **options: Any
+) -> None:  # fmt: skip
+    row = torch.arange(len(index)).repeat_interleave(index.shape[1])
+    found = CANONICAL[options["KIND"]].of_pairs(query, reference, row, index.flatten().clamp(min=0), 2**26)
+    found = found.view_as(index).nan_to_num(torch.inf).masked_fill(index < 0, torch.inf)
+    ordered = rank_counts.sort_positives(found, index, None, index.shape[1])
+    delta.copy_(ordered[0]), positive.copy_(ordered[1])
+    relevant.copy_((found < torch.inf).sum(1))
+
+
+intervals = center
+
+
+def count_below(*arguments: Any, **_: Any) -> None:
+    # Lists the query itself as undecided entry of each row; `place_undecided` counts all other references.
+    self_index, (_, position, _, num_undecided, queries, *_) = arguments[3], arguments[9:]
+    position[:queries], num_undecided[0] = self_index, queries
+
+
+def place_undecided(
+    query, q_row, q_step, reference, r_row, r_step, order, row, position, values, num_undecided, low, delta, positive,
+    relevant, before, *_, **options: Any,
+) -> None:  # fmt: skip
+    columns, ties = torch.arange(len(reference)), TIES[options["TIES"]]
+    other = CANONICAL[options["KIND"]].of_table(query, reference, columns, 2**26).nan_to_num(torch.inf)
+    other[columns == position[: len(query), None]] = torch.inf
+    is_positive = torch.zeros(len(query), len(reference) + 1, dtype=torch.bool)
+    is_positive.scatter_(1, positive % (len(reference) + 1), True)
+    other.masked_fill_(is_positive[:, :-1], torch.inf)
+    row, column = (other < torch.inf).nonzero().unbind(1)
+    queries = rank_counts.RankQueries(query, position, None, delta, positive, relevant)
+    place = queries.insertion_index(row, other[row, column], column, ties)
+    before.zero_().index_put_((row, place), torch.ones_like(place), accumulate=True)
 
 
 def cluster_sums(

@@ -47,7 +47,8 @@ def compile_kernel(kernel, constants, types, warps, stages=3, architecture=90):
         n for n, (name, kind) in enumerate(types.items()) if kind[0] == "*" or name in ("dim", "size", "queries")
     ]
     source = ASTSource(kernel, types, constants, {(n,): [["tt.divisibility", 16]] for n in divisible})
-    has_fused_multiply_add = kernel.__module__.rpartition(".")[2] in ("nearest", "counting") or kernel is direct._bounds
+    is_filter = kernel in (direct._bounds, counting._count_below)
+    has_fused_multiply_add = is_filter or kernel.__module__.endswith(".nearest")
     options = {"num_warps": warps, "num_stages": stages, "enable_fp_fusion": has_fused_multiply_add}
     return triton.compile(source, target=GPUTarget("cuda", architecture, 32), options=options)
 
@@ -60,13 +61,20 @@ def test_canonical_distances_round_every_operation(kind):
     assert ("sqrt.rn.f64" in ptx) == ("div.rn.f64" in ptx) == (kind == 2)
 
 
-COUNT_TYPES = {"query": "*i32", "reference": "*i32", "num_undecided": "*i64"}
+COUNT_TYPES = PAIRS | {"num_undecided": "*i64", "index": "*i64", "is_bounded": "*i8", "top": "*fp32"}
+COUNT_TYPES |= dict.fromkeys(("center", "sizes", "query_scale", "listed_delta"), "*fp64")
+COUNT_TYPES |= dict.fromkeys(("listed", "order", "row_of", "position"), "*i32") | {"largest": "*fp32"}
+COUNT_TYPES |= dict.fromkeys(("positive", "relevant", "before", "place"), "*i64")
 BLOCK_CONSTANTS = {"factor": 2, "BLOCKS": 4, "DEPTH": 64, "STRIDE": 4}
 
 
 def distance_constants(dim, kind, count):
     sizes = {"KIND": kind, "COUNT": count, "SIZE": dim, "LOG": dim.bit_length() - 1}
     return sizes | {"query_step": 1, "reference_step": 1}
+
+
+POSITIVE_CONSTANTS = distance_constants(128, 0, 16) | {"WIDTH": 512, "CHUNK": 256, "RUN": 64}
+INTERVAL_CONSTANTS = {"factor": 2, "UNIT": False, "ROWS": 16, "SIZE": 128, "query_step": 1}
 
 
 def canonical_sizes(dim, kind):
@@ -114,7 +122,11 @@ LAUNCHES = {  # kernel, constants, types, warps, stages
     "block minima, all tiles": (nearest._block_minima, PRODUCT | {"symmetric": False}, {}, 4, 3),
     "many": (nearest._collect, PRODUCT, {}, 8, 3),
     "sample": (nearest._sample, COUNT_CONSTANTS, {}, 8, 3),
-    "rank counts": (counting._count, COUNT_CONSTANTS, COUNT_TYPES, 8, 3),
+    "rank counts": (counting._count_below, COUNT_CONSTANTS, COUNT_TYPES, 8, 3),
+    "positives": (counting._sort_positives, POSITIVE_CONSTANTS, COUNT_TYPES, 4, 1),
+    "intervals": (counting._intervals, INTERVAL_CONSTANTS, COUNT_TYPES, 4, 3),
+    "undecided": (counting._place_undecided, distance_constants(128, 0, 32) | {"TIES": 0}, COUNT_TYPES, 4, 3),
+    "matches of 8,192": (scores._matches, MATCH_CONSTANTS | {"ROWS": 1, "WIDTH": 8192}, MATCH_TYPES, 16, 3),
     "choose of 2,048": (nearest._select_blocks, SELECTION | {"WIDTH": 2048}, {}, 8, 3),
     "choose of 8,192": (nearest._select_blocks, SELECTION | {"WIDTH": 8192}, {}, 16, 3),
     "few": (nearest._collect_from_blocks, BLOCK_CONSTANTS, {}, 4, 3),
@@ -152,6 +164,7 @@ LAUNCHES = {  # kernel, constants, types, warps, stages
 
 
 EXACT = canonical._canonical, finish._finish, direct._nearest, clusters._cluster_sums
+EXACT += counting._sort_positives, counting._place_undecided
 PRODUCTS = "block minima, half of all tiles", "block minima, all tiles", "many", "sample", "rank counts"
 
 

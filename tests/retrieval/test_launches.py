@@ -1,5 +1,6 @@
 """Small calls launch few kernels on a GPU and wait for it once, whatever the values of the rows."""
 
+import itertools
 import sys
 
 import pytest
@@ -17,11 +18,18 @@ from tensormetrics.retrieval import (
     TorchKMeans,
     TorchKNN,
     adjusted_mutual_info,
+    average_precision,
+    average_precision_at_r,
     normalized_mutual_info,
+    r_precision,
 )
+from tensormetrics.retrieval.inputs import RetrievalInputs
+from tensormetrics.retrieval.ranking.ranking import Ranking
+from tensormetrics.retrieval.ranking.sharded import tiles_of
+from tensormetrics.retrieval.scores.query_metric import query_scores
 from tensormetrics.retrieval.search import direct_search
 
-SIZES = (20, 36) if INTERPRETED else (260, 1024)
+SIZES, SHAPES = ((20, 36), [(40, 8)]) if INTERPRETED else ((260, 1024), [(600, 8), (512, 64)])
 
 
 def rows(size: int, kind: str = "random") -> tuple[torch.Tensor, torch.Tensor]:
@@ -90,6 +98,40 @@ def test_launches_of_small_call_reach_goal_at_any_size_and_values(name):
     assert len({*counts}) == 1 and counts[0][0] <= launches and counts[0][1] == waits and counts[0][2] <= 64
 
 
+KINDS = {  # of rows
+    "random": lambda x: x,
+    "duplicates": lambda x: x[torch.arange(len(x)) % 9],
+    "equal": torch.ones_like,
+    "scales": lambda x: x * torch.logspace(-3, 3, len(x))[:, None],
+}
+RANKED = {  # score, classes, a depth of all relevant references, launches and waits of their ranks
+    "MAP@R of 10 classes": (average_precision_at_r, 10, True, 60, 1),
+    "MAP@R of 3 classes": (average_precision_at_r, 3, True, 60, 1),
+    "R-precision of 2 classes": (r_precision, 2, True, 60, 1),
+    "AP of 40 classes": (average_precision, 40, False, 60, 4),
+    "AP of 3 classes": (average_precision, 3, False, 60, 4),
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", RANKED)
+def test_launches_of_ranks_reach_goal_in_one_tile(name, monkeypatch):
+    monkeypatch.setattr(direct_search, "MAX_WORK", 0)
+    score, classes, is_limited, launches, waits = RANKED[name]
+    for (size, dim), kind in itertools.product(SHAPES, KINDS):
+        x, labels = KINDS[kind](torch.randn(size, dim)), torch.arange(size) % classes
+        ranking = Ranking(depth=(size - 1) // classes if is_limited else None)
+        inputs = RetrievalInputs(x, labels, x, labels, size)
+        expected = query_scores([score], tiles_of(inputs, ranking), inputs)[0][0]
+        with Device(kernels=True) as device:
+            here = [part.to(DEVICE) for part in (x, labels)]
+            device.operators = 0
+            device.waits.clear()
+            ((_, ranks),) = tiles_of(RetrievalInputs(*here, *here, size), ranking)
+            assert device.operators <= launches and len(device.waits) <= waits
+            assert torch.equal(score(ranks).cpu(), expected)
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("k", [1, 5, 19] if INTERPRETED else [2, 50, 259])
 def test_launches_of_large_search_reach_goal_for_any_k_and_size(k, monkeypatch):
@@ -107,14 +149,6 @@ def test_launches_of_large_search_reach_goal_for_any_k_and_size(k, monkeypatch):
         assert torch.equal(found, TorchKNN()(x, k, x, True)[1])
     ((launches, waits),) = counts
     assert launches <= 40 and waits == 1
-
-
-KINDS = {  # of rows
-    "random": lambda x: x,
-    "duplicates": lambda x: x[torch.arange(len(x)) % 9],
-    "equal": torch.ones_like,
-    "scales": lambda x: x * torch.logspace(-3, 3, len(x))[:, None],
-}
 
 
 @pytest.mark.full

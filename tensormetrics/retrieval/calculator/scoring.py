@@ -147,10 +147,12 @@ class QueryScorer:
 def _with_progress(
     tiles: Iterator[tuple[Any, PositiveRanks]], queries: int, transient: bool
 ) -> Iterator[tuple[Any, PositiveRanks]]:
+    left = queries  # parts may be repeated
     with progress_bar(queries, "query", transient=transient) as progress:
         for rows, ranks in tiles:
             yield rows, ranks
-            progress.advance(len(ranks.relevant))
+            progress.advance(min(len(ranks.relevant), left))
+            left -= min(len(ranks.relevant), left)
 
 
 def centroid_scores(inputs: RetrievalInputs, search: Search) -> Tensor:

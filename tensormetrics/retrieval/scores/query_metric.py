@@ -63,18 +63,19 @@ def query_scores(
     # ->  (F, Q) float64, (Q,), R of every query
     """Apply every function to the ranks of all queries, tile by tile; only the scores are kept."""
     local_queries = inputs.query_labels if inputs.layout is None else inputs.query  # each rank scores its local queries
-    scores = local_queries.new_empty(len(functions) + 1, len(local_queries), dtype=torch.float64)
-    one_tile: tuple[Tensor, Tensor] | None = None
+    scores = local_queries.new_empty(len(functions), len(local_queries), dtype=torch.float64)
+    relevant = scores.new_empty(len(local_queries))
     for rows, ranks in tiles:
         values = [function(ranks).double() for function in functions]
         if inputs.layout is None and isinstance(rows, slice) and rows == slice(0, len(local_queries)):
-            one_tile = torch.stack(values) if len(values) > 1 else values[0][None], ranks.relevant
+            scores = torch.stack(values) if len(values) > 1 else values[0][None].contiguous()
+            relevant = ranks.relevant
             continue
-        for score, value in zip(scores, [*values, ranks.relevant.double()], strict=True):
+        for score, value in zip([*scores, relevant], [*values, ranks.relevant], strict=True):
             score[rows] = value
-    if one_tile:
-        return one_tile
-    scores = gathered_scores(scores, inputs.layout)
+    if inputs.layout is None:
+        return scores, relevant
+    scores = gathered_scores(torch.cat([scores, relevant[None]]), inputs.layout)
     return scores[:-1], scores[-1]
 
 

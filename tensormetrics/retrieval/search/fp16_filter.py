@@ -137,6 +137,11 @@ class Float16Filter:
         """References in their stored order as queries of Euclidean distances; for one part."""
         return Float16Queries(self.rows, self._self_left, ~self.filter.nonfinite)
 
+    @functools.cached_property
+    def largest(self) -> Tensor:
+        # ->  (3,) float32
+        return self.right.amax(1)
+
     def _left(self, sizes: Tensor, low: Tensor) -> Tensor:
         # sizes: (4, Q)  low: (1,)  ->  (3, Q)
         length, lost, rounded, small = sizes

@@ -65,11 +65,8 @@ class Float16Search:
         return True, rank, step, 1 << int(expected + expected / 16 + 3 * deviation + 16).bit_length()
 
     @staticmethod
-    def is_faster(k: int, references: References, kernels: ModuleType, is_repeated: bool = False) -> bool:
-        from .kernels import canonical
-
-        capacity = Float16Search.plan(k, len(references), kernels.BLOCK, is_repeated)[3]
-        return capacity <= MAX_CAPACITY and references.rows.shape[1] <= canonical.WIDEST
+    def is_faster(k: int, references: int, kernels: ModuleType, is_repeated: bool = False) -> bool:
+        return Float16Search.plan(k, references, kernels.BLOCK, is_repeated)[3] <= MAX_CAPACITY
 
     def can_handle(self, queries: Queries) -> bool:
         return queries.ignored is None and (self.is_repeated or queries.span is not None)

@@ -121,10 +121,11 @@ def _ndcg(rank, relevant, terms, ideal, scores, size, depth, WIDTH: tl.constexpr
 
 
 def matches(
-    indices: Tensor, query_labels: Tensor, reference_labels: Tensor, own: Tensor | int, status: Tensor | None,
-    bits: tuple[int, int, int],
+    indices: Tensor, query_labels: Tensor, reference_labels: Tensor, ordered: Tensor, own: Tensor | int,
+    status: Tensor | None, bits: tuple[int, int, int],
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    # indices: (Q, k) int64, -1 = none  query_labels: (Q,)  reference_labels: (R,)  own: as in `DirectSearch`
+    # indices: (Q, k) int64, -1 = none  query_labels: (Q,)  reference_labels: (R,)  ordered: (R,), sorted labels
+    # own: as in `DirectSearch`
     # bits: of the status word for lone queries, others, and labels that are not finite
     # ->  (Q, k) int32, 1-based ranks of references with the query's label, 0 for others; (Q,) int64, the number of all
     # of them; (Q,) int64, the number of candidates
@@ -135,11 +136,11 @@ def matches(
     rows = max(2048 // width, 1)
     names = zip(("LONE", "SCORED", "NOT_FINITE"), bits, strict=True)
     launch(
-        _matches, (triton.cdiv(queries, rows),), indices, query_labels, reference_labels,
-        reference_labels.sort().values, own if isinstance(own, Tensor) else relevant, rank, relevant, candidates,
+        _matches, (triton.cdiv(queries, rows),), indices, query_labels, reference_labels, ordered,
+        own if isinstance(own, Tensor) else relevant, rank, relevant, candidates,
         rank if status is None else status, queries, len(reference_labels), k, own if isinstance(own, int) else 0,
         IS_SELF=isinstance(own, int), HAS_STATUS=status is not None, IS_FLOAT=query_labels.is_floating_point(),
-        ROWS=rows, WIDTH=width, **dict(names),
+        ROWS=rows, WIDTH=width, num_warps=min(max(width // 512, 4), 16), **dict(names),
     )  # fmt: skip
     return rank, relevant, candidates
 
