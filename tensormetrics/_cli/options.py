@@ -38,13 +38,8 @@ def command_of(name: str, file: str) -> click.Command:
     module, function = _definition(f"{__package__}.commands.{file}", name.replace("-", "_"))
     parameters: list[click.Parameter] = [*_arguments(function), *_options(module, function)]
     help_text = (ast.get_docstring(function) or "").partition("\nArgs:\n")[0]
-    return click.Command(
-        name,
-        callback=_callback(module, function.name),
-        params=parameters,
-        help=help_text,
-        epilog=EPILOGS.get(name),
-    )
+    callback, epilog = _callback(module, function.name), EPILOGS.get(name)
+    return click.Command(name, callback=callback, params=parameters, help=help_text, epilog=epilog)
 
 
 def _callback(module: str, function: str) -> Callable[..., int]:

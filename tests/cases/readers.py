@@ -508,7 +508,7 @@ READERS = {
     "command line, documents": Reader(
         ".jsonl",
         text('{"a": 1}', '{"a": [2]}'),
-        lambda path: [line.text for line in read_lines(str(path), is_prediction=False)],
+        lambda path: [line.text for line in read_lines(str(path))],
         (f"{INPUTS}documents", f"{INPUTS}text"),
         BAD_INPUT,
     ),

@@ -190,8 +190,6 @@ def _read_queries(file: str) -> list[Query]:
         raise BadInput(f"{file}: wanted a list of at least one query, got {json.dumps(rows)[:60]}")
     queries = []
     for index, row in enumerate(rows):
-        if not isinstance(row, dict):
-            raise BadInput(f"{file}, query {index}: wanted an object, got {json.dumps(row)[:60]}")
         try:
             queries.append(Query(**row))
         except (TypeError, ValueError) as error:

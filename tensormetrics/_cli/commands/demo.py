@@ -26,13 +26,13 @@ def demo(
         seed (N): Seed of the weights and the batches.
     """
     torch_device = find_device(device)
+    _make(output)
     click.echo(f"training a network on handwritten digits for {epochs} epochs, on {torch_device}", err=True)
     try:
         with leaving_at_once():
             from ..demo import run  # requires scikit-learn
 
         figure_class()  # raises for a missing extra before the training, not after it
-        _make(output)
         return run(torch_device, epochs=epochs, seed=seed, out=output)
     except ModuleNotFoundError as error:
         raise BadInput(f"{error}; install it with: pip install 'tensormetrics[demo]'") from error

@@ -1,6 +1,5 @@
 """JSON answers of language models against references, field by field."""
 
-import math
 import re
 from json import dumps
 from pathlib import Path
@@ -12,17 +11,18 @@ from ...structured import FieldReport, evaluate
 from ...structured.comparators import annotation_of_text
 from ...structured.fields.documents import read_schema
 from ...structured.types.tree import Fixed, Items
-from ..inputs.documents import aligned, documents_of, json_file, read_lines, without_blank_end
+from ..inputs.documents import aligned, documents_of, json_file, read_lines
+from ..inputs.text import is_number
 from ..naming import naming
 from ..option_types import (
     STDOUT,
     Arguments,
-    BadInput,
     Option,
     OutputFile,
     Probability,
     Rope,
     SecondModel,
+    refuse,
     split_assignment,
 )
 from ..output import publish
@@ -86,22 +86,23 @@ def json(
     """
     kind = (json_file(schema) if schema.endswith(".json") else imported_class(schema)) if schema else None
     are_lists = kind is not None and isinstance(read_schema(kind).root, Items | Fixed)
-    lines = read_lines(reference, False, are_lists)
+    lines = read_lines(reference, None, are_lists)
     references = documents_of(reference, lines, False, answer=answer, id=id, group=group)
     specs = dict(split_assignment("--field", text) for text in field)
     fields = {path: annotation_of_text(spec, "--field") for path, spec in specs.items()}
-    required = [_requirement(text) for text in require]
+    required = [split_assignment("--require", text) for text in require]
+    refuse({f"--require: got {number!r}, wanted a number": not is_number(number) for _, number in required})
     options = option | {"fields": fields or None, "confidence": confidence, "replicates": replicates}
     groups = None if references.groups is None else [str(name) for name in references.groups]
     ids: list[Any] = references.lines if references.ids is None else [str(name) for name in references.ids]
     options |= {"ids": ids, "groups": groups}
     reports: dict[str, FieldReport] = {}
     for file in filter(None, (predicted, compare)):
-        read = without_blank_end(read_lines(file, True, are_lists), len(lines) if id is None else 0)
+        read = read_lines(file, len(lines) if id is None else 0, are_lists)
         answers = documents_of(file, read, True, answer=answer, id=id, group=None)
         preds = aligned(file, answers, reference, references, answer)
-        names = {f"predictions[{name!r}]": f"{file}, {'line' if id is None else 'id'} {name}" for name in ids}
-        with naming(**names, fields="--field"):
+        lines_of = {f"predictions[{name!r}]": f"{file}, {'line' if id is None else 'id'} {name}" for name in ids}
+        with naming(**lines_of, fields="--field"):
             try:
                 reports[file] = evaluate(preds, references.values, kind, **options)
             except ValueError as error:
@@ -123,7 +124,10 @@ def json(
         files[save_schema] = dumps(report.schema, indent=2) + "\n"
     if kind is None:
         click.echo(f"schema: {dumps(report.schema)}", err=True)
-    explanations = [report.explain(_id_of(name, [each.id for each in report.documents])) for name in explain]
+    names = {str(each.id): each.id for each in report.documents}
+    wanted = "wanted the id or the line of a document"
+    refuse({f"--explain: got {name!r}, {wanted}": name not in names for name in explain})
+    explanations = [report.explain(names[name]) for name in explain]
     unmet = _unmet(report, required)
     totals = score_table(report.totals, report.totals if replicates else {}, confidence, "score")
     status = publish(tables, answer_of_command, totals, (), files, **outputs)
@@ -135,25 +139,10 @@ def json(
     return UNMET if unmet else status
 
 
-def _requirement(text: str) -> tuple[str, float]:
-    name, number = split_assignment("--require", text)
-    try:
-        return name, float(number)
-    except ValueError:
-        raise BadInput(f"--require: got {number!r}, wanted a number") from None
-
-
 def _located(message: str, file: str, lines: list[int]) -> str:
     """Return a message, of a reference with its line instead of its position."""
     match = re.match(r"references\[(\d+)\]\.?(.*)", message, re.DOTALL)
     return f"{file}, line {lines[int(match[1])]}: {match[2].removeprefix(': ')}" if match else message
-
-
-def _id_of(name: str, ids: list[Any]) -> Any:
-    by_name = {str(id): id for id in ids}
-    if name not in by_name:
-        raise BadInput(f"--explain: got {name!r}, wanted the id or the line of a document")
-    return by_name[name]
 
 
 def _numbers(report: FieldReport) -> dict[str, Any]:
@@ -161,13 +150,9 @@ def _numbers(report: FieldReport) -> dict[str, Any]:
     return scores | {f"f1[{path}]": float(report[path].f1) for path in report}
 
 
-def _unmet(report: FieldReport, required: list[tuple[str, float]]) -> list[str]:
+def _unmet(report: FieldReport, required: list[tuple[str, str]]) -> list[str]:
     """Return a text for each score below its required value."""
     scores = _numbers(report)
-    unmet = []
-    for name, minimum in required:
-        if name not in scores:
-            raise BadInput(f"--require: got {name!r}, wanted one of {', '.join(scores)}")
-        if not scores[name] >= minimum or math.isnan(scores[name]):
-            unmet.append(f"{name} is {scores[name]:.4g}, required {minimum:g}")
-    return unmet
+    refuse({f"--require: got {name!r}, wanted one of {', '.join(scores)}": name not in scores for name, _ in required})
+    unmet = [(name, number) for name, number in required if not scores[name] >= float(number)]  # also NaN
+    return [f"{name} is {scores[name]:.4g}, required {float(number):g}" for name, number in unmet]

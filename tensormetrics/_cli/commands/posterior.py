@@ -95,24 +95,16 @@ def posterior(
         needed = [_items_needed(study, *column, width, priors) for column in columns.values()]
         index = f"items for an interval of {width:g}"
         tables.append(Table(scores.rows, [*columns], [*zip(*needed, strict=True)], index=index))
-    answer = {
-        "files": list(matrices),
-        "paired": paired,
-        "scores": {
-            name: {
-                row: {**scores[row, name].to_dict(), "median": float(scores[row, name].details["median"])}
-                for row in scores.rows
-            }
-            for name in columns
-        },
+    cells = {name: {row: scores[row, name] for row in scores.rows} for name in columns}
+    medians = {name: {row: float(cell.details["median"]) for row, cell in of.items()} for name, of in cells.items()}
+    numbers = {
+        name: {row: {**cell.to_dict(), "median": medians[name][row]} for row, cell in of.items()}
+        for name, of in cells.items()
     }
-    return publish(
-        tables,
-        answer,
-        lambda size: draw(study, [*columns.values()], compare, rope, size),
-        [float(scores[row, name].details["median"]) for row in scores.rows for name in columns],
-        **outputs,
-    )
+    answer = {"files": list(matrices), "paired": paired, "scores": numbers}
+    values = chain(*(of.values() for of in medians.values()))
+    shown = [*columns.values()]
+    return publish(tables, answer, lambda size: draw(study, shown, compare, rope, size), values, **outputs)
 
 
 def draw(

@@ -311,10 +311,7 @@ def _by_class(calculator: AccuracyCalculator, labels: Column) -> dict[str, dict[
     scores: dict[str, Tensor] = calculator.last.scores
     codes = labels.codes.to(next(iter(scores.values())).device)
     classes = Classes(codes, torch.ones_like(codes, dtype=torch.bool))
-    rows: dict[str, dict[str, float]] = {
-        str(labels.names[n] if labels.names else n): {} for n in classes.labels.tolist()
-    }
-    for metric, score in scores.items():
-        for row, value in zip(rows.values(), averaged(score, classes, "class", statistic_of(metric)), strict=True):
-            row[metric] = float(value)
-    return rows
+    names = [str(labels.names[n] if labels.names else n) for n in classes.labels.tolist()]
+    columns = [averaged(score, classes, "class", statistic_of(name)).tolist() for name, score in scores.items()]
+    rows = (dict(zip(scores, row, strict=True)) for row in zip(*columns, strict=True))
+    return dict(zip(names, rows, strict=True))

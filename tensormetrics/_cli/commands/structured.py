@@ -31,7 +31,7 @@ from ...structured.objects.metric import StructuredMetric
 from ...structured.suites.entities.tags import tag_code
 from ...structured.types.class_tree import schema_of
 from ...structured.types.records import is_record, is_tuple
-from ..inputs.documents import documents_of, read_lines, without_blank_end
+from ..inputs.documents import documents_of, read_lines
 from ..inputs.text import existing, open_text
 from ..names import TAGS
 from ..naming import naming
@@ -71,9 +71,7 @@ def structured(predicted: str, reference: str, *, schema: str, option: Arguments
     def read(file: str) -> list[Item]:
         if file == reference and references:
             return references
-        lines = read_lines(file, file != reference)
-        if file != reference:
-            lines = without_blank_end(lines, len(references))
+        lines = read_lines(file, None if file == reference else len(references))
         answers = documents_of(file, lines, True, answer=None, id=None, group=None)
         return [
             Item(_object(plan, reader, f"{file}, line {line}", value), [line])

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Hashable, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from ...core.text.files import read_bytes
@@ -30,14 +31,16 @@ class Documents(NamedTuple):
     records: list[Any]  # what each line holds, None if it is no JSON
 
 
-def read_lines(file: str, is_prediction: bool, are_lists: bool = False) -> list[Line]:
+def read_lines(file: str, num_references: int | None = None, are_lists: bool = False) -> list[Line]:
     """Read the lines of a file; a file that is one JSON array has a line for each item.
 
     Args:
         file: Path.
-        is_prediction: Empty lines are empty answers, and bytes that are not UTF-8 no error.
+        num_references: The file has predictions of so many references: empty lines are empty answers, but those at the
+            end, beyond this number, are left out, and bytes that are not UTF-8 are no error. Default: references.
         are_lists: Documents are lists themselves, so an array in one line is one document.
     """
+    is_prediction = num_references is not None
     content = bytes(read_bytes(existing(file))).removeprefix(b"\xef\xbb\xbf")
     if (items := _items_of_array(content, are_lists)) is not None:
         return [Line(line_number, json.dumps(item)) for line_number, item in enumerate(items, 1)]
@@ -57,15 +60,9 @@ def read_lines(file: str, is_prediction: bool, are_lists: bool = False) -> list[
         if not is_prediction and not (text or "").strip(SPACE):
             raise BadInput(f"{file}, line {line_number}: the line is empty")
         lines.append(Line(line_number, text))
+    while len(lines) > (num_references or 0) and lines[-1].text is not None and not lines[-1].text.strip(SPACE):
+        lines.pop()
     return lines
-
-
-def without_blank_end(lines: Sequence[Line], count: int) -> list[Line]:
-    """Return the lines without blank lines at the end, but at least `count` lines."""
-    remaining = list(lines)
-    while len(remaining) > count and remaining[-1].text is not None and not remaining[-1].text.strip(SPACE):
-        remaining.pop()
-    return remaining
 
 
 def documents_of(
@@ -106,18 +103,11 @@ def aligned(file: str, answers: Documents, reference: str, references: Documents
     """Return the answer to each reference by id or by position; None for a missing answer."""
     has_ids = references.ids is not None and answers.ids is not None
     names = [None, None] if has_ids else _identity(answers.records, references.records, answer)
-    sides = [
-        [
-            Item(
-                value,
-                [line],
-                column[n : n + 1] if column else (),
-                documents.ids[n] if has_ids and documents.ids else None,
-            )
-            for n, (line, value) in enumerate(zip(documents.lines, documents.values, strict=True))
-        ]
-        for documents, column in zip((answers, references), names, strict=True)
-    ]
+    sides = []
+    for documents, column in zip((answers, references), names, strict=True):
+        ids = documents.ids if has_ids and documents.ids else repeat(None)
+        beside = ([name] for name in column) if column else repeat(())
+        sides.append([*map(Item, documents.values, ([line] for line in documents.lines), beside, ids)])
     return join(file, sides[0], reference, sides[1], "document", is_partial=True)
 
 
