@@ -69,15 +69,6 @@ def test_inequalities_and_mirror(generator):
             assert torch.allclose(value, overlap(similarity.mT, constraint=c))
 
 
-def test_order_of_items_changes_no_set(generator):
-    similarity = torch.randn(50, 5, 6, generator=generator)
-    shuffled = similarity[:, torch.randperm(5, generator=generator)][:, :, torch.randperm(6, generator=generator)]
-    for constraint in CONSTRAINTS:
-        assert torch.allclose(
-            set_overlap(similarity, constraint=constraint), set_overlap(shuffled, constraint=constraint)
-        )
-
-
 def test_rows_never_collide(generator):
     """Rows that agree in the sum, the xor and the low bits of their columns, or differ in one bit of one column."""
     a, b = 2**40 + 1, 2**40 + 2
@@ -218,7 +209,7 @@ def test_equals_the_torch_code(shape, dtype, constraint, generator):
     similarity[2::3, 0, 0] = -torch.inf
     value = sequence_overlap(similarity, constraint=constraint)
     assert value.dtype == torch.float64 and value[1::3].isnan().all()
-    assert torch.equal(value.nan_to_num(torch.inf), antidiagonals(similarity, constraint))
+    assert torch.equal(value.nan_to_num(torch.inf), antidiagonals(similarity, *constraint.once))
 
 
 def test_heaviest_chain_passes_opcheck():

@@ -147,6 +147,7 @@ class FieldReport:
 
     def __getitem__(self, path: str) -> FieldScore:
         row = self._row(path)
+        scores: dict[str, Any] = {name: _single(self._fields[name], row) for name in FIELD_SCORES}
         counts = dict(zip(COUNTS, map(int, self._counts[row].tolist()), strict=False))
         return FieldScore(
             path=self.paths[row],
@@ -154,7 +155,7 @@ class FieldReport:
             documents=int(self._support[row]),
             invalid=self.invalid.get(self.paths[row], 0),
             **counts,
-            **{name: _single(self._fields[name], row) for name in FIELD_SCORES},
+            **scores,
         )
 
     def _row(self, path: str) -> int:

@@ -17,7 +17,7 @@ from ..tensors._groups import count_groups, group_rows
 from ..tensors._lengths import documents
 from ..tensors.normalizers import LABEL_AVERAGES, mean_over_labels, normalize
 from ..tensors.overlap import set_overlap
-from ..tensors.reduction import CountMetric
+from ..tensors.reduction import CountMetric, bounds_of_overlaps
 
 SCORES = ("precision", "recall", "f1")
 HEAD = ("precision", "recall", "f1-score", "support")
@@ -153,11 +153,9 @@ class LabelScores(CountMetric):
 
     def _count_bounds(self, fraction: float) -> Bounds:
         """Return the bounds of an item that counts as a fraction of an item of each label."""
-        matched, pred, ref = self.sums[:-1].unflatten(-1, (3, -1)).sum(-1).unbind()
-        size = fraction * ((pred + ref - matched) / self.sums[-1]).nan_to_num(1.0).clamp(min=1.0).cpu()
+        worst, best, *_ = bounds_of_overlaps(torch.cat([self.sums[:-1].unflatten(-1, (3, -1)).sum(-1), self.sums[-1:]]))
         labels = len(self.labels or ("",))
-        worst, best = (size.new_tensor(row).repeat_interleave(labels) for row in ([0, 0.5, 0.5], [1, 1, 1]))
-        return Bounds(size * worst, size * best)
+        return Bounds(fraction * worst.repeat_interleave(labels), fraction * best.repeat_interleave(labels))
 
     def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled | Joined:
         resampled = self._resampled_state(replicates, seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal
+from itertools import product
 from numbers import Real
 from typing import Any
 
@@ -73,7 +74,7 @@ def _parts(plan: Plan, slot: Slot, value: Any, path: str) -> Iterator[tuple[Edge
         for part in slot.edges:
             yield part, items[part.position], f"{path}[{part.position}]", null(part, items[part.position])
     elif not isinstance(slot.node, Leaf):
-        values, others = object_of(value) or {}, slot.edges[0] if isinstance(slot.node, FreeKeys) else None
+        values, others = object_of(value) or {}, slot.edges if isinstance(slot.node, FreeKeys) else []
         for part in slot.edges:
             if part.field is not None:
                 key = next((key for key in part.keys if key in values), None)
@@ -82,10 +83,10 @@ def _parts(plan: Plan, slot: Slot, value: Any, path: str) -> Iterator[tuple[Edge
                 missing = "no such key" if key is None else null(part, values[key])
                 yield part, values.get(key), _below(path, part.field.name), missing if required else ""
             elif part is slot.other_keys:
-                others = part.slot.edges[0]
-        for key, item in values.items() if others else ():
+                others = part.slot.edges
+        for part, (key, item) in product(others, values.items()):
             if key not in slot.known_keys:
-                yield others, item, _below(path, str(key)), null(others, item)
+                yield part, item, _below(path, str(key)), null(part, item)
 
 
 def _below(parent: str, name: str) -> str:

@@ -137,8 +137,7 @@ def select_consistent(
     links, link = np.unique(np.stack([x[used], y[used]], 1), axis=0, return_inverse=True)
     item, column = np.arange(len(weight)), len(weight) + np.arange(len(links))
     once = [(links[:, 0], column), (links[:, 1], column)]
-    once += [(a.cpu().numpy(), item)] * (constraint in (Constraint.ONE_TO_ONE, Constraint.ONE_TO_MANY))
-    once += [(b.cpu().numpy(), item)] * (constraint in (Constraint.ONE_TO_ONE, Constraint.MANY_TO_ONE))
+    once += [(items.cpu().numpy(), item) for items, is_once in zip((a, b), constraint.once, strict=True) if is_once]
     row: list[np.ndarray] = []
     col: list[np.ndarray] = []
     end = 0

@@ -24,7 +24,7 @@ from ...tensors.normalizers import (
     normalize,
     required_self_overlaps,
 )
-from ..values.columns import EQUAL_THEMSELVES, Keys, RowPath, check, check_no_nan, combine_keys
+from ..values.columns import Keys, RowPath, check, check_no_nan, combine_keys
 from ..values.leaf_types import LeafType
 from ..variable import Variable
 
@@ -122,8 +122,7 @@ class Leaf(Node):
     def read(self, values: Sequence[Any]) -> Sequence[Any]:
         if self.type is not None:
             return self.type.read_column(values, str)
-        if not EQUAL_THEMSELVES.issuperset(map(type, values)):
-            check_no_nan(values, str)
+        check_no_nan(values, str)
         return values
 
     def encode(self, values: Sequence[Any], split: int, where: RowPath, device: torch.device) -> Keys:

@@ -18,7 +18,6 @@ from ...tensors.overlap import common, set_overlap
 from ...tensors.policy import Policy
 from ..values.columns import (
     COLLECTIONS,
-    EQUAL_THEMSELVES,
     MAX_TUPLES,
     Keys,
     RowPath,
@@ -273,18 +272,6 @@ class Bounded(Matched):
 
 class Set(Matched):
     """Unordered collection: items are matched in any order."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.flat = isinstance(self.inner, Leaf) and self.items is as_list
-        leaf_type = self.inner.type if isinstance(self.inner, Leaf) else None
-        self.exact = EQUAL_THEMSELVES if leaf_type is None else leaf_type.exact
-
-    def read(self, values: Sequence[Any]) -> Sequence[Any]:
-        if self.flat and COLLECTIONS.issuperset(map(type, values)):
-            if self.exact.issuperset(map(type, chain(*values))):
-                return values  # unchanged, which halves the time of a small score
-        return super().read(values)
 
     def scalar_overlap(self, a: Sequence[Any], b: Sequence[Any], distinct: bool) -> float:
         if not self.inner.equality:

@@ -58,9 +58,7 @@ class Keys:
         """Upper bound of the ids, exclusive."""
         return self._ids_and_size[1]
 
-    @cached_property
-    def _ids_and_size(self) -> tuple[Tensor, int]:
-        return self._compute_ids()
+    _ids_and_size = cached_property(lambda self: self._compute_ids())
 
     def _compute_ids(self) -> tuple[Tensor, int]:
         table = code_table()

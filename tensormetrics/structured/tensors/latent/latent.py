@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -145,7 +146,7 @@ class LatentMatch(OverlapMetric):
         super().__init__(*args, seed=seed, **kwargs)
         check_solver(solver, node_limit)
         checks.check_int("restarts", restarts, 0)
-        self._overlap = functools.partial(
+        self._overlap: Callable[..., SolvedMapping] = functools.partial(
             latent_overlap,
             constraint=self.constraint,
             solver=solver,
