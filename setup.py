@@ -145,7 +145,7 @@ class BuildExt(build_ext):
         stale = [each.name.rpartition("._")[2] for each in self.extensions if not self.is_current(each)]
         self.architectures: list[str] = self.record.get("architectures", [])
         if stale:
-            say(f"tensormetrics: compiling {', '.join(stale)}; all six libraries take about a minute on two cores")
+            report(f"tensormetrics: compiling {', '.join(stale)}; all six libraries take about a minute on two cores")
         start = time.perf_counter()
         super().run()
         self.seconds = time.perf_counter() - start if stale else self.record.get("seconds", 0)

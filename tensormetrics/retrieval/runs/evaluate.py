@@ -139,8 +139,8 @@ def resampled_queries(
 
 @checks.names_arguments
 def evaluate_run(
-    run: Run | str | PathLike | Mapping[str, Mapping[str, float]],
-    qrels: Qrels | str | PathLike | Mapping[str, Mapping[str, int]],
+    run: Run | str | PathLike | Mapping[str, Mapping[str, float]] | Mapping[str, Sequence[str]] | Any,
+    qrels: Qrels | str | PathLike | Mapping[str, Mapping[str, int]] | Any,
     metrics: Sequence[str] = ("map", "ndcg_cut_10", "recip_rank", "P_10", "recall_100"),
     *,
     relevance_level: int = 1,
@@ -152,9 +152,9 @@ def evaluate_run(
     Documents are ranked by score, rounded to float32; at equal scores the greater name comes first.
 
     Args:
-        run: Scores of documents by query: a file, a dictionary or a `Run`. The order of the arguments is that of
-            trec_eval's tables; ``ranx.evaluate`` and ir_measures take ``qrels`` first.
-        qrels: Gains of documents by query: a file, a dictionary or `Qrels`.
+        run: Scores of documents by query: a file, a dictionary, a DataFrame or a `Run`. The order of the arguments is
+            that of trec_eval's tables; ``ranx.evaluate`` and ir_measures take ``qrels`` first.
+        qrels: Gains of documents by query: a file, a dictionary, a DataFrame or `Qrels`.
         metrics: Names of trec_eval (``"ndcg_cut_10"``, ``"P.5,10"``), ranx (``"ndcg@10"``, ``"mrr"``) or ir_measures
             (``"nDCG@10"``, ``"RR"``); measures with the prefix ``num_`` are counts, ``"gm_map"`` is a geometric mean,
             whose values are logarithms, and ERR counts gains up to 4, as gdeval. The error for an unknown name lists
