@@ -81,7 +81,7 @@ GOOD = {
     "e.csv": "score\n5\n2\n",
     "battles.csv": "question_id,model_a,model_b,winner\n1,gpt,opus,tie\n1,gpt,llama,model_a\n2,opus,llama,tie\n",
 }
-NO_TAG = "wanted 'O', or a prefix of B, I, E, L, S, U, a dash and a label"
+NO_TAG = "wanted 'O', or a prefix of B, I, M, E, L, S, U, a dash and a label"
 
 
 def cp1252(place, byte, letter):

@@ -28,6 +28,7 @@ from ...structured.fields.engine.slots import Plan, compile_schema, root_kinds
 from ...structured.fields.instances import instance_of
 from ...structured.fields.reading import Reader
 from ...structured.objects.metric import StructuredMetric
+from ...structured.suites.entities.tag_files import read_tag_file
 from ...structured.suites.entities.tags import tag_code
 from ...structured.types.class_tree import schema_of
 from ...structured.types.records import is_record, is_tuple
@@ -125,7 +126,7 @@ def ner(
     """Score named entities of PREDICTED and REFERENCE.
 
     Both have one token per line, its tag (B-PER, I-PER, O, ...) in the last column, and a blank line between sentences.
-    Their tokens, in the first column, must be equal.
+    Their tokens, in the first column (in CoNLL-U, which numbers words, the second), must be equal.
 
     \b
     tensormetrics ner predicted.bio reference.bio --mode iob2
@@ -138,16 +139,13 @@ def ner(
     labels: list[str] = []
 
     def read(file: str) -> list[Item]:
-        sentences: list[Item] = []
+        sentences = read_tag_file(existing(file))
         seen: set[str] = set()
-        for block in _blocks(file, "-DOCSTART-"):
-            rows = [text.split() for _, text in block]
-            tags, lines = [row[-1] for row in rows], [line for line, _ in block]
+        for tags, lines, *_ in sentences:
             for line, tag in zip(lines, tags, strict=True):
                 if tag not in seen:
                     tag_code(tag, labels, f"{file}, line {line}", suffix)
                     seen.add(tag)
-            sentences.append(Item(tags, lines, [row[0] if row[1:] else "" for row in rows]))
         return sentences
 
     return _report(
@@ -276,13 +274,13 @@ def _object(plan: Plan, reader: Reader, location: str, text: Any) -> Any:
     return instance_of(plan.root.slot, reading.value)
 
 
-def _blocks(file: str, skip: str | None = None) -> list[list[tuple[int, str]]]:
-    """Return blocks of numbered lines, separated by blank lines; lines that begin with `skip` are ignored."""
+def _blocks(file: str) -> list[list[tuple[int, str]]]:
+    """Return blocks of numbered lines, separated by blank lines."""
     blocks: list[list[tuple[int, str]]] = [[]]
     for line, text in enumerate(open_text(file), 1):
         if not text.strip():
             blocks.append([])
-        elif skip is None or not text.startswith(skip):
+        else:
             blocks[-1].append((line, text))
     return [block for block in blocks if block]
 
