@@ -40,7 +40,7 @@ def import_kernels() -> None:
     triton.next_power_of_2 = lambda n: 1 << (n - 1).bit_length()
     triton.language = mock.MagicMock()
     with mock.patch.dict(sys.modules, {"triton": triton, "triton.language": triton.language}):
-        for name in ("canonical", "nearest", "prepare", "counting", "direct", "scores", "finish", "clusters"):
+        for name in ("canonical", "nearest", "prepare", "counting", "direct", "scores", "finish", "clusters", "assign"):
             importlib.import_module(f"tensormetrics.retrieval.search.kernels.{name}")
         importlib.import_module("tensormetrics.association.resampling.kernels")
 
@@ -119,7 +119,12 @@ def nearest(
 
 
 center = lengths = sizes = references = queries = block_minima = sample = select_blocks = lambda *_, **__: None
-collect = collect_from_blocks = center  # `finish` computes all distances
+collect = collect_from_blocks = centroids = assign = center  # `finish` and `recheck` compute all distances
+
+
+def recheck(query, q_row, q_step, reference, r_row, r_step, *others, **options: Any) -> None:
+    delta = CANONICAL[0].of_table(query, reference, torch.arange(len(reference)), 2**26)
+    others[6].copy_(delta.masked_fill(delta.isnan(), torch.inf).min(1).indices)
 
 
 def finish(query, q_row, q_step, reference, *others, **options: Any) -> None:

@@ -67,14 +67,14 @@ def try_counting(device: torch.device) -> bool:
     return is_equal_on(device, compute, sample_input(130, 16))
 
 
-def try_cluster_sums(device: torch.device) -> bool:
+def try_clusters(device: torch.device) -> bool:
     from .clusters.kmeans import TorchKMeans
 
     def compute(x: Tensor) -> tuple[Tensor, ...]:
-        kmeans = TorchKMeans(4, init=x[:9])  # of which one is empty at first
-        return kmeans(x, 9), kmeans.centroids, kmeans.inertia
+        kmeans = TorchKMeans(4, init=x[:140])  # of which two are equal, so that one is empty at first
+        return kmeans(x, 140), kmeans.centroids, kmeans.inertia
 
-    return is_equal_on(device, compute, sample_input(130, 16).index_fill(0, torch.arange(2, device="cpu"), 9.0))
+    return is_equal_on(device, compute, sample_input(300, 16).index_fill(0, torch.arange(2, device="cpu"), 9.0))
 
 
 def try_clustering_scores(device: torch.device) -> bool:
@@ -93,5 +93,6 @@ register_trial("preparation", "Triton", "TorchKNN and its users", try_search, ("
 register_trial("direct search", "Triton", "TorchKNN and its users", try_direct_search)
 register_trial("neighbor scores", "Triton", "retrieval scores of neighbors", try_neighbor_scores)
 register_trial("counting", "Triton", "ranks of all positives", try_counting, ("canonical distances",))
-register_trial("cluster sums", "Triton", "TorchKMeans", try_cluster_sums)
+register_trial("cluster sums", "Triton", "TorchKMeans", try_clusters)
+register_trial("cluster assignment", "Triton", "TorchKMeans", try_clusters, ("preparation", "canonical distances"))
 register_trial("clustering scores", "Triton", "mutual information of clusters", try_clustering_scores)

@@ -14,6 +14,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from tensormetrics.retrieval.search.kernels import (
+    assign,
     canonical,
     clusters,
     counting,
@@ -47,7 +48,7 @@ def compile_kernel(kernel, constants, types, warps, stages=3, architecture=90):
         n for n, (name, kind) in enumerate(types.items()) if kind[0] == "*" or name in ("dim", "size", "queries")
     ]
     source = ASTSource(kernel, types, constants, {(n,): [["tt.divisibility", 16]] for n in divisible})
-    is_filter = kernel in (direct._bounds, counting._count_below)
+    is_filter = kernel in (direct._bounds, counting._count_below, assign._assign)
     has_fused_multiply_add = is_filter or kernel.__module__.endswith(".nearest")
     options = {"num_warps": warps, "num_stages": stages, "enable_fp_fusion": has_fused_multiply_add}
     return triton.compile(source, target=GPUTarget("cuda", architecture, 32), options=options)
@@ -117,6 +118,16 @@ def finish_constants(capacity, dim):
     return sizes | distance_constants(dim, 0, min(4096 // dim, 16))
 
 
+ASSIGN_CONSTANTS = {"TILE": 128, "DEPTH": 64}
+ASSIGN_TYPES = {"clusters": "*i64", "undecided": "*i32", "num_undecided": "*i32", "is_bounded": "*i8"}
+ASSIGN_TYPES |= {"query": "*fp32", "reference": "*fp64"}
+
+
+def recheck_constants(dim):
+    sizes = {"ROWS": 16, "SIZE": dim, "LOG": dim.bit_length() - 1, "query_step": 1, "reference_step": 1}
+    return ASSIGN_CONSTANTS | sizes
+
+
 LAUNCHES = {  # kernel, constants, types, warps, stages
     "block minima, half of all tiles": (nearest._block_minima, PRODUCT | {"symmetric": True}, {}, 4, 3),
     "block minima, all tiles": (nearest._block_minima, PRODUCT | {"symmetric": False}, {}, 4, 3),
@@ -139,6 +150,13 @@ LAUNCHES = {  # kernel, constants, types, warps, stages
     "references": (
         prepare._references, ROUND_CONSTANTS | {"BLOCK": 32, "STRIDE": 4, "LONGEST": 16}, PREPARE_TYPES, 8, 3
     ),
+    "centroids": (
+        prepare._centroids, {"ROWS": 32, "SIZE": 64, "x_step": 1},
+        PREPARE_TYPES | {"x": "*fp64", "num_undecided": "*i32"}, 8, 3
+    ),
+    "assignment": (assign._assign, ASSIGN_CONSTANTS, ASSIGN_TYPES, 8, 3),
+    "undecided rows, D = 128": (assign._recheck, recheck_constants(128), ASSIGN_TYPES, 8, 3),
+    "undecided rows, D = 512": (assign._recheck, recheck_constants(512), ASSIGN_TYPES, 8, 3),
     "queries": (prepare._queries, ROUND_CONSTANTS | {"ROWS": 32}, PREPARE_TYPES | {"query_scale": "*fp32"}, 8, 3),
     "queries of two parts, cosine": (
         prepare._queries, ROUND_CONSTANTS | {"factor": 1, "PARTS": 2, "UNIT": True, "ROWS": 32},
@@ -163,9 +181,9 @@ LAUNCHES = {  # kernel, constants, types, warps, stages
 }  # fmt: skip
 
 
-EXACT = canonical._canonical, finish._finish, direct._nearest, clusters._cluster_sums
+EXACT = assign._recheck, canonical._canonical, finish._finish, direct._nearest, clusters._cluster_sums
 EXACT += counting._sort_positives, counting._place_undecided
-PRODUCTS = "block minima, half of all tiles", "block minima, all tiles", "many", "sample", "rank counts"
+PRODUCTS = "block minima, half of all tiles", "block minima, all tiles", "many", "sample", "rank counts", "assignment"
 
 
 @pytest.mark.parametrize("name", [PRODUCTS[0], *(pytest.param(name, marks=pytest.mark.slow) for name in PRODUCTS[1:])])
@@ -186,7 +204,9 @@ def test_kernels_use_no_more_resources_than_recorded(name, architecture):
 
 
 @pytest.mark.emulated
-@pytest.mark.parametrize("name", ["many", "rank counts", "lengths", "transposed", "matches", "cluster sums"])
+@pytest.mark.parametrize(
+    "name", ["many", "rank counts", "lengths", "transposed", "matches", "cluster sums", "assignment"]
+)
 def test_atomics_have_no_memory_barrier(name):
     ptx = compile_kernel(*LAUNCHES[name]).asm["ptx"]
     assert ".global.gpu.relaxed." in ptx and ".acq_rel" not in ptx  # of atom, and of red where nothing reads the result

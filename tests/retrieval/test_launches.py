@@ -152,8 +152,10 @@ def test_launches_of_large_search_reach_goal_for_any_k_and_size(k, monkeypatch):
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("max_work", [direct_search.MAX_WORK, 0])
 @pytest.mark.parametrize("kind", KINDS)
-def test_iterations_of_k_means_reach_goal_and_equal_the_cpu(kind):
+def test_iterations_of_k_means_reach_goal_and_equal_the_cpu(kind, max_work, monkeypatch):
+    monkeypatch.setattr(direct_search, "MAX_WORK", max_work)
     added = set()
     for size in SIZES[: 1 if INTERPRETED else 2]:
         x, counts = KINDS[kind](rows(size)[0]), []

@@ -84,9 +84,9 @@ class NearestSearch:
         ]
         kernels = None if ignoring else operators.kernels(query, "search")
         if kernels and Float16Search.is_faster(k, len(references), kernels):
-            fp16_search = Float16Search(k, references, memory, kernels, is_self_search, query_cache)
+            fp16_search = Float16Search(k, references, memory, kernels, is_self_search)
             repeats = Float16Search.is_faster(k, len(references), kernels, True)
-            again = [Float16Search(k, references, memory, kernels, False, None, True)] if repeats else []
+            again = [Float16Search(k, references, memory, kernels, False, True)] if repeats else []
             self.stages[:0] = [fp16_search, *again]
         if int16_search:
             self.stages.insert(0, int16_search)

@@ -258,6 +258,32 @@ def _queries(
     _store_left(left, n, size, length, lost, rounded, small, sizes, max_low, rounding, summing, factor, PARTS)
 
 
+@triton.jit(do_not_specialize=["count"])
+def _centroids(
+    x, x_row, x_step, center, sizes, table, row_bounds, bias, num_undecided, count, size, dim, width, rounding,
+    ROWS: tl.constexpr, SIZE: tl.constexpr,
+):  # fmt: skip
+    # References of Euclidean distances in their own order. The error bound is infinite for those far from the center.
+    n = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    valid, rows = (n < count)[:, None], x + (n.to(tl.int64) * x_row)[:, None]
+    total, scale = tl.zeros((ROWS,), dtype=tl.float64), tl.load(sizes) * _LIFT
+    for start in range(0, dim, SIZE):
+        a = _moved(rows, x_step, start + tl.arange(0, SIZE)[None, :], valid, dim, scale, center, False, True)
+        total += tl.sum(a * a, axis=1)
+    bounded = (n < count) & (tl.sqrt(total) * scale < 2.0**15)
+    to, scale = table + (n.to(tl.int64) * width)[:, None], (scale + tl.zeros_like(total))[:, None]
+    length, lost, rounded, _ = _stored(
+        rows, x_step, bounded[:, None], dim, scale, center, scale, to, width, False, True, 1, 0, SIZE
+    )
+    ref_error = tl.where(bounded | (n >= count), (9 * _EPS + 2 * rounding) * length * length, _INF)
+    tl.store(bias + n, tl.where(n < count, length * length, _INF).to(tl.float32))
+    tl.store(row_bounds + n, _rounded_up(rounded))
+    tl.store(row_bounds + size + n, _rounded_up(lost))
+    tl.store(row_bounds + 2 * size + n, _rounded_up(ref_error))
+    if tl.program_id(0) == 0:
+        tl.store(num_undecided, 0)
+
+
 def _columns(dim: int, limit: int) -> int:
     return min(max(triton.next_power_of_2(dim), 16), limit)
 
@@ -355,3 +381,20 @@ def queries(
         factor=factor, UNIT=unit, PARTS=parts, ROWS=32, SIZE=64, num_warps=8, enable_fp_fusion=False,
     )  # fmt: skip
     return Float16Queries(table, left, is_bounded, None if factor == 2 else query_scale)
+
+
+def centroids(
+    rows: Tensor, center: Tensor, sizes: Tensor, rounding: float, size: int, width: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    # rows: (K, D)  ->  (size, width) float16, (3, size) and (size,) float32: `row_bounds` and `bias` of references in
+    # their order; (1,) int32, 0
+    device = rows.device
+    table = torch.empty(size, width, dtype=torch.float16, device=device)
+    row_bounds, bias = torch.empty(4 * size, dtype=torch.float32, device=device).split([3 * size, size])
+    num_undecided = torch.empty(1, dtype=torch.int32, device=device)
+    launch(
+        _centroids, (size // 32,),
+        rows, *rows.stride(), center, sizes, table, row_bounds, bias, num_undecided, len(rows), size, rows.shape[1],
+        width, rounding, ROWS=32, SIZE=64, num_warps=8, enable_fp_fusion=False,
+    )  # fmt: skip
+    return table, row_bounds.view(3, size), bias, num_undecided
