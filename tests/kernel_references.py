@@ -8,16 +8,15 @@ from typing import Any
 from unittest import mock
 
 import torch
-from torch import Tensor
 
 from tensormetrics.association.resampling import draws, permutation
-from tensormetrics.core.numbers.exact_sums import parts, total, unit_of
 from tensormetrics.retrieval.clusters import mutual_info
 from tensormetrics.retrieval.clusters.contingency import Contingency
 from tensormetrics.retrieval.deterministic import sum_by_position
 from tensormetrics.retrieval.inputs import class_parts
 from tensormetrics.retrieval.ranking import rank_counts
 from tensormetrics.retrieval.ranking.ranking import TIES
+from tensormetrics.retrieval.scores import query_metric
 from tensormetrics.retrieval.search.distance import DISTANCES
 
 CANONICAL = [next(distance for distance in DISTANCES.values() if distance.code == code) for code in range(3)]
@@ -215,8 +214,9 @@ def ndcg(rank, relevant, terms, ideal, result, size, depth, **_: Any) -> None:
     result.copy_(reached / ideal[relevant.clamp(max=depth)])
 
 
-def means(scores: Tensor, relevant: Tensor, result: Tensor, queries: int, **options: Any) -> None:
-    scores = scores.masked_fill(relevant <= 0, 0.0 if options["ZERO"] else torch.nan)
-    values, valid = scores.nan_to_num(0.0, torch.inf, -torch.inf), ~scores.isnan()
-    exact = total([part.sum(1) for part in parts(values, unit_of(values.abs().amax(1))[:, None])])
-    result.copy_(torch.where(values.abs().amax(1) < torch.inf, exact, values.sum(1)) / valid.sum(1))
+def means(scores, relevant, codes, result, queries, classes, **options: Any) -> None:
+    of = query_metric.Classes(codes, relevant, "zero" if options["ZERO"] else "exclude")
+    found = query_metric.means(scores, of, options["HAS_CODES"])
+    if options["HAS_CODES"]:
+        result.zero_()[:, 3] = 1
+    (result[:, 0] if options["HAS_CODES"] else result).copy_(found)

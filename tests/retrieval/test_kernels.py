@@ -196,11 +196,11 @@ def test_kernels_more_positives_than_limit_equal_torch(both, device, monkeypatch
     assert torch.equal(actual.rank, expected.rank)
 
 
-@pytest.mark.slow
-def test_kernels_undecided_entries_above_budget_equal_torch(both, device):
-    x = torch.zeros(45, 3, device=device)
-    labels = torch.arange(45, device=device) % 7
-    expected, actual = both(lambda: positive_ranks(x, labels, memory_budget=20_000).rank)
+@pytest.mark.parametrize("capacity", [1, 7])
+def test_kernels_undecided_entries_above_capacity_equal_torch(capacity, both, device, monkeypatch):
+    monkeypatch.setattr(rank_counts, "_MAX_UNDECIDED", capacity)
+    x = torch.arange(12.0, device=device)[:, None] // 4
+    expected, actual = both(lambda: positive_ranks(x, torch.arange(12, device=device) % 5).rank)
     assert torch.equal(actual, expected)
 
 
