@@ -81,10 +81,9 @@ def error_over_bound(x: Tensor, distance: str, parts: int, card: tuple[int, int]
     exact = torch.from_numpy(((a - b) ** 2 if distance == "l2" else -a * b).sum(2).astype(np.float64))
     expected = (factor[:, None] * exact + shift[:, None])[:, fp16_filter.order[:-1][is_row].long()]
     sum_error, norm, twice_query_error = queries.left.double()[:, :QUERIES, None]
-    rounded_norm, lost_norm, ref_error = fp16_filter.row_bounds.double()[:, is_row]
+    bounds = fp16_filter.row_bounds[:, is_row] if parts == 1 else fp16_filter.largest[:, None]
+    rounded_norm, lost_norm, ref_error = bounds.double()
     bound = sum_error * rounded_norm + norm * lost_norm + ref_error + twice_query_error / 2
-    if parts == 2:
-        bound = fp16_filter.error(queries)[:, None].expand_as(bound)
     return float(((value[:, is_row] - expected).abs() / bound).max())
 
 

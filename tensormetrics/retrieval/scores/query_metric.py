@@ -177,8 +177,7 @@ def averaged(scores: Tensor, classes: Classes, average: str, statistic: str = "m
     if average == "none":
         return scores
     if statistic == "mean":
-        table = scores if scores.ndim > 1 else scores[None]
-        values = means(table, classes, average != "micro")
+        values = means(torch.atleast_2d(scores), classes, average != "micro")
         values = values.nanmean(-1) if average == "macro" else values
         return values if scores.ndim > 1 else values[0]
     scored = (classes.codes >= 0) & ~scores.isnan()

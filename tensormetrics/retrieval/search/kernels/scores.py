@@ -77,15 +77,14 @@ def _means(
     for start in range(0, queries, SIZE):
         value = tl.load(scores + m * queries + start + n, mask=start + n < queries, other=0)
         is_scored = tl.load(relevant + start + n, mask=start + n < queries, other=0) > 0
-        is_scored = is_scored & (tl.abs(value) < _INF) if HAS_CODES else is_scored & (value == value)
-        value = tl.where(is_scored, tl.abs(value), 0.0)
+        value = tl.where(is_scored & (tl.abs(value) < _INF), tl.abs(value), 0.0)
         largest = tl.where(value > largest, value, largest)
     most = tl.max(largest, axis=0)
     exponent = (most.to(tl.int64, bitcast=True) >> 52) & 0x7FF
-    exponent = tl.where((most > 0) & (most < _INF), tl.maximum(exponent - 17, 1), 1005)
+    exponent = tl.where(most > 0, tl.maximum(exponent - 17, 1), 1005)
     shift = (exponent << 52).to(tl.float64, bitcast=True) * (1.5 * 2.0**44)  # of the coarsest grid, 2^-8
     high, count = tl.zeros((SIZE,), dtype=tl.float64), tl.zeros((SIZE,), dtype=tl.int32)
-    mid, low, plain = high, high, high
+    mid, low = high, high
     for start in range(0, queries, SIZE):
         valid = start + n < queries
         value = tl.load(scores + m * queries + start + n, mask=valid, other=float("nan"))
@@ -97,10 +96,7 @@ def _means(
         is_defined = value == value
         count += is_defined.to(tl.int32)
         value = tl.where(is_defined, value, 0.0)
-        plain += value
-        first = _multiples(value, shift)
-        if HAS_CODES:
-            first = tl.where(tl.abs(value) < _INF, first, value)
+        first = tl.where(tl.abs(value) < _INF, _multiples(value, shift), value)
         high += first
         value = tl.where(first == value, 0.0, value - first)
         second = _multiples(value, shift * 2.0**-26)
@@ -114,9 +110,8 @@ def _means(
             tl.atomic_add(to + classes, second, mask=is_in, sem="relaxed")
             tl.atomic_add(to + 2 * classes, third, mask=is_in, sem="relaxed")
             tl.atomic_add(to + 3 * classes, is_defined.to(tl.float64), mask=is_in, sem="relaxed")
-    exact = (tl.sum(low, axis=0) + tl.sum(mid, axis=0)) + tl.sum(high, axis=0)
-    total = tl.where(most < _INF, exact, tl.sum(plain, axis=0))
     if not HAS_CODES:
+        total = (tl.sum(low, axis=0) + tl.sum(mid, axis=0)) + tl.sum(high, axis=0)
         tl.store(means + m, total / tl.sum(count, axis=0).to(tl.float64))
 
 
