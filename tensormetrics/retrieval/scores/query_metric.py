@@ -71,7 +71,7 @@ def query_scores(
             scores = torch.stack(values) if len(values) > 1 else values[0][None].contiguous()
             relevant = ranks.relevant
             continue
-        for score, value in zip([*scores, relevant], [*values, ranks.relevant], strict=True):
+        for score, value in zip([*scores, relevant], [*values, ranks.relevant.to(relevant.dtype)], strict=True):
             score[rows] = value
     if inputs.layout is None:
         return scores, relevant
