@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from tensormetrics.association.resampling import draws, permutation
-from tensormetrics.core.numbers.exact_sums import parts, total, unit_of
 from tensormetrics.retrieval.clusters import mutual_info
 from tensormetrics.retrieval.clusters.contingency import Contingency
 from tensormetrics.retrieval.deterministic import sum_by_position
 from tensormetrics.retrieval.inputs import class_parts
 from tensormetrics.retrieval.ranking import rank_counts
-from tensormetrics.retrieval.ranking.ranking import TIES
+from tensormetrics.retrieval.ranking.ranking import TIES, Ranking
+from tensormetrics.retrieval.scores import query_metric
 from tensormetrics.retrieval.search.distance import DISTANCES
 
 CANONICAL = [next(distance for distance in DISTANCES.values() if distance.code == code) for code in range(3)]
@@ -136,15 +136,16 @@ def finish(query, q_row, q_step, reference, *others, **options: Any) -> None:
     is_proven.fill_(1)
 
 
-def sort_positives(
-    query, q_row, q_step, reference, r_row, r_step, index, listed, deltas, delta, positive, relevant, *_, **options: Any
-) -> None:  # fmt: skip
-    row = torch.arange(len(index)).repeat_interleave(index.shape[1])
-    found = CANONICAL[options["KIND"]].of_pairs(query, reference, row, index.flatten().clamp(min=0), 2**26)
-    found = found.view_as(index).nan_to_num(torch.inf).masked_fill(index < 0, torch.inf)
-    ordered = rank_counts.sort_positives(found, index, None, index.shape[1])
-    delta.copy_(ordered[0]), positive.copy_(ordered[1])
-    relevant.copy_((found < torch.inf).sum(1))
+def sort_positives(query, q_row, q_step, reference, r_row, r_step, index, listed, deltas, *others, **options: Any):
+    counter = _counter(query, query.new_zeros(len(query)).long(), reference, options)
+    for out, found in zip(others[:2], counter._measure_positives(query, index, None, index.shape[1])[:2], strict=True):
+        out.copy_(found)
+    others[2].copy_((others[0] < torch.inf).sum(1))
+
+
+def _counter(query: Tensor, self_index: Tensor, reference: Tensor, options: dict[str, Any]) -> rank_counts.RankCounter:
+    ranking = Ranking(ties=TIES[options.get("TIES", 0)], distance=CANONICAL[options["KIND"]].name)
+    return rank_counts.RankCounter(query, self_index, reference, ranking)
 
 
 intervals = center
@@ -160,16 +161,9 @@ def place_undecided(
     query, q_row, q_step, reference, r_row, r_step, order, row, position, values, num_undecided, low, delta, positive,
     relevant, before, *_, **options: Any,
 ) -> None:  # fmt: skip
-    columns, ties = torch.arange(len(reference)), TIES[options["TIES"]]
-    other = CANONICAL[options["KIND"]].of_table(query, reference, columns, 2**26).nan_to_num(torch.inf)
-    other[columns == position[: len(query), None]] = torch.inf
-    is_positive = torch.zeros(len(query), len(reference) + 1, dtype=torch.bool)
-    is_positive.scatter_(1, positive % (len(reference) + 1), True)
-    other.masked_fill_(is_positive[:, :-1], torch.inf)
-    row, column = (other < torch.inf).nonzero().unbind(1)
-    queries = rank_counts.RankQueries(query, position, None, delta, positive, relevant)
-    place = queries.insertion_index(row, other[row, column], column, ties)
-    before.zero_().index_put_((row, place), torch.ones_like(place), accumulate=True)
+    own = position[: len(query)].long()
+    queries = rank_counts.RankQueries(query, own, None, delta, positive, relevant)
+    before.copy_(_counter(query, own, reference, options).before(queries))
 
 
 def cluster_sums(
@@ -220,8 +214,9 @@ def ndcg(rank, relevant, terms, ideal, result, size, depth, **_: Any) -> None:
     result.copy_(reached / ideal[relevant.clamp(max=depth)])
 
 
-def means(scores: Tensor, relevant: Tensor, result: Tensor, queries: int, **options: Any) -> None:
-    scores = scores.masked_fill(relevant <= 0, 0.0 if options["ZERO"] else torch.nan)
-    values, valid = scores.nan_to_num(0.0, torch.inf, -torch.inf), ~scores.isnan()
-    exact = total([part.sum(1) for part in parts(values, unit_of(values.abs().amax(1))[:, None])])
-    result.copy_(torch.where(values.abs().amax(1) < torch.inf, exact, values.sum(1)) / valid.sum(1))
+def means(scores, relevant, codes, result, queries, classes, **options: Any) -> None:
+    of = query_metric.Classes(codes, relevant, "zero" if options["ZERO"] else "exclude")
+    found = query_metric.means(scores, of, options["HAS_CODES"])
+    if options["HAS_CODES"]:
+        result.zero_()[:, 3] = 1
+    (result[:, 0] if options["HAS_CODES"] else result).copy_(found)

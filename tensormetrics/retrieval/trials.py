@@ -49,9 +49,10 @@ def try_neighbor_scores(device: torch.device) -> bool:
         labels = torch.arange(len(x), device=x.device) % 40
         indices = (7 * torch.arange(len(x), device=x.device)[:, None] + torch.arange(9, device=x.device)) % len(x)
         ranks = label_ranker(RetrievalInputs(x, labels, x, labels, len(x)))(slice(0, len(x)), indices)
-        classes = (Classes(labels, x[:, 0] > 0, on_lone) for on_lone in ("zero", "exclude"))
-        gains = (ndcg(ranks, k) for k in (1, 5, 9))
-        return ranks.rank, ranks.relevant, *gains, *(means(1e3 * x.T.double(), c) for c in classes)
+        classes = [Classes(labels, x[:, 0] > 0, on_lone) for on_lone in ("zero", "exclude")]
+        gains, table = (ndcg(ranks, k) for k in (1, 5, 9)), 1e3 * x.T.double()
+        averages = (means(table, of, by_class) for of in classes for by_class in (False, True))
+        return ranks.rank, ranks.relevant, *gains, *averages
 
     return is_equal_on(device, compute, sample_input(130, 16))
 

@@ -199,19 +199,12 @@ def test_kernels_ranks_without_exact_leave_positives_out(both, device):
     assert torch.equal(both(lambda: positive_ranks(x, labels, exact=False).rank)[1], exact)
 
 
-def test_kernels_more_positives_than_limit_equal_torch(both, device, monkeypatch):
-    monkeypatch.setattr(rank_counts, "_WIDEST", 2)
+@pytest.mark.parametrize("limit, value", [("_WIDEST", 2), ("_MAX_UNDECIDED", 1), ("_MAX_UNDECIDED", 7)])
+def test_kernels_ranks_above_limit_equal_torch(limit, value, both, device, monkeypatch):
+    monkeypatch.setattr(rank_counts, limit, value)
     x = torch.tensor(families(45)["every point five times"], dtype=torch.float32, device=device)
     expected, actual = both(lambda: positive_ranks(x, torch.arange(45, device=device) % 7, ties="optimistic"))
     assert torch.equal(actual.rank, expected.rank)
-
-
-@pytest.mark.slow
-def test_kernels_undecided_entries_above_budget_equal_torch(both, device):
-    x = torch.zeros(45, 3, device=device)
-    labels = torch.arange(45, device=device) % 7
-    expected, actual = both(lambda: positive_ranks(x, labels, memory_budget=20_000).rank)
-    assert torch.equal(actual, expected)
 
 
 @pytest.mark.parametrize("dim", [100, 128, 512])

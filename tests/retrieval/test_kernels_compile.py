@@ -95,9 +95,10 @@ NEAREST_TYPES |= {"indices": "*i64"}
 NEAREST_CONSTANTS = {"IS_ROOT": True, "HAS_DISTANCES": True, "BLOCK": 32, "WIDTH": 256, "CHUNK": 1024}
 MATCH_TYPES = ROW_TYPES | {"rank": "*i32", "scores": "*fp64", "means": "*fp64"}
 LABELS = "query_labels", "reference_labels", "ordered"
-MATCH_TYPES |= dict.fromkeys(("indices", *LABELS, "relevant", "candidates"), "*i64")
+MATCH_TYPES |= dict.fromkeys(("indices", *LABELS, "relevant", "candidates", "codes"), "*i64")
 MATCH_CONSTANTS = {"IS_SELF": True, "HAS_STATUS": True, "IS_FLOAT": False, "ROWS": 128, "WIDTH": 16, "LONE": 2}
 MATCH_CONSTANTS |= {"SCORED": 4, "NOT_FINITE": 1}
+MEAN_CONSTANTS = {"ZERO": False, "SIZE": 1024}
 
 
 def nearest_constants(dim, best, kind):
@@ -176,7 +177,8 @@ LAUNCHES = {  # kernel, constants, types, warps, stages
     "cluster sums": (clusters._cluster_sums, SUM_CONSTANTS, SUM_TYPES, 4, 3),
     "information": (clusters._information, {"STEPS": 16, "SIZE": 1024}, INFORMATION_TYPES, 4, 3),
     "expected information": (clusters._expected_information, {"SIZE": 128}, INFORMATION_TYPES, 1, 3),
-    "means": (scores._means, {"ZERO": False, "SIZE": 1024}, MATCH_TYPES, 8, 3),
+    "means": (scores._means, MEAN_CONSTANTS | {"HAS_CODES": False}, MATCH_TYPES, 8, 3),
+    "means of classes": (scores._means, MEAN_CONSTANTS | {"HAS_CODES": True}, MATCH_TYPES, 8, 3),
     "ndcg of 128": (scores._ndcg, {"WIDTH": 128, "LOG": 7}, MATCH_TYPES | {"terms": "*fp64", "ideal": "*fp64"}, 4, 3),
 }  # fmt: skip
 

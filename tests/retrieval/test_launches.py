@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+from functools import partial
 
 import pytest
 import torch
@@ -61,6 +62,8 @@ NAMES = "precision_at_1", "r_precision", "mean_average_precision_at_r"
 CALLS = {  # call after the update, launches, waits
     "HitRate(10)": (metric(HitRate, 10), 16, 1),
     "HitRate((1, 10))": (metric(HitRate, (1, 10)), 25, 1),
+    "HitRate(10) of each class": (metric(partial(HitRate, average="class"), 10), 25, 3),
+    "HitRate((1, 10)) over classes": (metric(partial(HitRate, average="macro"), (1, 10)), 40, 3),
     "PrecisionAtK(10)": (metric(PrecisionAtK, 10), 16, 1),
     "PrecisionAtK((1, 10))": (metric(PrecisionAtK, (1, 10)), 25, 1),
     "RecallAtK(10)": (metric(RecallAtK, 10), 16, 1),
@@ -106,9 +109,9 @@ KINDS = {  # of rows
 }
 RANKED = {  # score, classes, a depth of all relevant references, launches and waits of their ranks
     "MAP@R of 10 classes": (average_precision_at_r, 10, True, 60, 1),
-    "MAP@R of 3 classes": (average_precision_at_r, 3, True, 60, 1),
+    "MAP@R of one class": (average_precision_at_r, 1, True, 60, 1),
     "R-precision of 2 classes": (r_precision, 2, True, 60, 1),
-    "AP of 40 classes": (average_precision, 40, False, 60, 4),
+    "AP of 20 classes": (average_precision, 20, False, 60, 4),
     "AP of 3 classes": (average_precision, 3, False, 60, 4),
 }
 
@@ -124,12 +127,14 @@ def test_launches_of_ranks_reach_goal_in_one_tile(name, monkeypatch):
         inputs = RetrievalInputs(x, labels, x, labels, size)
         expected = query_scores([score], tiles_of(inputs, ranking), inputs)[0][0]
         with Device(kernels=True) as device:
-            here = [part.to(DEVICE) for part in (x, labels)]
+            here = x.to(DEVICE), labels.repeat_interleave(2).to(DEVICE)[::2]
             device.operators = 0
             device.waits.clear()
-            ((_, ranks),) = tiles_of(RetrievalInputs(*here, *here, size), ranking)
-            assert device.operators <= launches and len(device.waits) <= waits
-            assert torch.equal(score(ranks).cpu(), expected)
+            inputs = RetrievalInputs(*here, *here, size)
+            tiles = [*tiles_of(inputs, ranking)]
+            if not INTERPRETED:  # where lists of equal rows are too short, and searched again
+                assert device.operators <= launches and len(device.waits) <= waits and len(tiles) == 1
+            assert torch.equal(query_scores([score], tiles, inputs)[0][0].cpu(), expected)
 
 
 @pytest.mark.full

@@ -69,7 +69,11 @@ def label_ranker(inputs: RetrievalInputs) -> Callable[[slice | Tensor, Tensor], 
     labels = check_label_dtypes(inputs.query_labels, inputs.reference_labels)
     query_labels, reference_labels = (column.contiguous() for column in labels)
     if not gpu_kernels.can_use("neighbor scores", query_labels.device):
-        relevant, candidates = relevant_of_labels(inputs)
+        self_index = inputs.self_index()
+        is_reference = self_index >= 0
+        is_own_match = is_reference & (reference_labels[self_index.clamp(min=0)] == query_labels)
+        relevant = count_relevant(query_labels, reference_labels) - is_own_match.long()
+        candidates = len(reference_labels) - is_reference.long()
         return lambda part, nearest: ranks_of_neighbors(
             nearest, query_labels[part], reference_labels, relevant[part]
         )._replace(candidates=candidates[part])
@@ -84,12 +88,3 @@ def label_ranker(inputs: RetrievalInputs) -> Callable[[slice | Tensor, Tensor], 
         return PositiveRanks(*scores.matches(*rows, status, (LONE, SCORED, NOT_FINITE)))
 
     return ranks_of
-
-
-def relevant_of_labels(inputs: RetrievalInputs) -> tuple[Tensor, Tensor]:
-    # ->  (Q,), (Q,) int64, the numbers of references with the query's label and of all, without the query itself
-    labels = query_labels, reference_labels = check_label_dtypes(inputs.query_labels, inputs.reference_labels)
-    self_index = inputs.self_index()
-    is_reference = self_index >= 0
-    is_own_match = is_reference & (reference_labels[self_index.clamp(min=0)] == query_labels)
-    return count_relevant(*labels) - is_own_match.long(), len(reference_labels) - is_reference.long()

@@ -19,6 +19,7 @@ from .ranking import TIES, Ranking
 
 _PAIR_BYTES = 24  # of a pair: a filter value, its bin, and temporaries
 _WIDEST = 512  # the most positives for which the kernel compares each entry with each positive
+_MAX_UNDECIDED = 2**24  # entries that the kernel lists
 
 
 class RankQueries(NamedTuple):
@@ -31,12 +32,6 @@ class RankQueries(NamedTuple):
     positive: Tensor  # (Q, P) int64, the positives; those without a distance are last
     relevant: Tensor  # (Q,) int64, the number of positives with a distance
     prepared: tuple[Tensor, ...] | None = None  # from `RankCounter.prepare`
-
-    def select(self, rows: Tensor) -> "RankQueries":
-        # rows: (q,) int64
-        ignored = None if self.ignored is None else self.ignored[rows]
-        positives = self.delta[rows], self.positive[rows], self.relevant[rows]
-        return RankQueries(self.query[rows], self.self_index[rows], ignored, *positives)
 
     def values(self, factor: Tensor, shift: Tensor) -> Tensor:
         # factor, shift: (Q, 1)  ->  (Q, P), filter values of the positives, inf = none
@@ -172,7 +167,7 @@ class RankCounter:
         """Count all references at once."""
         from ..search.kernels import counting
 
-        filter_, capacity = self.fp16_filter, max(self.memory // 128, 1)
+        filter_, capacity = self.fp16_filter, min(self.memory // 128 + 1, _MAX_UNDECIDED)
         rows = queries.query, self.reference, queries.self_index
         positives = queries.delta, queries.positive, queries.relevant
         normalization = self.filter.center, self.filter.sizes, filter_.largest
@@ -184,18 +179,8 @@ class RankCounter:
         # interval: (Q,) factor, shift and error of the filter's values  before: (Q, P + 1), updated in place
         factor, shift, error = (part[:, None] for part in interval)
         edges = _edges(queries.values(factor, shift), error)
-        sums = before.new_zeros(len(before), edges.shape[1] + 1)
         for start, tile in self._tiles(x, queries):
-            _add_bin_counts(tile, start, queries, edges, sums)
-        before += sums[:, ::2]
-        # In these rows an entry lies in an interval. Products of fewer rows may round differently: count all again.
-        left = sums[:, 1::2].any(1).nonzero()[:, 0]
-        for rows in left.split(max(self.rows // 4, 1)) if len(left) else ():
-            part = queries.select(rows)
-            again = torch.zeros_like(before[rows])
-            for start, tile in self._tiles(x[rows], part):
-                _count_tile(tile, start, part, edges[rows], self._distances, self.ties, again)
-            before[rows] = again
+            _count_tile(tile, start, queries, edges, self._distances, self.ties, before)
 
     def _tiles(self, x: Tensor, queries: RankQueries) -> Iterator[tuple[int, Tensor]]:
         # x: (Q, D)  ->  (Q, C) filter values of references start, start + 1, ...
@@ -228,21 +213,6 @@ def _edges(center: Tensor, error: Tensor) -> Tensor:
     return torch.stack([low, end], 2).flatten(1)
 
 
-def _excluded_columns(start: int, columns: int, queries: RankQueries) -> tuple[Tensor, Tensor]:
-    # ->  (Q, P + 1) columns of a tile that are no negatives, (Q, P + 1) bool, which of them lie in the tile
-    column = torch.cat([queries.self_index[:, None], queries.positive], 1) - start
-    return column.clamp(0, columns - 1), (column >= 0) & (column < columns)
-
-
-def _add_bin_counts(tile: Tensor, start: int, queries: RankQueries, edges: Tensor, sums: Tensor) -> None:
-    # tile: (Q, C) filter values of references start, start + 1, ...  edges: (Q, 2 P)  sums: (Q, 2 P + 1)
-    """Count the negatives between consecutive edges."""
-    bins = torch.searchsorted(edges, tile, right=True)
-    sums.scatter_add_(1, bins, torch.ones_like(sums[:1, :1]).expand_as(bins))
-    column, is_in_tile = _excluded_columns(start, tile.shape[1], queries)
-    sums.scatter_add_(1, bins.gather(1, column), -is_in_tile.long())
-
-
 def sort_positives(
     delta: Tensor, index: Tensor, gain: Tensor | None, width: int
 ) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -272,11 +242,14 @@ def _count_tile(
     # tile: (Q, C) filter values of references start, start + 1, ...  edges: (Q, 2 P)  before: (Q, P + 1)
     """Count the negatives before each positive; canonical distances decide for values that lie in an interval."""
     bins = torch.searchsorted(edges, tile.to(edges.dtype), right=True)
-    excluded, is_in_tile = _excluded_columns(start, tile.shape[1], queries)
+    excluded = torch.cat([queries.self_index[:, None], queries.positive], 1) - start
+    is_in_tile = (excluded >= 0) & (excluded < tile.shape[1])
+    excluded = excluded.clamp(0, tile.shape[1] - 1)
     bins.scatter_reduce_(1, excluded, is_in_tile * edges.shape[1], "amax")  # after all positives
     row, column = (bins & 1).nonzero().unbind(1)
-    other = distances(queries.query, row, column + start)
-    bins[row, column] = 2 * queries.insertion_index(row, other, column + start, ties)
+    if len(row):
+        other = distances(queries.query, row, column + start)
+        bins[row, column] = 2 * queries.insertion_index(row, other, column + start, ties)
     before.scatter_add_(1, bins >> 1, torch.ones_like(before[:1, :1]).expand_as(bins))
 
 

@@ -153,13 +153,6 @@ class Float16Filter:
             torch.stack([self.factor * (lost + self.summing * rounded), self.factor * length, 2 * query_error])
         )
 
-    def error(self, queries: Float16Queries) -> Tensor:
-        # ->  (Q,) float64
-        """Return the error bound of each query over all references."""
-        query_loss, length, twice = queries.left[:, : len(queries.is_bounded)].double()
-        rounded, lost, ref_error = self.right.double().amax(1)
-        return torch.where(queries.is_bounded, query_loss * rounded + length * lost + ref_error + twice / 2, torch.inf)
-
     def affine_map(self, rows: Tensor, queries: Float16Queries) -> tuple[Tensor, Tensor]:
         # rows: (Q, D), from which the queries were prepared  ->  (Q,), (Q,) float64
         """Return the factor and shift that map canonical distances to values."""

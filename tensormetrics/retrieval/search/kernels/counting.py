@@ -60,7 +60,7 @@ def _intervals(
     top, queries, dim, width,
     factor: tl.constexpr, UNIT: tl.constexpr, ROWS: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
-    # Values of the positives with their error, as `Float16Filter.affine_map` and `error`, rounded outwards.
+    # Values of the positives, as `Float16Filter.affine_map`, with their largest error, rounded outwards.
     # largest: (3,), of `right`  delta: (Q, P)  low, high: (P, Q)  top: (Q,), the largest `high` of each query
     n = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     centered: tl.constexpr = factor == 2
@@ -185,9 +185,7 @@ def _place_undecided(
         tl.atomic_add(before + q * (width + 1) + to, one, mask=valid & (is_own == 0), sem="relaxed")
 
 
-def sorted_positives(
-    query: Tensor, reference: Tensor, index: Tensor, kind: int
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+def sorted_positives(query: Tensor, reference: Tensor, index: Tensor, kind: int) -> tuple[Tensor, Tensor, Tensor]:
     # query: (Q, D)  reference: (R, D)  index: (Q, P) int64, -1 = none
     # ->  (Q, P) float64 canonical distances, (Q, P) int64 by (distance, index), (Q,) int64, the number of distances
     (count, width), dim = index.shape, query.shape[1]

@@ -66,22 +66,25 @@ def _multiples(value, shift):
     return (value + shift) - shift
 
 
-@triton.jit(do_not_specialize=["queries"])
-def _means(scores, relevant, means, queries, ZERO: tl.constexpr, SIZE: tl.constexpr):
+@triton.jit(do_not_specialize=["queries", "classes"])
+def _means(
+    scores, relevant, codes, means, queries, classes, ZERO: tl.constexpr, HAS_CODES: tl.constexpr, SIZE: tl.constexpr
+):  # fmt: skip
     # One program for each row of scores: as `query_metric.means`, with the same bits.
+    # With codes, means: (M, 4, C), exact sums of the three parts and counts for each class, which have no order.
     m, n = tl.program_id(0).to(tl.int64), tl.arange(0, SIZE)
     largest = tl.zeros((SIZE,), dtype=tl.float64)
     for start in range(0, queries, SIZE):
         value = tl.load(scores + m * queries + start + n, mask=start + n < queries, other=0)
         is_scored = tl.load(relevant + start + n, mask=start + n < queries, other=0) > 0
-        value = tl.where(is_scored & (value == value), tl.abs(value), 0.0)
+        value = tl.where(is_scored & (tl.abs(value) < _INF), tl.abs(value), 0.0)
         largest = tl.where(value > largest, value, largest)
     most = tl.max(largest, axis=0)
     exponent = (most.to(tl.int64, bitcast=True) >> 52) & 0x7FF
-    exponent = tl.where((most > 0) & (most < _INF), tl.maximum(exponent - 17, 1), 1005)
+    exponent = tl.where(most > 0, tl.maximum(exponent - 17, 1), 1005)
     shift = (exponent << 52).to(tl.float64, bitcast=True) * (1.5 * 2.0**44)  # of the coarsest grid, 2^-8
     high, count = tl.zeros((SIZE,), dtype=tl.float64), tl.zeros((SIZE,), dtype=tl.int32)
-    mid, low, plain = high, high, high
+    mid, low = high, high
     for start in range(0, queries, SIZE):
         valid = start + n < queries
         value = tl.load(scores + m * queries + start + n, mask=valid, other=float("nan"))
@@ -90,19 +93,26 @@ def _means(scores, relevant, means, queries, ZERO: tl.constexpr, SIZE: tl.conste
             value = tl.where(is_lone & valid, 0.0, value)
         else:
             value = tl.where(is_lone, float("nan"), value)
-        count += (value == value).to(tl.int32)
-        value = tl.where(value == value, value, 0.0)
-        plain += value
-        part = _multiples(value, shift)
-        high += part
-        value -= part
-        part = _multiples(value, shift * 2.0**-26)
-        mid += part
-        value -= part
-        low += _multiples(value, shift * 2.0**-52)
-    exact = (tl.sum(low, axis=0) + tl.sum(mid, axis=0)) + tl.sum(high, axis=0)
-    total = tl.where(most < _INF, exact, tl.sum(plain, axis=0))
-    tl.store(means + m, total / tl.sum(count, axis=0).to(tl.float64))
+        is_defined = value == value
+        count += is_defined.to(tl.int32)
+        value = tl.where(is_defined, value, 0.0)
+        first = tl.where(tl.abs(value) < _INF, _multiples(value, shift), value)
+        high += first
+        value = tl.where(first == value, 0.0, value - first)
+        second = _multiples(value, shift * 2.0**-26)
+        mid += second
+        third = _multiples(value - second, shift * 2.0**-52)
+        low += third
+        if HAS_CODES:
+            code = tl.load(codes + start + n, mask=valid, other=-1)
+            to, is_in = means + 4 * m * classes + code, is_defined & (code >= 0)
+            tl.atomic_add(to, first, mask=is_in, sem="relaxed")
+            tl.atomic_add(to + classes, second, mask=is_in, sem="relaxed")
+            tl.atomic_add(to + 2 * classes, third, mask=is_in, sem="relaxed")
+            tl.atomic_add(to + 3 * classes, is_defined.to(tl.float64), mask=is_in, sem="relaxed")
+    if not HAS_CODES:
+        total = (tl.sum(low, axis=0) + tl.sum(mid, axis=0)) + tl.sum(high, axis=0)
+        tl.store(means + m, total / tl.sum(count, axis=0).to(tl.float64))
 
 
 @triton.jit(do_not_specialize=["size", "depth"])
@@ -145,14 +155,17 @@ def matches(
     return rank, relevant, candidates
 
 
-def means(scores: Tensor, relevant: Tensor, is_zero: bool) -> Tensor:
-    # scores: (M, Q) float64  relevant: (Q,) int64  ->  (M,) float64; see `query_metric.means`
-    result = torch.empty(len(scores), dtype=torch.float64, device=scores.device)
+def means(scores: Tensor, relevant: Tensor, is_zero: bool, codes: Tensor | None = None, classes: int = 0) -> Tensor:
+    # scores: (M, Q) float64  relevant: (Q,) int64  codes: (Q,) int64 below `classes`, -1 = none
+    # ->  (M,) float64; with codes (M, C); see `query_metric.means`
+    shape = (len(scores),) if codes is None else (len(scores), 4, classes)
+    result = scores.new_zeros(shape) if classes else scores.new_empty(shape)
     launch(
-        _means, (len(scores),), scores.contiguous(), relevant, result, len(relevant), ZERO=is_zero, SIZE=1024,
-        num_warps=8, enable_fp_fusion=False,
+        _means, (len(scores),), scores.contiguous(), relevant, relevant if codes is None else codes, result,
+        len(relevant), classes, ZERO=is_zero, HAS_CODES=codes is not None, SIZE=1024, num_warps=8,
+        enable_fp_fusion=False,
     )  # fmt: skip
-    return result
+    return result if codes is None else (result[:, 2] + result[:, 1] + result[:, 0]) / result[:, 3]
 
 
 def ndcg(ranks: Tensor, relevant: Tensor, terms: Tensor, ideal: Tensor) -> Tensor:
