@@ -42,6 +42,7 @@ def try_direct_search(device: torch.device) -> bool:
 def try_neighbor_scores(device: torch.device) -> bool:
     from .inputs import RetrievalInputs
     from .ranking.neighbor_ranks import ranks_of_labels
+    from .scores.average_precision import average_precision
     from .scores.ndcg import ndcg
     from .scores.query_metric import Classes, means
 
@@ -50,8 +51,10 @@ def try_neighbor_scores(device: torch.device) -> bool:
         indices = (7 * torch.arange(len(x), device=x.device)[:, None] + torch.arange(9, device=x.device)) % len(x)
         ranks = ranks_of_labels(indices, RetrievalInputs(x, labels, x, labels, len(x)))
         classes = (Classes(labels, x[:, 0] > 0, on_lone) for on_lone in ("zero", "exclude"))
-        gains = (ndcg(ranks, k) for k in (1, 5, 9))
-        return ranks.rank, ranks.relevant, *gains, *(means(1e3 * x.T.double(), c) for c in classes)
+        gain = (ranks.rank % 3).double()
+        graded = ranks._replace(gain=gain, ideal=gain.sort(descending=True).values)
+        scores = [score(y, k) for score in (ndcg, average_precision) for y in (ranks, graded) for k in (1, 5, 9)]
+        return ranks.rank, ranks.relevant, *scores, *(means(1e3 * x.T.double(), c) for c in classes)
 
     return is_equal_on(device, compute, sample_input(130, 16))
 
