@@ -13,7 +13,7 @@ from torch import Tensor
 from tensormetrics.association.resampling import draws, permutation
 from tensormetrics.retrieval.clusters import mutual_info
 from tensormetrics.retrieval.clusters.contingency import Contingency
-from tensormetrics.retrieval.deterministic import sum_by_position
+from tensormetrics.retrieval.deterministic import halving_sum, sum_by_position
 from tensormetrics.retrieval.inputs import class_parts
 from tensormetrics.retrieval.ranking import rank_counts
 from tensormetrics.retrieval.ranking.ranking import TIES, Ranking
@@ -208,10 +208,13 @@ def matches(
             status[0] |= options["NOT_FINITE"]
 
 
-def ndcg(rank, relevant, terms, ideal, result, size, depth, **_: Any) -> None:
-    is_hit = (rank > 0) & (rank <= depth)
-    reached = sum_by_position(terms[rank * is_hit], is_hit.cumsum(-1))
-    result.copy_(reached / ideal[relevant.clamp(max=depth)])
+def rank_scores(rank, divisor, terms, ideal, gain, best, scores, size, depth, num_best, **options: Any) -> None:
+    is_hit, is_precision = (rank > 0) & (rank <= depth), options["IS_PRECISION"]
+    order = is_hit.cumsum(-1)
+    value = order.double() / rank if is_precision else terms[rank * is_hit] * (gain if options["HAS_GAIN"] else 1.0)
+    total = divisor if is_precision else ideal[divisor.clamp(max=depth)]
+    total = halving_sum(best * terms[1 : 1 + num_best]) if options["HAS_GAIN"] else total
+    scores.copy_(sum_by_position(value, order * is_hit) / total)
 
 
 def means(scores, relevant, codes, result, queries, classes, **options: Any) -> None:

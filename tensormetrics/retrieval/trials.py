@@ -42,6 +42,7 @@ def try_direct_search(device: torch.device) -> bool:
 def try_neighbor_scores(device: torch.device) -> bool:
     from .inputs import RetrievalInputs
     from .ranking.neighbor_ranks import label_ranker
+    from .scores.average_precision import average_precision
     from .scores.ndcg import ndcg
     from .scores.query_metric import Classes, means
 
@@ -50,9 +51,11 @@ def try_neighbor_scores(device: torch.device) -> bool:
         indices = (7 * torch.arange(len(x), device=x.device)[:, None] + torch.arange(9, device=x.device)) % len(x)
         ranks = label_ranker(RetrievalInputs(x, labels, x, labels, len(x)))(slice(0, len(x)), indices)
         classes = [Classes(labels, x[:, 0] > 0, on_lone) for on_lone in ("zero", "exclude")]
-        gains, table = (ndcg(ranks, k) for k in (1, 5, 9)), 1e3 * x.T.double()
+        gain, table = (ranks.rank % 3).double(), 1e3 * x.T.double()
+        graded = ranks._replace(gain=gain, ideal=gain.sort(descending=True).values)
+        scores = [score(y, k) for score in (ndcg, average_precision) for y in (ranks, graded) for k in (1, 5, 9)]
         averages = (means(table, of, by_class) for of in classes for by_class in (False, True))
-        return ranks.rank, ranks.relevant, *gains, *averages
+        return ranks.rank, ranks.relevant, *scores, *averages
 
     return is_equal_on(device, compute, sample_input(130, 16))
 

@@ -110,6 +110,8 @@ SUM_TYPES = ROW_TYPES | {"units": "*fp64", "sums": "*fp64"}
 SUM_TYPES |= dict.fromkeys(("ordered", "order", "previous", "counts"), "*i64")
 INFORMATION_TYPES = dict.fromkeys(("row", "col", "count", "row_size", "col_size"), "*i64")
 INFORMATION_TYPES |= dict.fromkeys(("sums", "log_factorial", "expected"), "*fp64")
+SCORES = {"IS_PRECISION": False, "HAS_GAIN": True, "WIDTH": 128, "LOG": 7}
+SCORE_TYPES = dict.fromkeys(("terms", "ideal", "gain", "best"), "*fp64") | {"divisor": "*i64"}
 SELECTION = {"SAMPLED": False, "QUERIES": 1}
 FINISH_TYPES = PAIRS | {"order": "*i32", "is_bounded": "*i8", "is_proven": "*i8"}
 
@@ -179,7 +181,7 @@ LAUNCHES = {  # kernel, constants, types, warps, stages
     "expected information": (clusters._expected_information, {"SIZE": 128}, INFORMATION_TYPES, 1, 3),
     "means": (scores._means, MEAN_CONSTANTS | {"HAS_CODES": False}, MATCH_TYPES, 8, 3),
     "means of classes": (scores._means, MEAN_CONSTANTS | {"HAS_CODES": True}, MATCH_TYPES, 8, 3),
-    "ndcg of 128": (scores._ndcg, {"WIDTH": 128, "LOG": 7}, MATCH_TYPES | {"terms": "*fp64", "ideal": "*fp64"}, 4, 3),
+    "graded scores of 128": (scores._rank_scores, SCORES, MATCH_TYPES | SCORE_TYPES, 4, 3),
 }  # fmt: skip
 
 

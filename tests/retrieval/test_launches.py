@@ -12,10 +12,11 @@ from kernels import INTERPRETED, interpreted
 from tensormetrics.retrieval import (
     NDCG,
     AccuracyCalculator,
-    HitRate,
+    AveragePrecision,
     PrecisionAtK,
     RecallAtK,
     ReciprocalRank,
+    RunMetric,
     TorchKMeans,
     TorchKNN,
     adjusted_mutual_info,
@@ -50,6 +51,18 @@ def metric(make, *options):
     return call
 
 
+def run_metric(x: torch.Tensor, labels: torch.Tensor):
+    number, column = (torch.arange(n, device=x.device) for n in x.shape)
+    batch = x, (labels[:, None] + column) % 4, number[:, None].expand(x.shape).clone()
+    empty = [RunMetric().to(x.device) for _ in range(2)]
+
+    def call() -> dict[str, torch.Tensor]:
+        empty[-1].update(*batch)
+        return empty.pop().compute()
+
+    return call
+
+
 def clustering(score):
     def call(x: torch.Tensor, labels: torch.Tensor):
         clusters = labels % 7 + (x[:, 0] > 1)
@@ -60,17 +73,15 @@ def clustering(score):
 
 NAMES = "precision_at_1", "r_precision", "mean_average_precision_at_r"
 CALLS = {  # call after the update, launches, waits
-    "HitRate(10)": (metric(HitRate, 10), 16, 1),
-    "HitRate((1, 10))": (metric(HitRate, (1, 10)), 25, 1),
-    "HitRate(10) of each class": (metric(partial(HitRate, average="class"), 10), 25, 3),
-    "HitRate((1, 10)) over classes": (metric(partial(HitRate, average="macro"), (1, 10)), 40, 3),
+    "PrecisionAtK(10) of each class": (metric(partial(PrecisionAtK, average="class"), 10), 25, 3),
+    "RecallAtK((1, 10)) over classes": (metric(partial(RecallAtK, average="macro"), (1, 10)), 40, 3),
     "PrecisionAtK(10)": (metric(PrecisionAtK, 10), 16, 1),
-    "PrecisionAtK((1, 10))": (metric(PrecisionAtK, (1, 10)), 25, 1),
-    "RecallAtK(10)": (metric(RecallAtK, 10), 16, 1),
     "RecallAtK((1, 100))": (metric(RecallAtK, (1, 100)), 25, 1),
     "ReciprocalRank(10)": (metric(ReciprocalRank, 10), 16, 1),
     "NDCG(10)": (metric(NDCG, 10), 16, 1),
     "NDCG(100)": (metric(NDCG, 100), 16, 1),
+    "AveragePrecision(10)": (metric(AveragePrecision, 10), 16, 1),
+    "RunMetric": (run_metric, 40, 1),
     "AccuracyCalculator(k=10)": (metric(AccuracyCalculator, NAMES, (), False, False, 10), 45, 1),
     "NMI": (clustering(normalized_mutual_info), 25, 1),
     "AMI": (clustering(adjusted_mutual_info), 60, 1),
@@ -199,7 +210,7 @@ def test_search_of_5000_rows_reaches_goal():
 
 @pytest.mark.skipif(INTERPRETED, reason="counts calls of the library")
 def test_update_makes_few_python_calls():
-    scored, batch, calls = HitRate(1), rows(SIZES[1]), []
+    scored, batch, calls = RecallAtK(1), rows(SIZES[1]), []
     scored.update(*batch)
     sys.setprofile(lambda frame, event, _: calls.append(event) if event.endswith("call") else None)
     scored.update(*batch)

@@ -7,7 +7,6 @@ import re
 import numpy as np
 import pytest
 import torch
-from fake_device import DEVICE, Device
 from torchmetrics import retrieval as peers
 
 from tensormetrics import compare
@@ -510,21 +509,6 @@ def test_queries_of_very_different_lengths_are_scored_in_small_tables(generator,
     assert {name: float(value) for name, value in parts.compute().items()} == pytest.approx(
         {name: float(value) for name, value in expected.items()}, abs=1e-15
     )
-
-
-def test_run_metric_on_device_waits_once_and_copies_no_scores(generator):
-    n = 1000 * 100
-    data = torch.rand(n, generator=generator), torch.randint(0, 3, (n,), generator=generator), torch.arange(n) // 100
-    with Device() as device:
-        metric, data = RunMetric().to(DEVICE), [column.to(DEVICE) for column in data]
-        metric(*data)  # makes tables of constants
-        metric.reset()
-        device.waits.clear()
-        device.copied.clear()
-        device.operators = 0
-        metric.update(*data)
-        metric.compute()
-        assert len(device.waits) == 1 and max(device.copied) < 10 and device.operators <= 65
 
 
 @pytest.mark.parametrize("action", ["neg", "pos", "skip"])

@@ -1,6 +1,5 @@
 """`RunMetric`: trec_eval's measures of pairs of query and document, batch by batch."""
 
-import functools
 import math
 from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Any, Literal, NamedTuple
@@ -205,7 +204,10 @@ class RunMetric(Metric[dict[str, Estimate]]):
         values = ranked.values({**self.measures, RELEVANT: FLAT[RELEVANT]}, self.relevance_level)
         relevant = values[RELEVANT]
         values = {name: values[name] for name in self.measures}
-        first_of = functools.partial(_first_of, number=number, queries=queries + 1)
+
+        def first_of(column: Tensor) -> Tensor:  # (n,)  ->  (Q,), of columns that are equal in each query
+            return column.new_empty(queries + 1).index_put_((number,), column)
+
         groups = first_of(rows["groups"][order]) if "groups" in rows else None
         return self._without_empty(_Evaluated(first_of(query), values, relevant, groups))
 
@@ -243,8 +245,3 @@ def _faults(rows: dict[str, Tensor], order: Tensor, start: Tensor) -> dict[str, 
         group = rows["groups"][order]
         faults["groups: got several for query {query}, wanted one"] = order, group != group[start]
     return faults
-
-
-def _first_of(column: Tensor, number: Tensor, queries: int) -> Tensor:
-    # column, number: (n,)  ->  (Q,), of columns that are equal in each query
-    return column.new_empty(queries).index_put_((number,), column)

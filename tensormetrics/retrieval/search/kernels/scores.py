@@ -115,19 +115,38 @@ def _means(
         tl.store(means + m, total / tl.sum(count, axis=0).to(tl.float64))
 
 
-@triton.jit(do_not_specialize=["size", "depth"])
-def _ndcg(rank, relevant, terms, ideal, scores, size, depth, WIDTH: tl.constexpr, LOG: tl.constexpr):
-    # One program for each query: as `ndcg` without gains, with the same bits.
+@triton.jit
+def _halving_sum(value, SIZE: tl.constexpr, STEPS: tl.constexpr):
+    # value: (SIZE,)  ->  (1,), as `halving_sum`
+    for step in tl.static_range(STEPS):
+        value = tl.sum(tl.reshape(value, (2, SIZE >> (step + 1))), axis=0)
+    return value
+
+
+@triton.jit(do_not_specialize=["size", "depth", "num_best"])
+def _rank_scores(
+    rank, divisor, terms, ideal, gain, best, scores, size, depth, num_best,
+    IS_PRECISION: tl.constexpr, HAS_GAIN: tl.constexpr, WIDTH: tl.constexpr, LOG: tl.constexpr,
+):  # fmt: skip
+    # One program for each query: as `average_precision` or `ndcg`, with the same bits.
     q, c = tl.program_id(0).to(tl.int64), tl.arange(0, WIDTH)
-    r = tl.load(rank + q * size + c, mask=c < size, other=0).to(tl.int32)
+    r = tl.load(rank + q * size + c, mask=c < size, other=0)
     is_hit = (r > 0) & (r <= depth)
     slot = tl.where(is_hit, tl.cumsum(is_hit.to(tl.int32), axis=0) - 1, -1)
-    r = tl.sum(tl.where(slot[:, None] == c[None, :], r[:, None], 0), axis=0)  # hits come first, in their order
-    value = tl.load(terms + r)
-    for step in tl.static_range(LOG):  # see `halving_sum`
-        value = tl.sum(tl.reshape(value, (2, WIDTH >> (step + 1))), axis=0)
-    best = tl.load(ideal + tl.minimum(tl.load(relevant + q), depth))
-    tl.store(scores + q + tl.arange(0, 1), value / best)
+    hit = tl.sum(tl.where(slot[:, None] == c[None, :], c[:, None], 0), axis=0)  # hits come first, in their order
+    is_hit = c < tl.sum(is_hit.to(tl.int32), axis=0)
+    r = tl.load(rank + q * size + hit, mask=is_hit, other=0).to(tl.int32)
+    total = tl.load(divisor + q).to(tl.float64)
+    if IS_PRECISION:
+        value = tl.where(is_hit, (c + 1).to(tl.float64) / tl.maximum(r, 1).to(tl.float64), 0.0)
+    else:
+        value = tl.load(terms + r)
+        total = tl.load(ideal + tl.minimum(tl.load(divisor + q), depth))
+    if HAS_GAIN:
+        value *= tl.load(gain + q * size + hit, mask=is_hit, other=0.0)
+        most = tl.load(best + q * num_best + c, mask=c < num_best, other=0.0)
+        total = _halving_sum(most * tl.load(terms + 1 + c, mask=c < num_best, other=0.0), WIDTH, LOG)
+    tl.store(scores + q + tl.arange(0, 1), _halving_sum(value, WIDTH, LOG) / total)
 
 
 def matches(
@@ -168,13 +187,20 @@ def means(scores: Tensor, relevant: Tensor, is_zero: bool, codes: Tensor | None 
     return result if codes is None else (result[:, 2] + result[:, 1] + result[:, 0]) / result[:, 3]
 
 
-def ndcg(ranks: Tensor, relevant: Tensor, terms: Tensor, ideal: Tensor) -> Tensor:
-    # ranks: (Q, P)  relevant: (Q,)  terms, ideal: (k + 1,) float64, as in `ndcg`  ->  (Q,) float64
-    result = torch.empty(relevant.shape, dtype=torch.float64, device=ranks.device)
-    width = triton.next_power_of_2(ranks.shape[1])
+def rank_scores(
+    rank: Tensor, divisor: Tensor, depth: int | None, discounts: tuple[Tensor, Tensor] | None = None,
+    gains: list[Tensor] | tuple[()] = (),
+) -> Tensor:  # fmt: skip
+    # rank: (Q, P)  divisor: (Q,) int64, for nDCG R  discounts: (k + 1,) float64, as in `ndcg`; None: average precision
+    # gains: (Q, P) of the ranks and (Q, K) in the ideal order, or none  ->  (Q,) float64
+    result = torch.empty(divisor.shape, dtype=torch.float64, device=rank.device)
+    gain, best = gains or 2 * [result[:, None]]
+    best = best[:, :depth].contiguous()
+    width = triton.next_power_of_2(max(rank.shape[1], best.shape[1]))
     launch(
-        _ndcg, (len(ranks),), ranks.contiguous(), relevant.contiguous(), terms, ideal, result, ranks.shape[1],
-        len(terms) - 1, WIDTH=width, LOG=width.bit_length() - 1, num_warps=4 if width > 32 else 1,
-        enable_fp_fusion=False,
+        _rank_scores, (len(rank),), rank.contiguous(), divisor.contiguous(), *(discounts or (result, result)),
+        gain.contiguous(), best, result, rank.shape[1], 2**31 - 1 if depth is None else depth,
+        best.shape[1], IS_PRECISION=discounts is None, HAS_GAIN=len(gains) > 0, WIDTH=width,
+        LOG=width.bit_length() - 1, num_warps=4 if width > 32 else 1, enable_fp_fusion=False,
     )  # fmt: skip
     return result
