@@ -124,11 +124,12 @@ def publish(
 
 
 def drawn_scores(table: Table, size: Size) -> Any:
-    """Draw the numbers of a column, with intervals where there are some."""
-    cells: list[Any] = [cell if isinstance(cell, Estimate) else (cell, math.nan, math.nan) for (cell,) in table.cells]
-    (column,) = table.columns
-    names = [label_of(name) for name in table.rows]
-    figure, _ = plot_panels(names, {column: np.array([[*map(float, cell)] for cell in cells])}, {})
+    """Draw a panel for each column, with intervals where there are some."""
+    panels = {}
+    for i, column in enumerate(table.columns):
+        rows = [row[i] if isinstance(row[i], Estimate) else [value_of(row[i]), *[math.nan] * 2] for row in table.cells]
+        panels[column] = np.array([[*map(float, row)] for row in rows])
+    figure, _ = plot_panels([label_of(name) for name in table.rows], panels, {})
     if size:
         figure.set_size_inches(size)
     return figure
