@@ -21,7 +21,7 @@ def _body(file: str | Path) -> ast.Module:
     return ast.parse((PACKAGE / file).read_text("utf-8"))
 
 
-def _assigned(file: str, name: str) -> tuple[str, ...]:
+def _assigned(file: str, name: str) -> Any:
     """Return the tuple, the keys of the dictionary or the choices of the Literal that a file assigns to a name."""
     nodes = [node for node in _body(file).body if isinstance(node, ast.Assign | ast.AnnAssign)]
     targets = [node.targets[0] if isinstance(node, ast.Assign) else node.target for node in nodes]

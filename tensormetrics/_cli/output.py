@@ -127,7 +127,8 @@ def drawn_scores(table: Table, size: Size) -> Any:
     """Draw a panel for each column, with intervals where there are some."""
     panels = {}
     for i, column in enumerate(table.columns):
-        rows = [row[i] if isinstance(row[i], Estimate) else [value_of(row[i]), *[math.nan] * 2] for row in table.cells]
+        cells: list[Any] = [row[i] for row in table.cells]
+        rows = [cell if isinstance(cell, Estimate) else (value_of(cell), math.nan, math.nan) for cell in cells]
         panels[column] = np.array([[*map(float, row)] for row in rows])
     figure, _ = plot_panels([label_of(name) for name in table.rows], panels, {})
     if size:

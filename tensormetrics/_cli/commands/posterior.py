@@ -104,8 +104,7 @@ def posterior(
     }
     answer = {"files": list(matrices), "paired": paired, "scores": numbers}
     values = chain(*(of.values() for of in medians.values()))
-    shown = [*columns.values()]
-    return publish(tables, answer, lambda size: draw(study, shown, compare, rope, size), values, **outputs)
+    return publish(tables, answer, lambda size: draw(study, [*columns.values()], compare, rope, size), values, **outputs)
 
 
 def draw(study: Study, columns: Sequence[Column], compare: bool = False, rope: Any = None, size: Size = None) -> Any:

@@ -1,8 +1,8 @@
 """Names of `metametric.core`: the decorator, and classes of constraints, hooks, metrics and normalizers."""
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from types import GenericAlias
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -131,7 +131,7 @@ def as_ours(metric: Any) -> Any:
     return Metric.from_function(metric.score) if is_users else metric
 
 
-@dataclass(eq=False)
+@dataclasses.dataclass(eq=False)
 class ContramappedParameterizedMetric(ParameterizedMetric):
     """Metric after preprocessing."""
 
