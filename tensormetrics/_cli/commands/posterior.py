@@ -1,7 +1,7 @@
 """Credible intervals of the scores of confusion matrices."""
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -104,10 +104,10 @@ def posterior(
     }
     answer = {"files": list(matrices), "paired": paired, "scores": numbers}
     values = chain(*(of.values() for of in medians.values()))
-    return publish(tables, answer, lambda size: draw(study, [*columns.values()], compare, rope, size), values, **outputs)
+    return publish(tables, answer, lambda size: draw(study, columns.values(), compare, rope, size), values, **outputs)
 
 
-def draw(study: Study, columns: Sequence[Column], compare: bool = False, rope: Any = None, size: Size = None) -> Any:
+def draw(study: Study, columns: Collection[Column], compare: bool = False, rope: Any = None, size: Size = None) -> Any:
     """Draw the posteriors of all experiments per metric, and with `compare` the differences from the best."""
     rows = len(study.list_experiments())
     heights = ([ROW_HEIGHT] * rows + [REGIONS_HEIGHT] * (rows - 1) * compare) * len(columns)
