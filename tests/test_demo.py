@@ -45,15 +45,3 @@ def test_demo_interrupted_keeps_measured_epochs(tmp_path, monkeypatch, capsys):
     assert report["interrupted"] and [row["epoch"] for row in report["epochs"]] == [1]
     assert (tmp_path / "report.png").exists()
     assert "interrupted: 1 of 3 epochs were measured" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--epochs", "0"], "Invalid value for '--epochs': 0 is not in the range x>=1"),
-        (["--device", "abacus"], "--device: got 'abacus', which cannot be used here"),
-    ],
-)
-def test_demo_with_invalid_argument_exits_with_message(arguments, message, capsys):
-    assert exit_status("demo", *arguments) == 2
-    assert message in capsys.readouterr().err

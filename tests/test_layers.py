@@ -303,6 +303,8 @@ LOADERS = {"np.load", "torch.load", "pickle.load"}
 ALLOWED_OPENING_CALLS = {  # (file, call) -> why the call is allowed outside of core/text/files.py
     ("association/embeddings/datasets.py", "joinpath('weat_word_sets.json').read_text"): "a file of the package",
     ("_cli/machine/info.py", "path.read_text"): "a file of the package",
+    ("_cli/names.py", "read_text"): "a file of the package",
+    ("_cli/options.py", "read_text"): "a file of the package",
     ("core/arguments/lazy.py", "read_text"): "a file of the package",
     ("uncertainty/item_scores/records.py", "read_parquet"): "of bytes that were read",
     ("retrieval/search/backends/faiss_knn.py", "read_index"): "of a stream that was opened",

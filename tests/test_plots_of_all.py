@@ -20,7 +20,6 @@ from torchmetrics import MetricCollection
 import tensormetrics
 from tensormetrics import association, posterior
 from tensormetrics.__main__ import main
-from tensormetrics._cli.commands.association import draw
 from tensormetrics._cli.output import drawn_scores
 from tensormetrics.core.arguments.labels import LABELS, label_of
 from tensormetrics.core.results import plots
@@ -98,7 +97,6 @@ def demo(epochs):
 
 SCORES = {"mean_average_precision_at_r": 0.7, "a score of a name that is much too long for a line": 1.0, "f1": np.nan}
 SCORES["recall"] = Estimate(*torch.tensor([0.25, 0.2, 0.3]))
-ROW = {"score": 0.3, "p": 0.01}
 PICTURES = {
     **{name: call for name, (call, _) in PLOTS.items()},
     "pooled": lambda s, m, o: s.plot("acc", experiments=[LONG, "transformers/aggregated"])[0],
@@ -107,8 +105,8 @@ PICTURES = {
     "scores": lambda s, m, o: drawn_scores(Table([*SCORES], ["value"], [[x] for x in SCORES.values()]), None),
     "demo, one epoch": lambda s, m, o: demo(1),
     "demo, many epochs": lambda s, m, o: demo(60),
-    "command line, association": lambda s, m, o: draw(
-        {"weat": dict.fromkeys(QUERIES, ROW), "rnd": {QUERIES[0]: {"score": np.nan, "p": np.nan}, "b": {"score": -1.0}}}
+    "command line, association": lambda s, m, o: drawn_scores(
+        Table([*QUERIES, "b"], ["weat", "p (max-t) of weat", "rnd"], 10 * [[0.3, 0.01, np.nan]] + [{"rnd": -1.0}]), None
     ),
 }
 

@@ -125,11 +125,13 @@ def publish(
 
 
 def drawn_scores(table: Table, size: Size) -> Any:
-    """Draw the numbers of a column, with intervals where there are some."""
-    cells: list[Any] = [cell if isinstance(cell, Estimate) else (cell, math.nan, math.nan) for (cell,) in table.cells]
-    (column,) = table.columns
-    names = [label_of(name) for name in table.rows]
-    figure, _ = plot_panels(names, {column: np.array([[*map(float, cell)] for cell in cells])}, {})
+    """Draw a panel for each column, with intervals where there are some."""
+    panels = {}
+    for i, column in enumerate(table.columns):
+        cells: list[Any] = [row[i] for row in table.cells]
+        rows = [cell if isinstance(cell, Estimate) else (value_of(cell), math.nan, math.nan) for cell in cells]
+        panels[column] = np.array([[*map(float, row)] for row in rows])
+    figure, _ = plot_panels([label_of(name) for name in table.rows], panels, {})
     if size:
         figure.set_size_inches(size)
     return figure

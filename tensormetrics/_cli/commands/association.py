@@ -15,25 +15,13 @@ from ...association import BaseMetric, Query, WordEmbeddingModel
 from ...association.embeddings.formats.fasttext import is_fasttext
 from ...association.queries.run_queries import corrected, planned, scored
 from ...association.resampling.null_distribution import Method
-from ...core.results.plots import (
-    COLORS,
-    FONT,
-    LINE,
-    dress,
-    inches,
-    ink,
-    legend_below,
-    lines_of,
-    name_rows,
-    new_axes,
-    wrapped,
-)
+from ...core.results.table import Table
 from ..inputs.documents import json_file
 from ..inputs.text import existing
 from ..names import ASSOCIATION, CORRECTIONS
 from ..naming import Logged, naming
 from ..option_types import Arguments, BadInput, Device, Option, Probability, Replicates, Rope, SecondModel, refuse
-from ..output import Size, find_device, publish
+from ..output import find_device, publish
 from ..score_tables import comparison_json, comparison_table, table_of_rows
 from .pairs import prefer
 
@@ -141,6 +129,7 @@ def association(
     files = [vectors, *filter(None, [compare])]
     models = [_read_vectors(file, query_list, member, words).to(find_device(device)) for file in files]
     by_metric: dict[str, Rows] = {}
+    picture: dict[str, dict[str, Any]] = {}  # query -> score and p-value of each metric
     common: dict[str, tuple[Any, Any]] = {}
     tables = []
     for metric in dict.fromkeys(metrics):
@@ -154,7 +143,12 @@ def association(
         for file, file_rows in zip(files, [rows, *others], strict=True):
             if reasons := [f"{name}: {row['reason']}" for name, row in file_rows.items() if row["reason"]]:
                 warnings.warn(f"{file}: {'; '.join(reasons)}", stacklevel=1)
-        tables.append(table_of_rows(rows, confidence, metric))
+        table = table_of_rows(rows, confidence, metric)
+        tables.append(table)
+        tested = [name for name in table.columns if name.startswith("p")][-1:]  # "p", or else the corrected one
+        shown = {"score": metric, **{name: f"{name} of {metric}" for name in tested}}
+        for name in table.rows:
+            picture.setdefault(name, {}).update({heading: table[name, key] for key, heading in shown.items()})
         for other in others:
             common[metric] = _common_scores(metric, rows, other)
     answer: dict[str, Any] = {"files": {"vectors": vectors, "queries": queries}, "metrics": by_metric}
@@ -164,8 +158,8 @@ def association(
         heading = "mean over queries"
         tables.append(comparison_table(common, (vectors, compare), heading, has_direction=False, **statement))
         answer["comparison"] = comparison_json(tables[-1])
-    scores = [row["score"] for rows in by_metric.values() for row in rows.values()]
-    return publish(tables, answer, lambda size: draw(by_metric, correction, size), scores, **outputs)
+    columns = dict.fromkeys(heading for cells in picture.values() for heading in cells)
+    return publish(tables, answer, Table([*picture], [*columns], [*picture.values()]), **outputs)
 
 
 def _common_scores(metric: str, rows: Rows, other: Rows) -> tuple[dict[str, float], dict[str, float]]:
@@ -258,31 +252,3 @@ def _scores(
     return {
         name: {**row, "reason": reasons.get((model.name, name))} for name, row in zip(plan.names, rows, strict=True)
     }
-
-
-def draw(answer: dict[str, Rows], correction: str | None = None, size: Size = None) -> Any:
-    """Draw a panel per metric and a bar per query; bars of (corrected) p-values below 0.05 are filled."""
-    column = f"p ({correction})" if correction else "p"
-    labels = {metric: [wrapped(name, 60) for name in rows] for metric, rows in answer.items()}
-    names = sum(labels.values(), [])
-    height = max(0.3, LINE * (lines_of(names) + 0.5))
-    size = size or (inches(names) + 4.5, height * len(names) + 0.7 * len(answer) + 0.3)
-    ratios = {"height_ratios": [len(rows) for rows in answer.values()]}
-    figure, panels = new_axes(None, size, len(answer), gridspec_kw=ratios)
-    for panel, (metric, rows) in zip(panels, answer.items(), strict=True):
-        dress(panel, grid="x")
-        for y, row in enumerate(rows.values()):
-            score, p = row["score"], row.get(column, 0.0)
-            label = f"{column} {'<' if p < LEVEL else '≥'} {LEVEL}" if column in row else None
-            face = COLORS[0] if p < LEVEL else "white"
-            if math.isnan(score):
-                panel.annotate("no score", (0, y), (4, 0), textcoords="offset points", va="center", fontsize=FONT)
-            else:
-                panel.barh(y, score, 0.6, facecolor=face, edgecolor=COLORS[0], label=label)
-                if "low" in row:  # the interval need not contain the score
-                    panel.plot([row["low"], row["high"]], [y, y], color=ink(), linewidth=1.2, marker="|")
-        panel.axvline(0, color="black", linewidth=0.8)
-        panel.set_xlabel(f"{metric.upper()} score")
-        name_rows(panel, labels[metric])
-    legend_below(figure, panels)
-    return figure

@@ -1,7 +1,7 @@
 """Credible intervals of the scores of confusion matrices."""
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,6 +22,7 @@ from ..option_types import BadInput, Device, Finite, Option, PositiveInt, Rope, 
 from ..output import Size, find_device, publish
 from ..score_tables import caption_of
 
+Column = tuple[str, int | str | None]  # metric and class
 PRIORS = {"prevalence_prior": "--prior", "confusion_prior": "--prior"}
 
 
@@ -103,17 +104,10 @@ def posterior(
     }
     answer = {"files": list(matrices), "paired": paired, "scores": numbers}
     values = chain(*(of.values() for of in medians.values()))
-    shown = [*columns.values()]
-    return publish(tables, answer, lambda size: draw(study, shown, compare, rope, size), values, **outputs)
+    return publish(tables, answer, lambda size: draw(study, columns.values(), compare, rope, size), values, **outputs)
 
 
-def draw(
-    study: Study,
-    columns: Sequence[tuple[str, int | str | None]],
-    compare: bool = False,
-    rope: float | None = None,
-    size: Size = None,
-) -> Any:
+def draw(study: Study, columns: Collection[Column], compare: bool = False, rope: Any = None, size: Size = None) -> Any:
     """Draw the posteriors of all experiments per metric, and with `compare` the differences from the best."""
     rows = len(study.list_experiments())
     heights = ([ROW_HEIGHT] * rows + [REGIONS_HEIGHT] * (rows - 1) * compare) * len(columns)
@@ -182,7 +176,7 @@ def _items_needed(
     return counts
 
 
-def _columns(scores: Table, classes: list[str] | None) -> dict[str, tuple[str, int | str | None]]:
+def _columns(scores: Table, classes: list[str] | None) -> dict[str, Column]:
     """Return the metric of each column of the table of scores, and its class if it has a value for each."""
     parts = {name: name.partition("/") for name, cells in scores.columns.items() if isinstance(cells, Estimate)}
     return {

@@ -110,20 +110,15 @@ def scores(
         report["ranks"] = pairs.ranks
     if power is not None:
         report["more_items"] = {name: more_items(result, power) for name, result in differences(tables[-1]).items()}
-        tables.append(_plan_table(report["more_items"], power))
+        cells = [["no number" if count is None else f"{count:,}"] for count in report["more_items"].values()]
+        caption = f"items to add, so that the interval excludes 0 with probability {power:g}"
+        tables.append(Table([*report["more_items"]], ["more items"], cells, caption=caption, index="comparison"))
     return publish(tables, report, means, **outputs)
 
 
 def _logs(file: str) -> str | Path:
     """Return a folder or a pattern as it is, and a file that exists."""
     return file if Path(file).is_dir() or (glob.has_magic(file) and not Path(file).exists()) else existing(file)
-
-
-def _plan_table(counts: dict[str, int | None], power: float) -> Table:
-    """Return a table of the number of additional items that decide each comparison."""
-    cells = [["no number" if count is None else f"{count:,}"] for count in counts.values()]
-    caption = f"items to add, so that the interval excludes 0 with probability {power:g}"
-    return Table([*counts], ["more items"], cells, caption=caption, index="comparison")
 
 
 def _distinct(files: tuple[str, ...]) -> list[str]:

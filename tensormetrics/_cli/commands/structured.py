@@ -244,10 +244,10 @@ def imported_class(schema: str) -> Any:
     module, _, name = schema.rpartition(":")
     if not module or not name:
         raise BadInput(f"--schema: got {schema!r}, wanted MODULE:CLASS")
+    if module.endswith(".py"):
+        existing(module)
     try:
         return getattr(_imported(module), name)
-    except BadInput:
-        raise
     except (Exception, SystemExit) as error:  # whatever the user's module does
         raise BadInput(f"--schema: {schema} cannot be imported: {type(error).__name__}: {error}") from error
 
@@ -256,7 +256,7 @@ def _imported(module: str) -> Any:
     if not module.endswith(".py"):
         return importlib.import_module(module)
     # Under a separate name: a file may be called types.py.
-    spec = importlib.util.spec_from_file_location(f"_schema_{Path(module).stem}", existing(module))
+    spec = importlib.util.spec_from_file_location(f"_schema_{Path(module).stem}", module)
     assert spec is not None and spec.loader is not None  # there is a loader for .py
     loaded = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)

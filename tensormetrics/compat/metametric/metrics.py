@@ -7,18 +7,8 @@ of the field.
 from collections.abc import Iterable
 from typing import Any
 
-from ...structured import (
-    AMR,
-    Argument,
-    Entity,
-    EntitySet,
-    Event,
-    EventSet,
-    Membership,
-    Mention,
-    StructuredMetric,
-    Trigger,
-)
+from ... import structured
+from ...structured import AMR, Argument, Entity, EntitySet, Event, EventSet, Membership, Mention, Trigger
 from . import dsl
 from .core import FScore
 from .suites import MetricFamily, Values
@@ -33,7 +23,7 @@ def memberships(entities: EntitySet) -> list[Membership]:
     return [Membership(mention, entity) for entity in entities.entities for mention in entity.mentions]
 
 
-def b_cubed(normalizer: str) -> StructuredMetric:
+def b_cubed(normalizer: str) -> structured.StructuredMetric:
     inner = dsl.dataclass[Membership]({"mention": ..., "entity": dsl.normalize[normalizer](dsl.auto[Entity])})
     return dsl.preprocess[memberships](dsl.set_matching[Membership, "<->", normalizer](inner))
 
@@ -47,7 +37,7 @@ ceaf_phi4 = dsl.dataclass[EntitySet](
 )
 
 
-def _family(metric: StructuredMetric, *normalizers: str) -> MetricFamily:
+def _family(metric: structured.StructuredMetric, *normalizers: str) -> MetricFamily:
     return dsl.family(metric, dsl.macro_average(normalizers or ("precision", "recall", "f1")))
 
 
@@ -71,7 +61,7 @@ coref_suite = dsl.suite(
 ).with_extra(mean_f1)
 
 
-def event_metric(fields: dict[str, Any]) -> StructuredMetric:
+def event_metric(fields: dict[str, Any]) -> structured.StructuredMetric:
     return dsl.dataclass[EventSet]({"events": dsl.set_matching[Event](dsl.dataclass[Event](fields))})
 
 

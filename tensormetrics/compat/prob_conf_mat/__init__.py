@@ -25,12 +25,7 @@ from ...uncertainty.statistics.samples import hdi
 from .plot_options import pairs
 from .results import *  # noqa: F403
 from .results import ListwiseComparisonResult, PairwiseComparisonResult, PosteriorSummary
-from .study import Experiment as Experiment
-from .study import ExperimentAggregationResult as ExperimentAggregationResult
-from .study import ExperimentGroup as ExperimentGroup
-from .study import ExperimentGroupResult as ExperimentGroupResult
-from .study import ExperimentResult as ExperimentResult
-from .study import Study as Study
+from .study import *  # noqa: F403
 
 Metric, summarize_posterior = registry.ConfusionMetric, PosteriorSummary
 pairwise_compare, listwise_compare = PairwiseComparisonResult, ListwiseComparisonResult

@@ -9,17 +9,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ... import posterior
 from ...posterior.metrics.parse import ConfusionMetricCollection
 from ...posterior.metrics.quantity import ROOTS, Quantity
-from ...posterior.metrics.registry import ExperimentAggregator, get_experiment_aggregator
 from ...posterior.plots.drawing import Look, interval_of
+from ...posterior.sampling import rng as streams
 from ...posterior.sampling.confusion_sums import Method
-from ...posterior.sampling.rng import RNG
-from ...posterior.study import experiment, study
 from ...posterior.study.aggregators import pool
 from ...posterior.study.config import AGGREGATED, check_group, full_name, is_pooled, split_name
 from ...posterior.study.samples import Label
-from ...uncertainty.statistics.heterogeneity import HeterogeneityResult, estimate_i2
 from .plot_options import FOREST, plot_options
 from .results import ListwiseComparisonResult, PairwiseComparisonResult, PosteriorSummary, report
 
@@ -44,14 +42,14 @@ class ExperimentResult:
 class ExperimentAggregationResult(ExperimentResult):
     """Samples of a metric pooled over the experiments of a group."""
 
-    aggregator: ExperimentAggregator
+    aggregator: posterior.ExperimentAggregator
     experiment_values: Tensor  # (S, M, C) or (S, M, 1)
 
     experiment_group = property(lambda self: self.experiment)
 
     @cached_property
-    def heterogeneity_results(self) -> HeterogeneityResult:
-        return estimate_i2(self.experiment_values)
+    def heterogeneity_results(self) -> posterior.HeterogeneityResult:
+        return posterior.estimate_i2(self.experiment_values)
 
 
 class ExperimentGroupResult(NamedTuple):
@@ -61,10 +59,10 @@ class ExperimentGroupResult(NamedTuple):
     individual_experiment_results: dict[Quantity, list[ExperimentResult]]
 
 
-class Experiment(experiment.Experiment):
+class Experiment(posterior.Experiment):
     """A confusion matrix and the priors of its posterior, with a stream of random numbers."""
 
-    def __init__(self, name: str, rng: RNG, *arguments: Any, **options: Any) -> None:
+    def __init__(self, name: str, rng: streams.RNG, *arguments: Any, **options: Any) -> None:
         super().__init__(name, *arguments, **options)
         self.rng = rng
 
@@ -90,7 +88,7 @@ class Experiment(experiment.Experiment):
 class ExperimentGroup(dict[str, Experiment]):
     """Experiments of one kind by name, with equally many classes, that can be pooled."""
 
-    def __init__(self, name: str, rng: RNG) -> None:
+    def __init__(self, name: str, rng: streams.RNG) -> None:
         self.name, self.rng = name, rng
 
     num_experiments = property(dict.__len__)
@@ -109,7 +107,7 @@ class ExperimentGroup(dict[str, Experiment]):
         metrics: Any,
         sampling_method: Method,
         num_samples: int,
-        metric_to_aggregator: Mapping[Quantity, ExperimentAggregator],
+        metric_to_aggregator: Mapping[Quantity, posterior.ExperimentAggregator],
     ) -> ExperimentGroupResult:
         """Draw samples of every experiment, and pool those of the metrics that have an aggregator."""
         drawn = [member.sample_metrics(metrics, sampling_method, num_samples) for member in self.values()]
@@ -139,14 +137,14 @@ def _named(name: str) -> dict[str, Any]:
     return dict(zip(("Group", "Experiment"), split_name(name), strict=True))
 
 
-class Study(study.Study):
+class Study(posterior.Study):
     """Experiments and metrics, with reports, comparisons and plots; see `posterior.Study`."""
 
-    num_experiment_groups = property(study.Study.__len__)
+    num_experiment_groups = property(posterior.Study.__len__)
     num_experiments = property(lambda self: len(self.list_experiments()))
 
     @classmethod
-    def from_dict(cls, config_dict: Mapping[str, Any], **kwargs: Any) -> study.Study:  # type: ignore[override]
+    def from_dict(cls, config_dict: Mapping[str, Any], **kwargs: Any) -> posterior.Study:  # type: ignore[override]
         return super().from_dict(config_dict, **kwargs)
 
     def all_experiments(self) -> list[str]:
@@ -155,7 +153,7 @@ class Study(study.Study):
     def __getitem__(self, name: str) -> Any:
         """Return a group, or an experiment of one."""
         group, _, member = name.partition("/")
-        holder = ExperimentGroup(group, RNG(self.seed))
+        holder = ExperimentGroup(group, streams.RNG(self.seed))
         for key, source in self._group(group).items():
             holder[key] = Experiment.__new__(Experiment)
             vars(holder[key]).update(vars(source), rng=holder.rng)
@@ -170,7 +168,7 @@ class Study(study.Study):
         holder = self[group]
         if name != AGGREGATED:
             return ExperimentResult(quantity, values, holder[name])
-        aggregator = self._aggregators[quantity] or get_experiment_aggregator("singleton")
+        aggregator = self._aggregators[quantity] or posterior.get_experiment_aggregator("singleton")
         parts = torch.stack([self.samples(quantity, f"{group}/{key}", sampling_method) for key in holder], 1)
         return ExperimentAggregationResult(quantity, values, holder, aggregator, parts)
 

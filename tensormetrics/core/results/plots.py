@@ -39,7 +39,7 @@ def plot_values(
     names = list(dict.fromkeys(label for row in rows for label in row))
     labels = [wrapped(label_of(label)) for label in names]
     has_steps = len(rows) > 1
-    size = (4.5, 3.0) if has_steps else (3.5 + inches(labels), 0.9 + 2 * LINE * max(len(names), lines_of(labels)))
+    size = (4.5, 3.0) if has_steps else (3.5 + inches(labels), 0.9 + LINE * len(names) * max(2, lines_of(labels) + 0.5))
     figure, (axes,) = new_axes(ax, size)
     first = len(axes.containers)
     for i, (key, label) in enumerate(zip(names, labels, strict=True), first):
@@ -105,7 +105,7 @@ def plot_panels(
     # panels: (len(names), 3) each, numbers and both ends
     """Draw a panel for each column: a row for each name, with a point and its interval."""
     labels = [wrapped(name) for name in names]
-    size = (inches(labels) + 2.5 * len(panels), 0.9 + 2 * LINE * max(len(names), lines_of(labels)))
+    size = (inches(labels) + 2.5 * len(panels), 0.9 + LINE * len(names) * max(2, lines_of(labels) + 0.5))
     figure, axes = new_axes(ax, size, 1, len(panels), sharey=True)
     for i, (panel, (column, rows)) in enumerate(zip(axes, panels.items(), strict=True)):
         values, low, high = rows.T
