@@ -53,7 +53,7 @@ class AlignedValues(NamedTuple):
     def texts(self) -> tuple[str, str]:
         """Both values as JSON, shortened around the first difference."""
         texts = [
-            "" if path is None or value is None else _json(value)
+            "" if path is None or value is None else json.dumps(value, ensure_ascii=False, default=str)
             for path, value in ((self.prediction_path, self.prediction), (self.reference_path, self.reference))
         ]
         first = next((n for n, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), 0) if all(texts) else 0
@@ -321,10 +321,6 @@ class _Alignment:
         has_content = self.comparison.has_content(edge.slot, cells.pred, cells.ref)
         edges = cells.with_similarity(similarity).take((similarity > 0) & has_content)
         return edges.take(best_matching(edges, edges.similarity, preds.lengths[[i]], refs.lengths[[j]]))
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _cut(text: str, first: int) -> str:

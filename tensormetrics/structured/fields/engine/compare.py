@@ -48,7 +48,9 @@ class Comparison:
         self.is_conforming = np.ones(size, dtype=bool)
         self.wrong: list[tuple[Slot, np.ndarray, np.ndarray]] = []  # rows of wrong values and of their references
         self.keeps_all_credit = False  # of values below their thresholds
-        self.order = [_order_by_cost(slot) for slot in plan.slots]
+        # The parts of a slot are compared in this order, users' functions last.
+        costs = [[_cost(edge.slot) for edge in slot.edges] for slot in plan.slots]
+        self.order = [np.argsort(row, kind="stable").tolist() for row in costs]
 
     def count(self) -> None:
         """Compare all documents."""
@@ -338,11 +340,6 @@ def all_pairs(preds: Column, refs: Column, i: np.ndarray, j: np.ndarray) -> Iter
             similarity=np.zeros(len(rows)),
         )
         first = last
-
-
-def _order_by_cost(slot: Slot) -> list[int]:
-    """Return the parts of a slot in the order in which they are compared, users' functions last."""
-    return sorted(range(len(slot.edges)), key=lambda n: _cost(slot.edges[n].slot))
 
 
 def _cost(slot: Slot) -> int:
