@@ -1,6 +1,5 @@
 """Comparators of strings, numbers and dates. The fields of their dataclasses are their parameters in every notation."""
 
-import functools
 import math
 import unicodedata
 from abc import abstractmethod
@@ -65,7 +64,7 @@ class normalized(_TextComparator):
 
     def _text_key(self, text: str) -> Hashable:
         folded = unicodedata.normalize("NFKC", text).casefold()
-        spaced = "".join(" " if _is_separator(letter) else letter for letter in folded)
+        spaced = "".join(" " if unicodedata.category(letter)[0] in "PZ" else letter for letter in folded)
         return " ".join(filter(None, spaced.split(" ")))
 
 
@@ -205,12 +204,9 @@ class parsed(_TextComparator):
         object.__setattr__(self, "formats", formats)
 
     def _text_key(self, text: str) -> Hashable:
-        readers: list[Callable[[str], datetime]] = [
-            functools.partial(_strptime, date_format) for date_format in self.formats
-        ]
-        for read in (*readers, read_datetime):
+        for date_format in (*self.formats, None):
             try:
-                moment = read(text.strip())
+                moment = datetime.strptime(text.strip(), date_format) if date_format else read_datetime(text.strip())
             except ValueError:
                 continue
             return moment if moment.tzinfo is None else moment.astimezone(timezone.utc)
@@ -221,10 +217,6 @@ def _numbers(read: Callable[[Any], Any], keys: Sequence[Any], i: np.ndarray, j: 
     # i, j: (P,)  ->  (2, P, ...) the numbers of both keys, read once for each key
     codes, index = np.unique(np.stack([i, j]), return_inverse=True)
     return np.array([read(keys[n]) for n in codes])[index.reshape(2, -1)]
-
-
-def _is_separator(letter: str) -> bool:
-    return unicodedata.category(letter)[0] in "PZ"
 
 
 def _float(value: Any) -> float:
@@ -240,7 +232,3 @@ def _microseconds(value: date) -> tuple[int, int]:
         return 0, value.toordinal() * DAY
     kind, zero = (1, datetime.min) if value.tzinfo is None else (2, datetime.min.replace(tzinfo=timezone.utc))
     return kind, (value - zero) // timedelta(microseconds=1)
-
-
-def _strptime(date_format: str, text: str) -> datetime:
-    return datetime.strptime(text, date_format)

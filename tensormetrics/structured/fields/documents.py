@@ -13,7 +13,7 @@ from ..comparators import Answers
 from ..types.class_tree import schema_of
 from ..types.tree import Leaf, Schema
 from ..types.values import kind_of_value
-from .engine.compare import Comparison, Counts
+from .engine.compare import Comparison
 from .engine.encode import ABSENT, MISSING, Encoded, Keys, encode
 from .engine.faults import NULL_HINT, first_fault
 from .engine.slots import DocumentOptions, Plan, compile_schema, root_kinds
@@ -29,16 +29,14 @@ class ScoredDocuments:
 
     Attributes:
         references: The values of all references.
-        counts: The counts of the included documents.
         readings: The result of reading each answer.
         included: Indices of the documents that count; the others are skipped.
         is_readable, is_valid, is_exact: (D,) bool, of the included documents.
         similarity: (D,) float64, 0 for unreadable documents.
-        comparison: The comparison of the included documents.
+        comparison: The comparison of the included documents, with their counts.
     """
 
     references: list[Any]
-    counts: Counts
     readings: list[Reading]
     included: np.ndarray
     is_readable: np.ndarray
@@ -121,18 +119,17 @@ class DocumentScorer:
         self._check_references(refs, reference_values, values, first)
         refs.roots = refs.roots[included]
         comparison = Comparison(self.plan, tables, preds, refs, self.answers)
-        counts = comparison.count()
+        comparison.count()
         self.answers.clear()
         readable = is_readable[included]
         return ScoredDocuments(
             references=reference_values,
-            counts=counts,
             readings=readings,
             included=included,
             is_readable=readable,
-            is_valid=readable & counts.is_conforming & self._validate(values),
-            is_exact=readable & (counts.counts[..., 1:].sum((1, 2)) == 0) & (counts.invalid.sum(1) == 0),
-            similarity=np.where(readable, counts.document_similarity, 0.0),
+            is_valid=readable & comparison.is_conforming & self._validate(values),
+            is_exact=readable & (comparison.counts[..., 1:].sum((1, 2)) == 0) & (comparison.invalid.sum(1) == 0),
+            similarity=np.where(readable, comparison.document_similarity, 0.0),
             comparison=comparison,
         )
 

@@ -125,7 +125,7 @@ def _complete(schema: Any, references: Sequence[Any]) -> Schema:
 
 
 def _documents(scored: ScoredDocuments, ids: Sequence[Any]) -> list[DocumentScore]:
-    errors = scored.counts.counts[..., 1:].sum((1, 2)) + scored.counts.invalid.sum(1)
+    errors = scored.comparison.counts[..., 1:].sum((1, 2)) + scored.comparison.invalid.sum(1)
     return [
         DocumentScore(
             id=ids[n],

@@ -16,12 +16,12 @@ from ...core.resampling.intervals import with_values
 from ...core.results.estimates import Comparison, Estimate, check_confidence
 from ...core.results.table import Table
 from ...uncertainty.comparison import compare
+from .engine.compare import COUNTS
 from .explain import Explanation, explain
 from .page import report_page
 from .reading import HOWS
 from .schemas.json_writer import write_json_schema
 
-COUNTS = ("correct", "wrong", "missed", "invented")
 DOCUMENT_COLUMNS = ("documents", "readable", "valid", "exact", "similarity")  # after the rows in the sums
 FIELD_SCORES = ("precision", "recall", "f1", "similarity")
 MIN_DOCUMENTS = 10

@@ -22,11 +22,12 @@ from ...core.results.estimates import Comparison, Estimate
 from ..types.json_kinds import json_kind
 from ..types.values import array_of, object_of
 from .documents import DocumentScorer, ScoredDocuments, read_json, read_schema
+from .engine.compare import COUNTS
 from .engine.slots import DocumentOptions
 from .explain import Explanation, explain
 from .infer import infer_schema
 from .reading import HOWS
-from .report import COUNTS, DOCUMENT_COLUMNS, FieldReport
+from .report import DOCUMENT_COLUMNS, FieldReport
 
 COLUMNS = (*COUNTS, "similarity")  # of each row in the sums
 GRID = 2.0**34  # similarities are multiples of its inverse, so that sums of 2^18 of them are exact in any order
@@ -138,7 +139,7 @@ class FieldScores(SumMetric[dict[str, Estimate]]):
             raise ValueError(f"preds: got {len(preds)} documents, wanted {len(refs)}, one for each reference")
         names = None if ids is None else ids.tolist() if isinstance(ids, Tensor) else list(ids)
         scored = self.scorer.score(preds, refs, names, int(self.read.sum()))
-        counts = scored.counts
+        counts = scored.comparison
         similarity = torch.from_numpy(counts.similarity)[..., None]
         rows = torch.cat([torch.from_numpy(counts.counts).double(), similarity], -1).flatten(1)
         rates = [torch.from_numpy(flags).double() for flags in (scored.is_readable, scored.is_valid, scored.is_exact)]

@@ -66,15 +66,14 @@ class Leaf(Node):
 class Field:
     """Field of a record: its name in paths, its type, the keys allowed in a document, and whether it is required.
 
-    `keys` is empty if the name is the only key. `attribute` is read from an instance of the class of the record.
-    `default` returns the value of a missing key (only used with `defaults=True`).
+    `keys` is empty if the name is the only key. `default` returns the value of a missing key (only used with
+    `defaults=True`).
     """
 
     name: str
     type: Type
     keys: tuple[str, ...] = ()
     required: bool = False
-    attribute: str | None = None
     default: Callable[[], Any] | None = None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -162,7 +162,8 @@ class _Encoder:
         missing = [False] * len(objects)
         for edge, children, labelled in zip(slot.edges, column.children, column.labelled, strict=True):
             if edge is slot.other_keys:
-                parts = [_other_keys(value, slot.known_keys) or None for value in objects]
+                known = slot.known_keys
+                parts = [{key: v for key, v in value.items() if key not in known} or None for value in objects]
             else:
                 parts = self._fields(edge, objects, missing)
             if self.plan.options.unlabelled:
@@ -322,10 +323,6 @@ def to_hashable(value: Any) -> Steps[Hashable]:
             parts.append((yield to_hashable(part)))
         return "array", tuple(parts)
     return json_kind(value), value
-
-
-def _other_keys(value: Mapping[Any, Any], known_keys: frozenset[str]) -> dict[Any, Any]:
-    return {key: part for key, part in value.items() if key not in known_keys}
 
 
 def _below_fixed(edge: Edge) -> int:

@@ -92,7 +92,9 @@ def best_matching(
         todo, free = np.arange(len(rows)), np.zeros(0, dtype=np.int64)
     pairs, problem = np.unique(edges.pair[todo], return_inverse=True)
     problem = problem.reshape(-1)
-    heights, widths = (_max_by(problem, index[todo] + 1, len(pairs)) for index in (row, column))
+    heights, widths = np.zeros((2, len(pairs)), dtype=np.int64)
+    for size, index in ((heights, row), (widths, column)):
+        np.maximum.at(size, problem, index[todo] + 1)
     results = [free]
     if len(pairs):
         for slot, sizes in cuts([torch.from_numpy(heights), torch.from_numpy(widths)], []):
@@ -117,12 +119,6 @@ def _compact(pair: np.ndarray, position: np.ndarray) -> tuple[np.ndarray, np.nda
     owner = items // size
     first = np.searchsorted(owner, owner)
     return index - first[index], index
-
-
-def _max_by(group: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
-    result = np.zeros(count, dtype=np.int64)
-    np.maximum.at(result, group, values)
-    return result
 
 
 def _best_assignment(gains: np.ndarray) -> np.ndarray:

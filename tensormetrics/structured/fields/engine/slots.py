@@ -213,7 +213,9 @@ class _Builder:
                 edge.slot = self.open_references[name]
                 edge.slot.is_shared = True
                 return edge
-        slot = edge.slot = self._add_slot(node, path)
+        index = self.path_indices.setdefault(path or "@", len(self.path_indices))
+        slot = edge.slot = Slot(node, path, len(self.slots), index)
+        self.slots.append(slot)
         self.open_references |= dict.fromkeys(names, slot)
         comparator = scoring.comparator or comparator
         if isinstance(node, Leaf):
@@ -261,12 +263,6 @@ class _Builder:
             node = annotate(dataclasses.replace(node, scoring=scoring), annotations, f"fields[{path or '@'!r}]")
             scoring = node.scoring
         return node, nullable, scoring, names
-
-    def _add_slot(self, node: Type, path: str) -> Slot:
-        index = self.path_indices.setdefault(path or "@", len(self.path_indices))
-        slot = Slot(node, path, len(self.slots), index)
-        self.slots.append(slot)
-        return slot
 
     def _row(self, path: str, is_leaf: bool) -> int:
         if path not in self.row_indices:

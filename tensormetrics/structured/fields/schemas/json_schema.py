@@ -86,9 +86,6 @@ class _Reader:
         kinds = schema.get("type", _implied_type(schema))
         if kinds is None:
             return Anything()
-        return self._typed(schema, kinds, path)
-
-    def _typed(self, schema: Mapping[str, Any], kinds: Any, path: str) -> Type:
         names = [kinds] if isinstance(kinds, str) else _check_array(kinds, f"{path}.type")
         for name in names:
             if name not in TYPES:

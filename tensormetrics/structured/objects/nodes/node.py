@@ -277,7 +277,11 @@ class Union(Node):
             row_list = rows.tolist()
             case_values = list(compress(values, (case == index).tolist()))
             case_split = int((rows < split).sum())
-            column = node.encode(case_values, case_split, _paths_of_rows(where, row_list), device)
+
+            def path(n: int, rows: Sequence[int] = row_list) -> str:
+                return where(rows[n])
+
+            column = node.encode(case_values, case_split, path, device)
             columns.append(column)
             case_row[rows] = torch.arange(len(rows), device="cpu")
         parts = [node.key(column) for node, column in zip(self.cases, columns, strict=True)]
@@ -391,11 +395,6 @@ class Preprocess(Node):
 
     def parts(self, rows: Any, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
         return self.inner.parts(rows, i, j, self.pred(x), self.ref(y))
-
-
-def _paths_of_rows(where: RowPath, rows: Sequence[int]) -> RowPath:
-    """Return the path function of the values in these rows."""
-    return lambda row: where(rows[row])
 
 
 def below(where: RowPath, names: tuple[str | int, ...]) -> RowPath:
