@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from numbers import Integral
 from typing import Any, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 from typing_extensions import Unpack
@@ -20,6 +19,7 @@ from ...core.arguments.callers import level_of_caller
 from ...core.metric.base import Options
 from ...core.metric.row_metric import RowMetric
 from ...core.numbers.philox import philox4x32, philox_key
+from ...core.resampling.draws import log_gamma_quantiles
 from ...core.resampling.errors import UncertaintyWarning
 from ...core.resampling.families import MEMBER, corrected
 from ...core.resampling.intervals import interval
@@ -523,23 +523,16 @@ def _imagined_wins(count: int, replicates: int, seed: int) -> Tensor:
     order = torch.stack(lanes, -1).flatten(1)[:, :pairs].argsort(0).argsort(0)
     levels = (2 * order + 1) * LEVELS // (2 * replicates)  # each part of the distribution is drawn once
     wins = torch.zeros(replicates, count, count, dtype=torch.float64, device="cpu")
-    wins[:, ~torch.eye(count, dtype=torch.bool, device="cpu")] = torch.from_numpy(
-        _gamma_quantiles(1 / (2 * max(count - 1, 1)))
-    )[levels]
+    masses = _imagined_masses(1 / (2 * max(count - 1, 1)))
+    wins[:, ~torch.eye(count, dtype=torch.bool, device="cpu")] = masses[levels]
     return wins
 
 
 @functools.lru_cache(maxsize=64)
-def _gamma_quantiles(shape: float) -> np.ndarray:
-    # ->  (LEVELS,)
-    a = torch.tensor(shape, dtype=torch.float64, device="cpu")
+def _imagined_masses(shape: float) -> Tensor:
+    # ->  (LEVELS,) quantiles of Gamma(shape)
     target = (torch.arange(LEVELS, device="cpu").double() + 0.5) / LEVELS
-    low, high = torch.full_like(target, math.log(SMALLEST_WIN)), torch.full_like(target, math.log(100.0))
-    for _ in range(50):
-        center = (low + high) / 2
-        is_below = torch.special.gammainc(a, center.exp()) < target
-        low, high = center.where(is_below, low), high.where(is_below, center)
-    return ((low + high) / 2).exp().numpy()
+    return log_gamma_quantiles(target.new_tensor(shape), target).exp().clamp(min=SMALLEST_WIN)
 
 
 def _with_nu(parameters: Tensor) -> Tensor:
