@@ -223,7 +223,7 @@ def _scores(calculator: AccuracyCalculator, values: dict[str, float], options: d
     assert calculator.last is not None  # the scores that were just computed
     confidence, estimates = options["confidence"], {}
     if options["replicates"] and any(statistic_of(name) == "mean" for name in calculator.last.scores):
-        estimates = calculator.interval(confidence=confidence, replicates=options["replicates"])
+        estimates = dict(calculator.interval(confidence=confidence, replicates=options["replicates"]))
     return Scores(values, estimates, confidence)
 
 

@@ -56,7 +56,7 @@ def trec(
     values, estimates = run_scores.summary(), {}
     if replicates and not values.keys() <= {*SUMMED}:
         with naming():
-            estimates = run_scores.interval(**options)
+            estimates = dict(run_scores.interval(**options))
     scores = Scores(values, estimates, confidence)
     tables = [scores.table("metric")]
     answer: dict[str, Any] = {
