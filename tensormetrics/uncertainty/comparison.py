@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
+from torchmetrics import MetricCollection
 from typing_extensions import Unpack  # torch brings it
 
 from ..core.resampling.families import without_draws
 from ..core.results.estimates import Comparison, Estimate
+from ..core.results.score_table import ScoreTable, scored
 from ..core.results.table import ComparisonTable, Table
 from .anytime.sequences import check_anytime
 from .intervals import HasInterval, SampleOptions
@@ -30,7 +32,7 @@ class Options(SampleOptions, total=False):
 @overload
 def compare(a: HasInterval[Estimate], b: Any, **options: Unpack[Options]) -> Comparison: ...
 @overload
-def compare(a: HasInterval[Mapping[str, Estimate]], b: Any, **options: Unpack[Options]) -> dict[str, Comparison]: ...
+def compare(a: HasInterval[Mapping[str, Estimate]], b: Any, **options: Unpack[Options]) -> ScoreTable[Comparison]: ...
 @overload
 def compare(
     a: Any, b: None = None, *, baseline: str, model: str | None = None, **options: Unpack[Options]
@@ -129,7 +131,8 @@ def compare(
         looks: With `anytime`, the numbers of items (or groups) after which the comparison is wanted.
 
     Returns:
-        A `Comparison` of a minus b, or several by name; a `Table` of several models.
+        A `Comparison` of a minus b, or a `Table` of several, which is also a mapping by name; a `Table` of several
+        models.
 
     Raises:
         ValueError: If the classes, scoring options, items, groups or targets differ, or an option is out of range.
@@ -187,21 +190,34 @@ def compare(
         raise TypeError(f"{name}: got a {type(model).__name__} with anytime=True, wanted scores of items in order")
     if is_scores(a) and b is None:
         raise TypeError("b: got a NoneType, wanted scores of the same items, or a number")
-    check_comparable(a, b)
+    if isinstance(a, MetricCollection):
+        return _of_collections(a, b, options, correction)
     source.check_unused(source._fields, f"a {type(a).__name__}, which knows its items")
-    return _compare_metrics(a, b, options, correction)
-
-
-def _compare_metrics(a: Any, b: Any, options: ComparisonOptions, correction: str) -> Any:
-    correct = getattr(a, "corrected", None) if type(a) is type(b) else None
-    options = options._replace(of_family=correct is not None)
-    comparisons = Sample.of(a, options).compared(Sample.of(b, options), options)
-    if correct is None:
-        return comparisons
-    return {name: without_draws(comparison) for name, comparison in correct(b, comparisons, correction).items()}
+    return _of_metrics(a, b, options, correction)
 
 
 def _check_paired(paired: bool, anytime: bool, b: Any) -> None:
     if not paired and (anytime or b is None or is_number(b)):
         what = "anytime=True" if anytime else "several models" if b is None else "a number"
         raise ValueError(f"paired: got False with {what}, wanted two samples")
+
+
+def _of_metrics(a: Any, b: Any, options: ComparisonOptions, correction: str) -> Any:
+    check_comparable(a, b)
+    correct = getattr(a, "corrected", None) if type(a) is type(b) else None
+    options = options._replace(of_family=correct is not None)
+    comparisons = Sample.of(a, options).compared(Sample.of(b, options), options)
+    if correct is not None:
+        comparisons = {name: without_draws(x) for name, x in correct(b, comparisons, correction).items()}
+    return scored(comparisons, a._direction, "")
+
+
+def _of_collections(a: MetricCollection, b: Any, options: ComparisonOptions, correction: str) -> ScoreTable[Comparison]:
+    if not is_number(b) and not (isinstance(b, MetricCollection) and a.keys() == b.keys()):
+        raise TypeError(f"b: got a {type(b).__name__}, wanted a MetricCollection of the metrics of a, or a number")
+    results: dict[str, Comparison] = {}
+    for name, metric in a.items():
+        result = _of_metrics(metric, b if is_number(b) else b[name], options, correction)
+        several = result if isinstance(result, Mapping) else {"": result}
+        results |= {"/".join(filter(None, (name, key))): comparison for key, comparison in several.items()}
+    return ScoreTable.by_name(results, bool, "")

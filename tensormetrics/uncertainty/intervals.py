@@ -1,11 +1,13 @@
 """The score of a metric, or the mean of given scores, with its interval."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypedDict, overload
 
+from torchmetrics import Metric, MetricCollection
 from typing_extensions import TypeVar, Unpack  # torch brings them
 
 from ..core.results.estimates import Estimate
+from ..core.results.score_table import ScoreTable
 from ..core.results.table import Table
 from .anytime.sequences import check_anytime, interval_sequence
 from .item_scores.item_scores import Scores
@@ -44,6 +46,10 @@ class IntervalOptions(SampleOptions, total=False):
 
 @overload
 def interval(scores: HasInterval[Answer], **options: Unpack[IntervalOptions]) -> Answer: ...
+@overload
+def interval(
+    scores: Mapping[str, HasInterval[Any]] | MetricCollection, **options: Unpack[IntervalOptions]
+) -> ScoreTable[Estimate]: ...
 @overload
 def interval(scores: Any, *, score: list[str], **options: Unpack[IntervalOptions]) -> Table: ...
 @overload
@@ -101,8 +107,9 @@ def interval(
         - Output: ``(...)``, with `looks` ``(..., L)``
 
     Returns:
-        An `Estimate`, or several by name of a metric, or a `Table` of a row for several columns. `details["missing"]`
-        counts missing scores.
+        An `Estimate`, or a `Table` of one row for several columns or scores, which is also a mapping from their names
+        to estimates: those of a metric, a dictionary of metrics or a MetricCollection. `details["missing"]` counts
+        missing scores.
 
     Raises:
         TypeError: If these are neither scores nor a metric of this package.
@@ -143,10 +150,25 @@ def interval(
     source = Source(ids, groups, bounds, score, metric, filter, weights=weights)
     if is_scores(scores):
         return of_scores(source.read(scores))
+    if isinstance(scores, Mapping | MetricCollection) and len(scores) and not hasattr(scores, "interval"):
+        return _of_several(scores, source, options)
     if not hasattr(scores, "interval"):
-        got = type(scores).__name__
-        raise TypeError(f"scores: got a {got}, wanted scores or a metric; write Uncertain(it) for torchmetrics'")
+        advice = "; wrap it in Uncertain before update" if isinstance(scores, Metric) else ""
+        raise TypeError(f"scores: got a {type(scores).__name__}, wanted scores or a metric of this package{advice}")
     if anytime:
         raise TypeError(f"anytime: got a {type(scores).__name__}, wanted the scores of its items in their order")
     source.check_unused(source._fields, f"a {type(scores).__name__}, which knows its items")
     return scores.interval(**options)
+
+
+def _of_several(metrics: Any, source: Source, options: dict[str, Any]) -> ScoreTable[Estimate]:
+    results: dict[str, Estimate] = {}
+    directions: dict[str, bool | None] = {}
+    for name, metric in metrics.items():
+        metric = source.read(metric, name) if is_scores(metric) else metric
+        result = interval(metric, **options)
+        several = result if isinstance(result, Mapping) else {"": result}
+        for key, estimate in several.items():
+            column = "/".join(filter(None, (name, key)))
+            results[column], directions[column] = estimate, metric._direction(key)
+    return ScoreTable.by_name(results, directions.get, "score")

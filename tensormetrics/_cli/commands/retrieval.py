@@ -148,7 +148,7 @@ def retrieval(
         assert calculator.last is not None  # the scores that were just computed
         has_means = options["replicates"] and any(statistic_of(name) == "mean" for name in calculator.last.scores)
         draws = {"confidence": options["confidence"], "replicates": options["replicates"]}
-        estimates = calculator.interval(**draws) if has_means else {}
+        estimates = dict(calculator.interval(**draws)) if has_means else {}
         by_class = _by_class(calculator, inputs.query.labels[0]) if options["per_class"] else {}
         audited = calculator.audit_report(confidence=options["confidence"]) if options["audit"] else {}
     scores = score_table(values, estimates, options["confidence"], "metric")

@@ -53,9 +53,11 @@ def trec(
             evaluated[file] = evaluate_run(Run.read(existing(file)), judgements, metrics, **option)
     options: dict[str, Any] = {"confidence": confidence, "replicates": replicates}
     run_scores = evaluated[run]
-    values = run_scores.summary()
-    has_means = replicates and not values.keys() <= {*SUMMED}
-    scores = score_table(values, run_scores.interval(**options) if has_means else {}, confidence, "metric")
+    values, estimates = run_scores.summary(), {}
+    if replicates and not values.keys() <= {*SUMMED}:
+        with naming():
+            estimates = dict(run_scores.interval(**options))
+    scores = score_table(values, estimates, confidence, "metric")
     tables = [scores]
     answer: dict[str, Any] = {
         "files": {"run": run, "qrels": qrels, **({"compare": compare} if compare else {})},

@@ -12,6 +12,7 @@ from ..resampling import intervals, resampling
 from ..resampling.weights import check_draws
 from ..results.estimates import Estimate, check_confidence
 from ..results.plots import plot_values, steps_of
+from ..results.score_table import scored
 from ..results.table import Table, table_of
 from .exchanged_metric import ExchangedMetric
 from .exchanged_metric import NoDataError as NoDataError
@@ -114,18 +115,19 @@ class Metric(ExchangedMetric, Generic[Answer]):
 
         Args:
             confidence: Mass of the interval, in (0, 1).
-            replicates: Number of random draws, by default 1000. Metrics that keep sums take it when they are made.
+            replicates: Number of random draws, by default 1000, or that with which a metric was made.
             seed: Seed of the draws, by default 0; they depend on it and on the items' `ids` alone.
 
         Returns:
-            An `Estimate` of `compute()`, or several by name.
+            An `Estimate` of `compute()`, or a `Table` of several, which is also a mapping by name.
 
         Raises:
-            ValueError: If an option is out of range, or a metric that keeps sums was made without `replicates`.
+            ValueError: If an option is out of range, or differs from that with which a metric was made.
             NotImplementedError: If the metric has no interval.
         """
         confidence = check_confidence(confidence)
-        return self._estimates(self._resampled("interval", replicates, seed), confidence)
+        estimates = self._estimates(self._resampled("interval", replicates, seed), confidence)
+        return scored(estimates, self._direction, type(self).__name__)
 
     def _estimates(self, resampled: "resampling.Resampled | resampling.Joined", confidence: float) -> Any:
         """Return the interval of each value, with the values of `compute`."""

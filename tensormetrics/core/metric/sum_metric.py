@@ -189,7 +189,9 @@ class SumMetric(Metric[Answer]):
             weighted, sizes = self.weighted, self.sizes
         else:
             weighted = weighted_sums(units.rows, units.ids, replicates, seed, random_halves=True, split=split)
-            weighted, sizes = weighted[..., 0, :], units.sizes * len(units.sizes) ** 0.5
+            weighted, sizes = weighted[..., 0, :], units.sizes * len(units.sizes) ** 0.5  # of groups by chance
+            if not is_grouped:
+                sizes = joined(weighted_sums(units.sizes[:, None], units.ids, replicates, seed)[0])[:, 0, 0]
         is_unnamed, number = kinds[NUMBERED] + kinds[WITH_GROUPS] > 0, sum(kinds)
         return Resampled(
             observed=sums,

@@ -145,14 +145,17 @@ class Table:
 
     def __getitem__(self, key: str | tuple[str, str]) -> Any:
         row, *column = key if isinstance(key, tuple) else (key,)
-        if row not in self.rows:
-            raise KeyError(f"row: got {row!r}, wanted one of {', '.join(self.rows)}")
-        cells = dict(zip(self.higher_is_better, self.cells[self.rows.index(row)], strict=True))
+        cells = self._row(row)
         if not column:
             return cells
         if column[0] not in cells:
             raise KeyError(f"column: got {column[0]!r}, wanted one of {', '.join(cells)}")
         return cells[column[0]]
+
+    def _row(self, row: str) -> dict[str, Cell]:
+        if row not in self.rows:
+            raise KeyError(f"row: got {row!r}, wanted one of {', '.join(self.rows)}")
+        return dict(zip(self.higher_is_better, self.cells[self.rows.index(row)], strict=True))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Table) and self.to_json() == other.to_json()
@@ -167,7 +170,7 @@ class Table:
         for table in (self, other):
             for row in table.rows:
                 row_cells = cells.setdefault(row, dict.fromkeys(columns))
-                for column, cell in table[row].items():
+                for column, cell in table._row(row).items():
                     if row_cells[column] is not None and cell is not None:
                         raise ValueError(f"both tables have a cell {row!r}, {column!r}; rename the row of one")
                     row_cells[column] = cell if cell is not None else row_cells[column]
@@ -196,7 +199,7 @@ class Table:
             return value != value, sign * value
 
         order = sorted(self.rows, key=key)
-        return self._with(rows=order, cells=[self[row] for row in order])
+        return self._with(rows=order, cells=[self._row(row) for row in order])
 
     def compare(self) -> Table:
         """Compare all pairs of rows, where these are metrics that were updated with the same items.

@@ -135,7 +135,10 @@ def to_json(table: Any) -> str:
 def _document(table: Any) -> dict[str, Any]:
     columns = [{"name": name, "higher_is_better": better} for name, better in table.higher_is_better.items()]
     rows = [
-        {"name": name, "cells": {column: _encoded(cell) for column, cell in table[name].items() if cell is not None}}
+        {
+            "name": name,
+            "cells": {column: _encoded(cell) for column, cell in table._row(name).items() if cell is not None},
+        }
         for name in table.rows
     ]
     texts = {"title": table.title, "caption": table.caption, "index": table.index}

@@ -17,6 +17,7 @@ from ...core.resampling.resampling import Items, Resampled
 from ...core.resampling.weights import ResamplingUnits, check_draws, identity
 from ...core.results.cells import as_scalars
 from ...core.results.estimates import Estimate, check_confidence
+from ...core.results.score_table import ScoreTable
 from ...uncertainty.statistics.samples import check_probability, equal_tailed, estimate
 from ..metrics.parse import ConfusionMetricCollection, get_metric
 from ..metrics.quantity import Quantity, observed_values
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 MAX_CELLS = 2**18  # of items without ids, which are kept to be paired by position
 
 
-class ConfusionPosterior(Metric[dict[str, Estimate]]):
+class ConfusionPosterior(Metric[ScoreTable[Estimate]]):
     """Classification metrics with credible intervals, from the posterior of the confusion matrix.
 
     `metrics` are strings such as "acc", "tpr" (one value per class) or "f1@macro": see `get_metric`, also for
@@ -233,7 +234,7 @@ class ConfusionPosterior(Metric[dict[str, Estimate]]):
 
     def interval(
         self, *, confidence: float | None = None, replicates: int | None = None, seed: int | None = None
-    ) -> dict[str, Estimate]:
+    ) -> ScoreTable[Estimate]:
         """Return the observed scores with credible intervals.
 
         An end that lies beyond the observed score, as with few items and a strong prior, is moved to it.
@@ -255,7 +256,7 @@ class ConfusionPosterior(Metric[dict[str, Estimate]]):
         replicates = None if replicates is None else checks.check_int("replicates", replicates, 1)
         with self._whole_state("interval"):
             counts = self._number_of_items()
-            return {
+            estimates = {
                 metric: Estimate(
                     *ends,
                     confidence=confidence,
@@ -271,6 +272,7 @@ class ConfusionPosterior(Metric[dict[str, Estimate]]):
                 )
                 for metric, ends, median, samples in self._intervals(confidence, replicates=replicates, seed=seed)
             }
+        return ScoreTable.by_name(estimates, self._direction, type(self).__name__)
 
     def _intervals(
         self, confidence: float, **draws: int | None

@@ -18,6 +18,7 @@ from ...core.resampling.intervals import with_values
 from ...core.resampling.resampling import Joined, combine
 from ...core.resampling.weights import ItemNames, check_draws
 from ...core.results.estimates import Estimate, check_confidence
+from ...core.results.score_table import ScoreTable
 from ..clusters.communicator import GroupCommunicator
 from ..clusters.kmeans import TorchKMeans
 from ..inputs import RetrievalInputs, is_rank_local
@@ -50,7 +51,7 @@ from .streaming import Partial, as_stream
 from .validation import as_inputs, call_functions, default_device, with_options
 
 
-class AccuracyCalculator(MetricMethods, EmbeddingMetric[dict[str, Estimate]]):
+class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
     """Many scores of nearest neighbors and clusters from one search: means over queries, higher is better.
 
     Lone queries (no other item has their label) are left out. `update(embeddings, labels)` and `compute()` score every
@@ -301,7 +302,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[dict[str, Estimate]]):
         replicates: int | None = None,
         seed: int | None = None,
         groups: Any = None,
-    ) -> dict[str, Estimate]:
+    ) -> ScoreTable[Estimate]:
         # groups: (Q,) integers or names, or a mapping from ids to these
         """Return an `Estimate` by name for the means over queries of the latest call; see `Metric.interval`.
 
@@ -317,12 +318,10 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[dict[str, Estimate]]):
         confidence = check_confidence(confidence)
         result = self._estimates(self._resampled("interval", replicates, seed, groups), confidence)
         evaluation = self._latest()
-        if evaluation.population is None or groups is not None or evaluation.queries.names.groups is not None:
-            return result
-        size = len(evaluation.queries.names.ids)
-        return {
-            name: finite_population_interval(estimate, size, evaluation.population) for name, estimate in result.items()
-        }
+        if not (evaluation.population is None or groups is not None or evaluation.queries.names.groups is not None):
+            size = len(evaluation.queries.names.ids)
+            result = {name: finite_population_interval(x, size, evaluation.population) for name, x in result.items()}
+        return ScoreTable.by_name(result, self._direction, type(self).__name__)
 
     def _estimates(self, resampled: Any, confidence: float) -> dict[str, Estimate]:
         values = {

@@ -17,6 +17,7 @@ from ...core.resampling.resampling import Resampled
 from ...core.resampling.weights import ItemNames, check_draws
 from ...core.results.estimates import Estimate, check_confidence
 from ...core.results.plots import plot_values
+from ...core.results.score_table import ScoreTable
 from ...core.results.table import Table, table_of
 from .measures import GEOMETRIC, MIN_GEOMETRIC, SUMMED, means_of, measures
 from .pairs import Pairs, Qrels, Run
@@ -55,7 +56,7 @@ class RunScores(NamedTuple):
 
     def interval(
         self, *, confidence: float = 0.95, replicates: int | None = None, seed: int | None = None, groups: Any = None
-    ) -> dict[str, Estimate]:
+    ) -> ScoreTable[Estimate]:
         # groups: (Q,) integers or names
         """Return the mean over the queries with an interval, for each measure that is a mean; see `Metric.interval`.
 
@@ -72,7 +73,8 @@ class RunScores(NamedTuple):
             ValueError: If an option is out of range, or no measure is a mean.
         """
         confidence = check_confidence(confidence)
-        return self._estimates(self._resampled("interval", replicates, seed, groups), confidence)
+        estimates = self._estimates(self._resampled("interval", replicates, seed, groups), confidence)
+        return ScoreTable.by_name(estimates, self._direction, type(self).__name__)
 
     def table(self, name: str = "run", **options: Any) -> Table:
         """Return a table of one row: each measure with its interval, and counts.

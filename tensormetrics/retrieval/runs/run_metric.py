@@ -13,6 +13,7 @@ from ...core.metric.base import Metric, Options
 from ...core.resampling.resampling import Resampled
 from ...core.resampling.weights import ItemNames, units
 from ...core.results.estimates import Estimate
+from ...core.results.score_table import ScoreTable
 from .evaluate import RunScores, resampled_queries
 from .measures import FLAT, GEOMETRIC, SUMMED, means_of, measures
 from .ranks import RankedRows, order_of_rows, starts_of
@@ -37,7 +38,7 @@ class _Evaluated(NamedTuple):
     groups: Tensor | None  # (Q,) int64
 
 
-class RunMetric(Metric[dict[str, Estimate]]):
+class RunMetric(Metric[ScoreTable[Estimate]]):
     """Scores of ranked documents, such as those of a reranker or a recommender, by trec_eval's names and rules.
 
     Each row is a document of a query: its score, its relevance and the number of its query, as in torchmetrics'

@@ -14,6 +14,7 @@ from ...core.arguments import checks
 from ...core.resampling.intervals import interval as intervals
 from ...core.resampling.intervals import with_values
 from ...core.results.estimates import Comparison, Estimate, check_confidence
+from ...core.results.score_table import ScoreTable
 from ...core.results.table import Table
 from ...uncertainty.comparison import compare
 from .engine.compare import COUNTS
@@ -274,7 +275,7 @@ class FieldReport:
 
     def interval(
         self, *, confidence: float = 0.95, replicates: int | None = None, seed: int | None = None
-    ) -> dict[str, Estimate]:
+    ) -> ScoreTable[Estimate]:
         """Return all scores with intervals; see `Metric.interval`."""
         return self.metric.interval(confidence=confidence, replicates=replicates, seed=seed)
 

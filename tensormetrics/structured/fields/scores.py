@@ -19,6 +19,7 @@ from ...core.resampling.draws import Bounds
 from ...core.resampling.families import corrected
 from ...core.resampling.resampling import Joined, Resampled, combine
 from ...core.results.estimates import Comparison, Estimate
+from ...core.results.score_table import ScoreTable
 from ..types.json_kinds import json_kind
 from ..types.values import array_of, object_of
 from .documents import DocumentScorer, ScoredDocuments, read_json, read_schema
@@ -33,7 +34,7 @@ COLUMNS = (*COUNTS, "similarity")  # of each row in the sums
 GRID = 2.0**34  # similarities are multiples of its inverse, so that sums of 2^18 of them are exact in any order
 
 
-class FieldScores(SumMetric[dict[str, Estimate]]):
+class FieldScores(SumMetric[ScoreTable[Estimate]]):
     """Precision, recall and F1 of every field of structured documents, such as the JSON answers of a language model.
 
     A value is correct, wrong, missed (only in the reference) or invented (only in the prediction). Items of lists are

@@ -15,6 +15,7 @@ from ...core.metric.sum_metric import SumMetric
 from ...core.resampling.resampling import Joined, combine
 from ...core.resampling.weights import ResamplingUnits
 from ...core.results.estimates import Estimate
+from ...core.results.score_table import ScoreTable
 from ..tensors.normalizers import required_self_overlaps
 from ..tensors.policy import Policy
 from ..tensors.reduction import Average, bounds_of_overlaps, scores_of_overlaps
@@ -26,7 +27,7 @@ from .reductions import Reduction
 from .values.answers import Answers, reuse_answers
 
 
-class Family(SumMetric[dict[str, Estimate]]):
+class Family(SumMetric[ScoreTable[Estimate]]):
     """Averages of one metric over a corpus: `update(preds, refs)` with lists of B objects each, then `compute()`.
 
     A key is the prefix and the name of the normalizer, such as "micro-f1"; before the first document its value is NaN.

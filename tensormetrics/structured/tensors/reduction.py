@@ -14,6 +14,7 @@ from ...core.metric.sum_metric import SumMetric
 from ...core.resampling.draws import Bounds, mean_bounds
 from ...core.resampling.weights import ResamplingUnits
 from ...core.results.estimates import Estimate
+from ...core.results.score_table import ScoreTable
 from .constraints import Constraint
 from .normalizers import Normalizer, normalize, parse_normalizers
 from .overlap import Overlap
@@ -65,7 +66,7 @@ class Average(NamedTuple):
         return Bounds(torch.cat([counts.worst, none]), torch.cat([counts.best, none]))
 
 
-class CountMetric(SumMetric[dict[str, Estimate]]):
+class CountMetric(SumMetric[ScoreTable[Estimate]]):
     """Base of the metrics that compute named scores from counts of each document.
 
     `average="micro"` scores the sums of the counts; "macro" takes the mean of the documents' scores, leaving out NaN.

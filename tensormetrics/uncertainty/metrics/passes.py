@@ -16,6 +16,7 @@ from ...core.resampling.means import resampled_means
 from ...core.resampling.resampling import Resampled
 from ...core.resampling.weights import ItemNames, check_draws, sums_by_item, units
 from ...core.results.estimates import Estimate
+from ...core.results.score_table import ScoreTable
 
 REQUIREMENTS = {"any": "pass@", "all": "pass^"}  # -> the name of a score, before k
 BLOCK = 64  # factors at a time, so that products do not depend on the number of problems
@@ -147,7 +148,11 @@ class PassAtK(RowMetric[Answer]):
     def __init__(self: "PassAtK[Estimate]", k: int, *, require: str = "any", **kwargs: Unpack[Options]) -> None: ...
     @overload
     def __init__(
-        self: "PassAtK[dict[str, Estimate]]", k: Sequence[int] = ..., *, require: str = "any", **kwargs: Unpack[Options]
+        self: "PassAtK[ScoreTable[Estimate]]",
+        k: Sequence[int] = ...,
+        *,
+        require: str = "any",
+        **kwargs: Unpack[Options],
     ) -> None: ...
     def __init__(self, k: int | Sequence[int] = (1, 5, 10), *, require: str = "any", **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
+import torchmetrics
 from torch import Tensor
 
 from ...core.arguments import checks
@@ -350,7 +351,8 @@ def check_comparable(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> Non
     for name, sample in zip(names, samples, strict=False):
         if not hasattr(sample, "_resampled"):
             expected = f"a metric of this package, or Uncertain(it){', or a number' if sample is b else ''}"
-            raise TypeError(f"{name}: got a {type(sample).__name__}, wanted {expected}")
+            advice = "; wrap it in Uncertain before update" if isinstance(sample, torchmetrics.Metric) else ""
+            raise TypeError(f"{name}: got a {type(sample).__name__}, wanted {expected}{advice}")
     if len(samples) == 2:
         if type(a) is not type(b):
             raise ValueError(f"{names[1]}: got a {type(b).__name__}, wanted a {type(a).__name__} as {names[0]} is")
