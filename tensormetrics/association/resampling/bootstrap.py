@@ -98,12 +98,7 @@ def bootstrap_interval(
 
     samples, stretched = population.samples, scale.to(value.double().unsqueeze(-1)).flatten()
     cost = _cost([s.values for s in population.sets.values()], getattr(score, "lean", False))
-    weights = word_weights(samples, replicates, seed)
-    draws = torch.cat([
-        scores([sample.reweighted(part[i : i + n]) for sample, part in zip(samples, weights, strict=True)])
-        for i, n in chunks(replicates, cost, min_rows=2)  # one draw would not reveal a function that ignores weights
-    ])  # fmt: skip
-    draws = draws.where(draws.isfinite(), torch.nan)
+    draws = _draws(samples, scores, cost, replicates, seed)
     draws = draws - (draws.nanmean(0) - stretched)  # remove the bias of the score, which must not count twice
     biased = _biased_sets(metric, population)
     standard_error, df, bias = _jackknife(samples, stretched, value.shape, scores, cost, biased)
@@ -120,12 +115,22 @@ def bootstrap_interval(
     low, high = (scale.back(end.view(*value.shape, 1)).squeeze(-1).clamp(least, largest) for end in ends)
     is_alike = (standard_error <= TOLERANCE * stretched.abs().clamp(min=1)).view(value.shape) & value.isfinite()
     if bool(is_alike.any()):
-        infinite = value.new_full((*value.shape, 1), math.inf, dtype=torch.float64)
-        limits = [scale.back(sign * infinite).squeeze(-1).clamp(least, largest) for sign in (-1, 1)]
-        ends = _ends_of_alike(value.double(), samples, (limits[0], limits[1]), confidence, replicates, seed)
+        ends = _ends_of_alike(
+            value.double(), samples, _limits(scale, value, least, largest), confidence, len(draws), seed
+        )
         low, high = low.where(~is_alike, ends[0]), high.where(~is_alike, ends[1])
     low, high = torch.fmin(low, value.double()), torch.fmax(high, value.double())
     return Estimate(value, low, high, confidence=confidence, method="bayesian bootstrap", details=details)
+
+
+def _draws(samples: list[WordSample], scores: Scores, cost: int, replicates: int, seed: int) -> Tensor:
+    # ->  (R, V), NaN where a score is not finite
+    weights = word_weights(samples, replicates, seed)
+    draws = torch.cat([
+        scores([sample.reweighted(part[i : i + n]) for sample, part in zip(samples, weights, strict=True)])
+        for i, n in chunks(replicates, cost, min_rows=2)  # one draw would not reveal a function that ignores weights
+    ])  # fmt: skip
+    return draws.where(draws.isfinite(), torch.nan)
 
 
 def _names(metric: Callable[..., Tensor]) -> Iterator[str]:
@@ -254,6 +259,14 @@ def _jackknife(
             sample_bias = (moved.sum(1) * (1 - 1 / counts[-1].clamp(min=1))).sum(0)
             bias = sample_bias if bias is None else bias + sample_bias
     return *joint_jackknife(torch.cat(squares), torch.cat(counts)), bias
+
+
+def _limits(scale: _Scale, value: Tensor, least: Any, largest: Any) -> tuple[Tensor, Tensor]:
+    # value: (...)  ->  (...) each
+    """Return the ends of the range of a score, or of its scale if that is smaller."""
+    infinite = value.new_full((*value.shape, 1), math.inf, dtype=torch.float64)
+    low, high = (scale.back(sign * infinite).squeeze(-1).clamp(least, largest) for sign in (-1, 1))
+    return low, high
 
 
 def _ends_of_alike(
