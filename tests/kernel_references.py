@@ -119,7 +119,7 @@ def nearest(
 
 
 center = lengths = sizes = references = queries = block_minima = sample = select_blocks = lambda *_, **__: None
-collect = collect_from_blocks = centroids = assign = center  # `finish` and `recheck` compute all distances
+collect = collect_from_blocks = assign = center  # `finish` and `recheck` compute all distances
 
 
 def recheck(query, q_row, q_step, reference, r_row, r_step, *others, **options: Any) -> None:

@@ -91,7 +91,7 @@ def test_kernels_nonfinite_rows_equal_torch(value, both, both_by_tiles, device):
 
 CENTROIDS = {  # of rows x and some of them, y
     "rows": lambda x, y: y,
-    "equal": lambda x, y: y[:9].repeat(4, 1),
+    "close": lambda x, y: torch.cat([y[:9], y, y[9:] + 1e-4]),  # some of which are in another tile
     "means": lambda x, y: (x[1:] + x[:-1]) / 2,
     "far": lambda x, y: torch.cat([y[:5], y[:20] + 1e3, y[:3] - 1e8]),  # the last beyond the range of float16
     "not finite": lambda x, y: y.index_fill(0, torch.arange(1, 9, device=y.device), torch.nan),

@@ -87,6 +87,7 @@ PREPARE_TYPES |= dict.fromkeys(("center", "norms", "fixed_scale", "sizes"), "*fp
 PREPARE_TYPES |= dict.fromkeys(("largest", "max_low", "lengths", "ordered", "position"), "*i64")
 PREPARE_TYPES |= {"table": "*fp16", "order": "*i32"}
 ROUND_CONSTANTS = {"factor": 2, "UNIT": False, "PARTS": 1, "SIZE": 64, "x_step": 1}
+QUERY_CONSTANTS = ROUND_CONSTANTS | {"ROWS": 32, "ORDERED": False}
 ROW_TYPES = {"x": "*fp32", "y": "*fp32", "table": "*fp32", "query": "*fp32", "reference": "*fp32", "status": "*i32"}
 BOUND_TYPES = ROW_TYPES | {"lower": "*fp32", "minima": "*fp32", "ignored": "*i8", "relative": "fp32", "tiny": "fp32"}
 BOUND_CONSTANTS = {"IS_SELF": True, "HAS_SELF": False, "HAS_MASK": False, "TQ": 64, "TR": 128, "BLOCK": 32}
@@ -147,22 +148,22 @@ LAUNCHES = {  # kernel, constants, types, warps, stages
     "finish of 32": (finish._finish, finish_constants(32, 128), FINISH_TYPES, 4, 1),
     "l2, D = 128": (canonical._canonical, canonical_sizes(128, 0), PAIRS, 4, 3),
     "l2, D = 512": (canonical._canonical, canonical_sizes(512, 0), PAIRS, 4, 3),
-    "middle": (prepare._center, {"UNIT": False, "ROWS": 128, "SIZE": 16, "x_step": 1}, PREPARE_TYPES, 8, 3),
+    "middle": (prepare._center, {"UNIT": False, "ROWS": 128, "SIZE": 32, "x_step": 1}, PREPARE_TYPES, 8, 3),
     "lengths": (prepare._lengths, {"UNIT": False, "ROWS": 8, "SIZE": 256, "x_step": 1}, PREPARE_TYPES, 4, 3),
     "sizes": (prepare._sizes, {"HAS_SCALE": False, "SIZE": 256}, PREPARE_TYPES, 4, 3),
     "references": (
         prepare._references, ROUND_CONSTANTS | {"BLOCK": 32, "STRIDE": 4, "LONGEST": 16}, PREPARE_TYPES, 8, 3
     ),
     "centroids": (
-        prepare._centroids, {"ROWS": 32, "SIZE": 64, "x_step": 1},
-        PREPARE_TYPES | {"x": "*fp64", "num_undecided": "*i32"}, 8, 3
+        prepare._queries, QUERY_CONSTANTS | {"ORDERED": True},
+        PREPARE_TYPES | {"x": "*fp64", "query_scale": "*fp32"}, 8, 3
     ),
     "assignment": (assign._assign, ASSIGN_CONSTANTS, ASSIGN_TYPES, 8, 3),
     "undecided rows, D = 128": (assign._recheck, recheck_constants(128), ASSIGN_TYPES, 8, 3),
     "undecided rows, D = 512": (assign._recheck, recheck_constants(512), ASSIGN_TYPES, 8, 3),
-    "queries": (prepare._queries, ROUND_CONSTANTS | {"ROWS": 32}, PREPARE_TYPES | {"query_scale": "*fp32"}, 8, 3),
+    "queries": (prepare._queries, QUERY_CONSTANTS, PREPARE_TYPES | {"query_scale": "*fp32"}, 8, 3),
     "queries of two parts, cosine": (
-        prepare._queries, ROUND_CONSTANTS | {"factor": 1, "PARTS": 2, "UNIT": True, "ROWS": 32},
+        prepare._queries, QUERY_CONSTANTS | {"factor": 1, "PARTS": 2, "UNIT": True},
         PREPARE_TYPES | {"query_scale": "*fp64"}, 8, 3
     ),
     "cosine, D = 512": (canonical._canonical, canonical_sizes(512, 2), PAIRS, 4, 3),

@@ -14,6 +14,7 @@ from ..search.kernels.tables import Float16Queries
 from ..search.knn import QueryCache, TorchKNN
 from ..search.product_filter import Filter
 
+WIDEST = 1024  # maximal number of columns; a program of the kernels holds those of 16 rows
 _DISTANCE = DISTANCES["sqeuclidean"]
 
 
@@ -27,8 +28,12 @@ class Assignment:
         # centroids: (K, D) float64  is_near: they lie among the rows, see `QueryCache`
         # ->  (N,) int64, the nearest centroid, of equally near ones the first; (N,) float64, squared distances
         x, is_gpu = self.rows, self.rows.device.type != "cpu"
-        if self._has_kernels and not DirectSearch(x, centroids, None, 1, _DISTANCE, self.memory).can_run:
-            return self._by_kernels(centroids)
+        can_multiply = x.numel() and x.shape[1] <= WIDEST and gpu_kernels.can_use("cluster assignment", x.device)
+        if can_multiply and not DirectSearch(x, centroids, None, 1, _DISTANCE, self.memory).can_run:
+            from ..search.kernels import assign
+
+            clusters = assign.nearest_centroids(x, centroids, self._queries, self._prepared(centroids, True))
+            return clusters, _DISTANCE.of_lists(x, centroids, clusters[:, None], self.memory // 4)[:, 0]
         cache = self._cache if is_near and len(x) else None
         squared, nearest = TorchKNN("sqeuclidean").search(x, 1, centroids, with_distances=is_gpu, query_cache=cache)
         clusters = nearest[:, 0]
@@ -36,37 +41,27 @@ class Assignment:
             return clusters, squared[:, 0]
         return clusters, squared_distances(x, torch.arange(len(x), device=x.device), centroids, clusters)
 
-    @property
-    def _has_kernels(self) -> bool:
-        if not len(self.rows) or not gpu_kernels.can_use("cluster assignment", self.rows.device):
-            return False
-        from ..search.kernels import assign
-
-        return 0 < self.rows.shape[1] <= assign.WIDEST
-
     @functools.cached_property
     def _cache(self) -> QueryCache:
         return QueryCache(self.rows, self.memory)
 
     @functools.cached_property
-    def _prepared(self) -> tuple[Filter, Float16Queries]:
+    def _filter(self) -> Filter:
+        return Filter(self.rows, _DISTANCE, torch.float32)
+
+    @functools.cached_property
+    def _queries(self) -> Float16Queries:
+        return self._prepared(self.rows)
+
+    def _prepared(self, rows: Tensor, is_ordered: bool = False) -> Float16Queries:
+        # rows: (N, D), of the same center and scale  is_ordered: as references
         from ..search.kernels import nearest, prepare
 
-        filter_, (count, dim) = Filter(self.rows, _DISTANCE, torch.float32), self.rows.shape
-        size, width = padded(count, nearest.TILE), padded(dim, nearest.DEPTH)
-        normalization = filter_.center, filter_.sizes, filter_.sizes  # the last is for two parts only
-        errors = filter_.rounding, summing_error(width)
-        return filter_, prepare.queries(self.rows, *normalization, *errors, 2, False, 1, size, width)
-
-    def _by_kernels(self, centroids: Tensor) -> tuple[Tensor, Tensor]:
-        from ..search.kernels import assign, prepare
-
-        filter_, queries = self._prepared
-        size, width = padded(len(centroids), assign.TILE), queries.rows.shape[1]
-        tables = prepare.centroids(centroids, filter_.center, filter_.sizes, filter_.rounding, size, width)
-        clusters = assign.nearest_centroids(self.rows, centroids, queries, *tables)
-        squared = _DISTANCE.of_lists(self.rows, centroids, clusters[:, None], self.memory // 4)
-        return clusters, squared[:, 0]
+        size, width = padded(len(rows), nearest.TILE), padded(rows.shape[1], nearest.DEPTH)
+        center, sizes, rounding = self._filter.center, self._filter.sizes, self._filter.rounding
+        low, summing = sizes, summing_error(width)  # the low part is for two parts only
+        options = _DISTANCE.factor, False, 1, size, width, is_ordered
+        return prepare.queries(rows, center, sizes, low, rounding, summing, *options)
 
 
 def squared_distances(x: Tensor, row: Tensor, centroids: Tensor, column: Tensor) -> Tensor:

@@ -15,7 +15,6 @@ from .canonical import distance
 from .nearest import DEPTH, TILE, error_of, product
 from .tables import Float16Queries
 
-WIDEST = 1024  # maximal number of columns, of which a program holds those of _ROWS rows
 _ROWS, _PROGRAMS = 16, 512
 _INF = tl.constexpr(float("inf"))
 
@@ -87,27 +86,28 @@ def _recheck(
 
 
 def nearest_centroids(
-    rows: Tensor, centroids: Tensor, queries: Float16Queries, table: Tensor, row_bounds: Tensor, bias: Tensor,
-    num_undecided: Tensor,
+    rows: Tensor, centroids: Tensor, queries: Float16Queries, references: Float16Queries
 ) -> Tensor:  # fmt: skip
-    # rows: (N, D)  centroids: (K, D)  queries: the prepared rows  table and so on: from `prepare.centroids`
+    # rows: (N, D)  centroids: (K, D)  queries, references: from `prepare.queries`, the latter ordered
     # ->  (N,) int64, the nearest centroid, the first of equally near ones, -1 if no distance is finite
-    (count, dim), (size, width) = rows.shape, table.shape
+    (count, dim), (size, width), scale = rows.shape, references.rows.shape, references.scale
+    assert scale is not None  # the bias and a zero
+    tables = references.rows, references.left, scale
     clusters = torch.empty(count, dtype=torch.int64, device=rows.device)
     undecided = torch.empty(count, dtype=torch.int32, device=rows.device)
     limit = torch.empty(count, dtype=torch.float32, device=rows.device)
-    lists = clusters, undecided, limit, num_undecided
+    lists = clusters, undecided, limit, scale[size:].view(torch.int32)
     launch(
         _assign, (len(queries.rows) // TILE,),
-        queries.rows, queries.left, queries.is_bounded.view(torch.int8), len(queries.rows), table, row_bounds, bias,
+        queries.rows, queries.left, queries.is_bounded.view(torch.int8), len(queries.rows), *tables,
         *lists, count, size, width, TILE=TILE, DEPTH=DEPTH, num_warps=8, num_stages=3, enable_fp_fusion=True,
     )  # fmt: skip
     length = max(triton.next_power_of_2(dim), 16)
     # Fused multiply-adds would change the bits of canonical distances.
     launch(
         _recheck, (min(triton.cdiv(count, _ROWS), _PROGRAMS),),
-        rows, *rows.stride(), centroids, *centroids.stride(), queries.rows, queries.left, len(queries.rows), table,
-        row_bounds, bias, *lists, len(centroids), size, width, dim,
+        rows, *rows.stride(), centroids, *centroids.stride(), queries.rows, queries.left, len(queries.rows), *tables,
+        *lists, len(centroids), size, width, dim,
         TILE=TILE, DEPTH=DEPTH, ROWS=_ROWS, SIZE=length, LOG=length.bit_length() - 1, num_warps=8, num_stages=3,
         enable_fp_fusion=False,
     )  # fmt: skip
