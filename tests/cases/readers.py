@@ -26,6 +26,7 @@ from tensormetrics.association.embeddings.formats.arrays import word_list
 from tensormetrics.posterior.sampling.errors import ConfigError, ConfMatIOError
 from tensormetrics.retrieval.sources.arrow import read_column
 from tensormetrics.retrieval.sources.state import State
+from tensormetrics.structured.suites.entities.tag_files import read_tag_file
 
 ROWS = np.arange(24, dtype=np.float32).reshape(6, 4) / 8
 VOCABULARY = ["he", "him", "she", "her", "café", "work"]
@@ -371,6 +372,10 @@ def stored(
     return Reader(suffix, saved(write, suffix), read, (module,), errors, is_streamable=False, **options)
 
 
+def tags_of(path: Path) -> list[Any]:
+    return [[*sentence[:3]] for sentence in read_tag_file(path)]
+
+
 def of_pairs(suffix: str, content: Callable[[], Content], kind: Any) -> Reader:
     modules = "retrieval.runs.pairs", "core.text.text_columns"
     return Reader(suffix, content, lambda path: pairs_of(kind.read(path)), modules, reference_read=parse_pairs)
@@ -465,6 +470,9 @@ READERS = {
         write_parquet,
         lambda path: [[*map(str, part)] for part in read_column(str(path), "label") if part is not None],
         "retrieval.sources.arrow",
+    ),
+    "tags": Reader(
+        ".conll", text("EU B-ORG", "", "Peter B-PER", "Black I-PER"), tags_of, ("structured.suites.entities.tag_files",)
     ),
     "run": of_pairs(".txt", RUN, retrieval.Run),
     "qrels": of_pairs(".txt", QRELS, retrieval.Qrels),

@@ -114,11 +114,9 @@ def bootstrap_interval(
     least, largest = _range(score, population)
     low, high = (scale.back(end.view(*value.shape, 1)).squeeze(-1).clamp(least, largest) for end in ends)
     is_alike = (standard_error <= TOLERANCE * stretched.abs().clamp(min=1)).view(value.shape) & value.isfinite()
-    if bool(is_alike.any()):
-        ends = _ends_of_alike(
-            value.double(), samples, _limits(scale, value, least, largest), confidence, len(draws), seed
-        )
-        low, high = low.where(~is_alike, ends[0]), high.where(~is_alike, ends[1])
+    limits = _limits(scale, value, least, largest)
+    ends = _ends_of_alike(value.double(), samples, limits, confidence, len(draws), seed)
+    low, high = low.where(~is_alike, ends[0]), high.where(~is_alike, ends[1])
     low, high = torch.fmin(low, value.double()), torch.fmax(high, value.double())
     return Estimate(value, low, high, confidence=confidence, method="bayesian bootstrap", details=details)
 

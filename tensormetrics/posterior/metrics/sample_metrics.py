@@ -119,7 +119,7 @@ def _smallest_concentration(
     C: int, prevalence_prior: Any = "perks", confusion_prior: Any = "balanced", **_: Any
 ) -> float:
     """Return the smallest concentration that the priors give a class to be true, or to be predicted."""
-    cpu = torch.empty(0, device="cpu")
+    cpu = torch.empty(0, dtype=torch.float64, device="cpu")
     confusion_prior = "balanced" if is_hierarchical(confusion_prior) else confusion_prior
     prevalence = prior_on_device(cpu, prevalence_prior, (C,), "prevalence_prior")
     predicted = prior_on_device(cpu, confusion_prior, (C, C), "confusion_prior").sum(-2)

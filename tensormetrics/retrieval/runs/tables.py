@@ -21,18 +21,22 @@ Columns = tuple[Sequence[str], Sequence[str], Sequence[Any]]  # queries, documen
 
 def read_table(data: bytes | bytearray, path: str | PathLike, is_run: bool) -> Mapping[str, Any] | Columns | None:
     """Return what a file of JSON, of a table with a heading, or of ranks holds; None for other files."""
-    start = bytes(data[:4096]).lstrip(b"\xef\xbb\xbf \t\r\n")
+    start = data[:4096] if b"\0" not in data[:4096] else text_of(data, path).encode()  # of UTF-16
+    start = bytes(start).lstrip(b"\xef\xbb\xbf \t\r\n")
     if start.startswith(b"{"):
         with parsing(path, "JSON"):
             return json.loads(text_of(data, path))
-    first = start.split(b"\n", 1)[0].decode("utf-8", "replace").strip()
-    delimiter = delimiter_of([first])
-    heading = [cell.strip().lower() for cell in next(csv.reader([first], delimiter=delimiter), [])]
+    lines = start.decode("utf-8", "replace").splitlines()[:1]
+    delimiter = delimiter_of(lines)
+    with parsing(path, "a table"):
+        heading = [cell.strip().lower() for cell in next(csv.reader(lines, delimiter=delimiter), [])]
     if not {*heading} & {*QUERY} or not {*heading} & {*DOCUMENT}:
         return None
     if is_run and (*heading,) == BEIR:
         raise ValueError(f"{path}: got judgements (query-id corpus-id score), wanted a run; were the two swapped?")
-    rows = [row for row in csv.reader(io.StringIO(text_of(data, path).lstrip()), delimiter=delimiter) if row]
+    with parsing(path, "a table"):
+        text = io.StringIO(text_of(data, path).lstrip(), newline=None)
+        rows = [row for row in csv.reader(text, delimiter=delimiter) if row]
     for line, row in enumerate(rows, 1):
         if len(row) != len(heading):
             raise ValueError(f"{path}, line {line}: got {len(row)} fields, wanted {len(heading)}: {' '.join(heading)}")

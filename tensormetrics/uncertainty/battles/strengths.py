@@ -1,11 +1,11 @@
 """Draws of the strengths of models, under weights of the battles and of imagined ones."""
 
-import functools
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from ...core.native.device_cache import cached_per_device
 from ...core.numbers.philox import philox4x32, philox_key
 from ...core.resampling.draws import log_gamma_quantiles
 from ...core.resampling.resampling import Resampled
@@ -78,15 +78,15 @@ def _imagined_wins(count: int, replicates: int, seed: int) -> Tensor:
     order = torch.stack(lanes, -1).flatten(1)[:, :pairs].argsort(0).argsort(0)
     levels = (2 * order + 1) * LEVELS // (2 * replicates)  # each part of the distribution is drawn once
     wins = torch.zeros(replicates, count, count, dtype=torch.float64, device="cpu")
-    masses = _imagined_masses(1 / (2 * max(count - 1, 1)))
+    masses = _imagined_masses(wins, 1 / (2 * max(count - 1, 1)))
     wins[:, ~torch.eye(count, dtype=torch.bool, device="cpu")] = masses[levels]
     return wins
 
 
-@functools.lru_cache(maxsize=64)
-def _imagined_masses(shape: float) -> Tensor:
+@cached_per_device
+def _imagined_masses(device: torch.device, shape: float) -> Tensor:
     # ->  (LEVELS,) quantiles of Gamma(shape)
-    target = (torch.arange(LEVELS, device="cpu").double() + 0.5) / LEVELS
+    target = (torch.arange(LEVELS, device=device).double() + 0.5) / LEVELS
     return log_gamma_quantiles(target.new_tensor(shape), target).exp().clamp(min=SMALLEST_WIN)
 
 
