@@ -114,9 +114,10 @@ def bootstrap_interval(
     least, largest = _range(score, population)
     low, high = (scale.back(end.view(*value.shape, 1)).squeeze(-1).clamp(least, largest) for end in ends)
     is_alike = (standard_error <= TOLERANCE * stretched.abs().clamp(min=1)).view(value.shape) & value.isfinite()
-    limits = _limits(scale, value, least, largest)
-    ends = _ends_of_alike(value.double(), samples, limits, confidence, len(draws), seed)
-    low, high = low.where(~is_alike, ends[0]), high.where(~is_alike, ends[1])
+    if value.device.type != "cpu" or is_alike.numpy().any():
+        limits = _limits(scale, value, least, largest)
+        ends = _ends_of_alike(value.double(), samples, limits, confidence, len(draws), seed)
+        low, high = low.where(~is_alike, ends[0]), high.where(~is_alike, ends[1])
     low, high = torch.fmin(low, value.double()), torch.fmax(high, value.double())
     return Estimate(value, low, high, confidence=confidence, method="bayesian bootstrap", details=details)
 
@@ -283,13 +284,20 @@ def _ends_of_alike(
     """
     sizes = torch.stack([s.sizes.expand(*value.shape, s.sizes.shape[-1]).amin(-1) for s in samples]).double()
     words, (least, largest) = sizes.where(sizes > 1, torch.inf).amin(0), limits
-    total = words / t_scales(seed, replicates, 2 * words.nan_to_num(posinf=1.0), value.device).square()  # Gamma(words)
-    low, high = pseudo_masses(seed, replicates, value.device).view(2, -1, *[1] * value.ndim)
+    df = 2 * words.nan_to_num(posinf=1.0).flatten()
+    scales = _t_scales(df, 2 * sum(s.num_words for s in samples), replicates, seed)
+    total = words / scales.view(-1, *words.shape).square()  # Gamma(words)
+    low, high = _pseudo_masses(value, seed, replicates).view(2, -1, *[1] * value.ndim)
     draws = value + (low * (least - value) + high * (largest - value)) / (total + low + high)
     ends = equal_tailed_interval(draws, confidence)
     is_bounded, is_fixed = least.isfinite() & largest.isfinite(), words.isinf()
     low, high = (end.where(is_bounded, limit) for end, limit in zip(ends, limits, strict=True))
     return low.where(~is_fixed, value), high.where(~is_fixed, value)
+
+
+@cached_per_device
+def _pseudo_masses(device: torch.device, seed: int, replicates: int) -> Tensor:
+    return pseudo_masses(seed, replicates, device)
 
 
 def _biased_sets(metric: Callable[..., Tensor], population: _Population) -> list[int]:
