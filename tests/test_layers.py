@@ -25,7 +25,7 @@ ROOMS = "arguments", "native", "numbers", "text", "results", "resampling", "metr
 SHARED = "assignment", "uncertainty"  # every other domain may import them
 IMPORTERS = {"import_module", "__import__", "find_spec", "resolve_name"}  # functions that take names of modules
 MAX_LINES = 60  # of a function without its docstring; functions of the command line that declare options may be longer
-LINES = {"tensormetrics": 66_900, "tests": 55_000, "csrc": 7_380}  # they only fall
+LINES = {"tensormetrics": 66_700, "tests": 55_000, "csrc": 7_380}  # they only fall
 LINES_OF_CODE = 46_000  # of tensormetrics: without docstrings, comments and blank lines
 
 
