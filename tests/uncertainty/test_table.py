@@ -343,9 +343,10 @@ def test_weights_of_each_update_equal_those_of_the_interval(name, generator):
         assert all(map(torch.equal, one, other)) or bool(one.value.isnan().all())
 
 
-@pytest.mark.full
 @pytest.mark.filterwarnings("ignore::tensormetrics.uncertainty.UncertaintyWarning")
-@pytest.mark.parametrize("count", [1, 30, 5000])
+@pytest.mark.parametrize(
+    "count", [*(pytest.param(n, marks=pytest.mark.full) for n in (1, 30)), pytest.param(5000, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("name", METRICS)
 def test_metric_as_made_by_default_answers_to_every_question(name, count, generator):
     """In batches and merged; but for documented refusals."""
