@@ -240,7 +240,10 @@ def parse_pairs(content: Content) -> dict[str, dict[str, str]] | None:
     values_by_query: dict[str, dict[str, str]] = {}
     lines = [re.split("[\0- ]+", line.strip(SPACES)) for line in decoded(content).split("\n") if line.strip(SPACES)]
     columns = len(lines[0]) if lines else 0
-    has_heading = columns == 3 and not lines[0][-1].lstrip("-").isdecimal()
+    if columns not in (3, 6) and decoded(content).lstrip(SPACES).startswith("query-id\tcorpus-id\t"):
+        table = csv.DictReader(io.StringIO(decoded(content).lstrip(SPACES), newline=None), delimiter="\t", strict=True)
+        lines, columns = [[row["query-id"], row["corpus-id"], row["score"]] for row in table], 3
+    has_heading = columns == 3 and lines and not lines[0][-1].lstrip("-").isdecimal()
     for fields in lines[has_heading:]:
         query, document, value = fields[0], fields[-2 if columns < 6 else 2], fields[-1 if columns < 6 else 4]
         assert len(fields) == columns and document not in values_by_query.setdefault(query, {})
