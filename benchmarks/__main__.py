@@ -91,7 +91,7 @@ def main(arguments: list[str] | None = None, folder: Path = FOLDER) -> int:
     if reason := refusal(("cpu", "cuda"), options.device, options.quick):
         parser.error(reason)
     if options.readme:
-        _report.write_readme(folder.parent / "README.md", folder / "results" / _report.MACHINE)
+        _report.write_readme(folder.parent / "README.md", folder / "results")
         return 0
     if options.gallery:
         _gallery.write(options.output or folder / "results")
