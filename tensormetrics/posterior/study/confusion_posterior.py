@@ -42,7 +42,7 @@ class ConfusionPosterior(Metric[ScoreTable[Estimate]]):
     `zero_division`; `metrics.classification.SCORES` has their formulas, ranges and directions. `compute()` gives
     tensors, float64, of `batch_shape`, then (C,) for one value per class: "acc", the observed score, and "acc/low" and
     "acc/high", the ends of the highest density (`interval="hdi"`) or equal-tailed ("eti") interval of mass `confidence`
-    of `replicates` samples in `dtype`; `method` as in `sample_sums`. `interval()` gives the same as an `Estimate` of
+    of `replicates` samples; `method` and dtype as in `sample_sums`. `interval()` gives the same as an `Estimate` of
     each metric, with the posterior's median and mean. `forward` answers with the observed scores of its batch, without
     sampling.
 

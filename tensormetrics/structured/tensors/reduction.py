@@ -70,7 +70,7 @@ class CountMetric(SumMetric[ScoreTable[Estimate]]):
     """Base of the metrics that compute named scores from counts of each document.
 
     `average="micro"` scores the sums of the counts; "macro" takes the mean of the documents' scores, leaving out NaN.
-    After updates without documents every score is NaN. Every `update` takes `ids` and `groups` of its documents,
+    After updates without documents every score is NaN. Every update takes `ids` and `groups` of its documents,
     integers or names: items of one id, or group, share a weight in every replicate of `interval`.
 
     >>> class Share(CountMetric):
@@ -127,7 +127,7 @@ class CountMetric(SumMetric[ScoreTable[Estimate]]):
         self.add_items(self._average.rows(counts), **items)
 
     def add_update(self, counts: Tensor, **items: Unpack[ResamplingUnits]) -> None:
-        """Add documents like `update`, for methods that read objects: once, and not at all if they fail.
+        """Add documents like an update, for methods that read objects: once, and not at all if they fail.
 
         Shapes: counts: (..., K).
         """
