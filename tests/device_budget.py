@@ -1,17 +1,12 @@
-"""Device use of every row of the table: operators launched, host waits, bytes, and elements in the largest host copy.
+"""Device use of a row of the table at two sizes: operators, host waits, bytes, and elements in the largest host copy.
 
-    python tests/device_budget.py [NAME ...]
-
-writes the counts of all rows, or of the named ones, at two sizes to device_budget.json; test_device_budget.py checks
-that they never rise.
+`python tests/record.py` writes it to device_budget.json; test_device_budget.py checks that it never rises.
 """
 
-import json
-import sys
 from pathlib import Path
 
 import torch
-from cases import FUNCTIONS, METRICS, FunctionCase, MetricCase
+from cases import FunctionCase, MetricCase
 from fake_device import DEVICE, Device
 from test_conformance import on
 
@@ -56,12 +51,3 @@ def count_device_use(device: Device, call) -> list[int]:
     device.operators = device.bytes = 0
     call()
     return [device.operators, len(device.waits), device.bytes, max(device.copied, default=0)]
-
-
-if __name__ == "__main__":  # update the named rows, or all
-    table = json.loads(FILE.read_text())["rows"] if sys.argv[1:] else {}
-    cases = METRICS | FUNCTIONS
-    table |= {name: counts(cases[name]) for name in sys.argv[1:] or cases}
-    table = {name: table[name] for name in sorted(cases) if name in table}
-    rows = ",\n".join(f"  {json.dumps(name)}: {json.dumps(row)}" for name, row in table.items())
-    FILE.write_text(f'{{"torch": "{TORCH}", "rows": {{\n{rows}\n}}}}\n')

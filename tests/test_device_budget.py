@@ -16,7 +16,7 @@ SLACK = 1.0 if TORCH == RECORDED["torch"] else 1.25  # another torch decomposes 
 
 
 def test_every_row_has_device_budget():
-    assert RECORDED["rows"].keys() == (METRICS | FUNCTIONS).keys(), "run python tests/device_budget.py NAME ..."
+    assert RECORDED["rows"].keys() == (METRICS | FUNCTIONS).keys(), "run python tests/record.py"
 
 
 @pytest.mark.full
@@ -30,7 +30,7 @@ def test_device_use_is_within_budget(name):
                 for kind, count, limit in zip(KINDS, counted, allowed, strict=True)
                 if count > limit * (1 if kind == "waits" else SLACK)
             ]
-    assert excess == [], "reduce its device use, or record the new counts by python tests/device_budget.py"
+    assert excess == [], "reduce its device use, or record the new counts by python tests/record.py NAME"
 
 
 GOALS = {  # row and call -> operators and waits, at both sizes

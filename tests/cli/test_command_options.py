@@ -1,6 +1,6 @@
 """Options of every command equal the stored ones, so that scripts continue to work.
 
-After an intended change, `python tests/cli/test_command_options.py` rewrites `command_options.json`.
+After an intended change, `python tests/record.py` rewrites `command_options.json`.
 """
 
 import json
@@ -51,9 +51,7 @@ def current_options(name: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_options_of_command_equal_the_stored_ones(name):
-    assert current_options(name) == json.loads(STORED.read_text())[name], (
-        "if it is meant, run python tests/cli/test_command_options.py"
-    )
+    assert current_options(name) == json.loads(STORED.read_text())[name], "if it is meant, run python tests/record.py"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -61,9 +59,3 @@ def test_options_of_command_have_help(name):
     command = main.get_command(click.Context(main), name)
     options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
     assert [option.name for option in options if not option.help] == []
-
-
-if __name__ == "__main__":
-    lines = {name: ",\n".join(f"  {json.dumps(option)}" for option in current_options(name)) for name in COMMANDS}
-    tables = (f" {json.dumps(name)}: [\n{options}\n ]" for name, options in lines.items())
-    STORED.write_text("{\n" + ",\n".join(tables) + "\n}\n")
