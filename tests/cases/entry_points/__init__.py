@@ -3,7 +3,6 @@
 from . import association, clusters, commands, retrieval, scores, structured
 from .quantity import Quantity as Quantity
 from .quantity import public_name as public_name
-from .uncompared import UNCOMPARED as UNCOMPARED
 
 KINDS = retrieval, clusters, scores, association, structured, commands
 QUANTITIES: dict[str, Quantity] = {name: quantity for kind in KINDS for name, quantity in kind.QUANTITIES.items()}
