@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 
 class Recipe(NamedTuple):
-    file: str  # in the domain's folder, or where a row of posterior goes
+    module: str  # in the domain's folder, or where a row of posterior goes
     code: str
     export: str  # a line of the domain's __init__.py
     row: str  # of METRICS in the domain's file of tests/cases, or of the oracle of posterior
@@ -21,7 +21,7 @@ class Recipe(NamedTuple):
 
 RECIPES = {
     "retrieval": Recipe(
-        "scores/miss_rate.py",
+        "scores/miss_rate",
         '''
 """Share of queries without a relevant neighbor."""
 
@@ -54,7 +54,7 @@ class MissRate(QueryMetric):
         '"MissRate": retrieval_score(lambda: retrieval.MissRate(5), lambda match: not match[:5].any()),',
     ),
     "association": Recipe(
-        "metrics/gap.py",
+        "metrics/gap",
         '''
 """Difference of mean cosines."""
 
@@ -81,7 +81,7 @@ class MeanGap(BaseMetric):
         "np.linalg.norm(y.mean(0)) - x.mean(0) / np.linalg.norm(x.mean(0)))),",
     ),
     "structured": Recipe(
-        "suites/equal_counts.py",
+        "suites/equal_counts",
         '''
 """Share of right counts of items."""
 
@@ -122,7 +122,7 @@ class EqualCounts(CountMetric):
         "lambda pred, ref: ((pred >= 0).sum(-1) == (ref >= 0).sum(-1)).mean()),",
     ),
     "posterior": Recipe(
-        "metrics/classification.py",
+        "metrics/classification",
         'Score(("fm", "fowlkes_mallows"), "Fowlkes-Mallows", lambda tp, fp, fn: tp / ((tp + fp) * (tp + fn)).sqrt()),',
         "",
         '"fm": np.sqrt(ppv * tpr),',
@@ -153,10 +153,10 @@ def insert(path: Path, anchor: str, text: str) -> None:
 def test_one_file_one_export_and_one_row_add_a_metric(domain, copy):
     recipe, package, tests = RECIPES[domain], copy / "tensormetrics" / domain, copy / "tests"
     if domain == "posterior":
-        insert(package / recipe.file, "SCORES = (", recipe.code)
+        insert(package / f"{recipe.module}.py", "SCORES = (", recipe.code)
         insert(tests / "posterior" / "metric_oracle.py", "return {", recipe.row)
     else:
-        (package / recipe.file).write_text(recipe.code.lstrip())
+        (package / f"{recipe.module}.py").write_text(recipe.code.lstrip())
         insert(package / "__init__.py", "from types import ModuleType as _ModuleType", recipe.export)
         insert(tests / "cases" / f"{domain}.py", "METRICS = {", recipe.row)
     environment = {**os.environ, "PYTHONPATH": str(copy), "PYTEST_ADDOPTS": ""}
