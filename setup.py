@@ -27,6 +27,7 @@ from types import SimpleNamespace
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
+from setuptools.command.sdist import sdist
 from setuptools.errors import CompileError
 
 FOLDERS = ["lsa", "dirichlet", "nearest", "sequence", "subsets", "text"]
@@ -255,4 +256,14 @@ class BdistWheel(bdist_wheel):
         return "py3", "none", super().get_tag()[2]
 
 
-setup(ext_modules=find_extensions(), cmdclass={"build_ext": BuildExt, "bdist_wheel": BdistWheel})
+class SourceArchive(sdist):
+    def make_distribution(self) -> None:
+        """Add all of csrc, whatever this machine can compile, and leave out tests, which need the repository."""
+        self.filelist.graft("csrc")
+        self.filelist.prune("tests")
+        super().make_distribution()
+
+
+setup(
+    ext_modules=find_extensions(), cmdclass={"build_ext": BuildExt, "bdist_wheel": BdistWheel, "sdist": SourceArchive}
+)

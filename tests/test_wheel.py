@@ -14,6 +14,7 @@ import torch
 from tensormetrics.core.native import native
 
 ROOT = Path(__file__).parents[1]
+DOMAINS = "assignment", "association", "posterior", "retrieval", "structured", "uncertainty"
 LIBRARIES = {f"tensormetrics/_{name}.so" for name in native.LIBRARIES}
 VARIABLES = ("TENSORMETRICS_NATIVE", "TENSORMETRICS_CUDA", "TENSORMETRICS_TESTING", "PYTHONPATH")
 PIP = [sys.executable, "-m", "pip"]
@@ -76,13 +77,25 @@ print(len([ctypes.CDLL(path) for path in glob.glob("FOLDER/tensormetrics/_*.so")
     assert tried
 
 
-def test_wheel_installed_elsewhere_has_all_files_and_imports(sources, tmp_path):
+def test_wheel_of_source_archive_has_all_files_imports_and_computes(sources, tmp_path):
     """Without native code, which other tests build."""
-    wheel, process = wheel_of(sources, "--no-build-isolation", TENSORMETRICS_NATIVE="0")
+    listed = {
+        str(path.relative_to(sources))
+        for folder in ("csrc", "tensormetrics")
+        for path in (sources / folder).rglob("*")
+        if path.is_file()
+    }
+    made = run("sh", "-c", f"cd {sources} && {sys.executable} setup.py -q sdist", TENSORMETRICS_NATIVE="0")
+    assert made.returncode == 0, made
+    shutil.unpack_archive(next((sources / "dist").glob("*.tar.gz")), tmp_path)
+    unpacked = next(tmp_path.glob("tensormetrics-*"))
+    missing = {name for name in listed if not (unpacked / name).exists()}
+    assert all(name.startswith("tensormetrics/") and name.endswith(".md") for name in missing), missing
+    wheel, process = wheel_of(unpacked, "--no-build-isolation", TENSORMETRICS_NATIVE="0")
     assert wheel is not None, process
     with zipfile.ZipFile(wheel) as archive:
         packed = {name for name in archive.namelist() if name.startswith("tensormetrics/")}
-    listed = {str(path.relative_to(sources)) for path in (sources / "tensormetrics").rglob("*") if path.is_file()}
+    listed = {name for name in listed if name.startswith("tensormetrics/")}
     assert packed - {"tensormetrics/_build.json"} == {name for name in listed if not name.endswith(".md")}
     target = tmp_path / "installed"
     assert run(*PIP, "install", "-q", "--no-deps", "--target", target, wheel).returncode == 0
@@ -97,9 +110,22 @@ for module in {modules!r}:
         if error.name.partition(".")[0] != "triton":
             raise
 print(len(tensormetrics.association.load_weat()))
+import torch
+from cases import DOMAINS, METRICS
+for domain in DOMAINS:
+    public = importlib.import_module(f"tensormetrics.{{domain}}")
+    assert all(hasattr(public, name) for name in public.__all__)
+    for case in [case for name, case in METRICS.items() if name.startswith(domain)][:1]:
+        metric, inputs = case.make(), case.inputs(torch.Generator().manual_seed(0), 60)
+        metric.update(*inputs)
+        values = torch.stack(torch.utils._pytree.tree_leaves(metric.compute()))
+        expected = case.oracle(*(x.double().numpy() if x.is_floating_point() else x.numpy() for x in inputs))
+        torch.testing.assert_close(values, torch.tensor(expected).double(), rtol=case.rtol, atol=0)
+    print(domain)
 """
-    imported = run(sys.executable, "-W", "ignore", "-c", program, PYTHONPATH=str(target))
-    assert imported.stdout.strip() == "31", imported
+    path = f"{target}:{sources / 'tests'}"
+    printed = run(sys.executable, "-W", "ignore", "-c", program, PYTHONPATH=path)
+    assert printed.stdout.split() == ["31", *DOMAINS], printed
 
 
 def test_without_a_compiler_it_installs_and_says_one_line(sources, tmp_path):
