@@ -205,7 +205,10 @@ def test_read_scores_of_tables_in_any_format(file, tmp_path):
         scores = read_scores(path, groups="topic")
         assert scores.ids == ["q1", "q2", "q3"] and scores.groups == ["a", "a", "b"] and scores.missing == 1
     assert read_scores(file("right\ntrue\nfalse\n"), "right").ids is None
-    for text, ids in (("q1,0.5\nq2,1\n", ["q1", "q2"]), ("0.5\n1\n", None), ("id;score\nq1;0,5\nq2;1\n", ["q1", "q2"])):
+    for text, ids in (
+        *((text, ["q1", "q2"]) for text in ("q1,0.5\nq2,1\n", "sep=;\nq1;0,5\nq2;1\n", 'id,score\nq1,"0,5"\nq2,1\n')),
+        ("0.5\n1\n", None),
+    ):
         assert read_scores(file(text)).ids == ids and read_scores(file(text)).scores.tolist() == [0.5, 1]
     nested = file([{"id": 1, "scores": {"f1": [0.25, 0.5]}}, {"id": 2, "scores": {"f1": [0, 1]}}])
     assert read_scores(nested, "scores/f1/1").scores.tolist() == [0.5, 1]
@@ -215,8 +218,9 @@ def test_read_scores_of_tables_in_any_format(file, tmp_path):
     ("content", "options", "message"),
     [
         ("id,score\nq1,1\nq2,good\n", {}, "scores.txt, line 3: got 'good' for a score, wanted a number"),
-        ("id;score\nq1;1,234\n", {}, "scores.txt, line 2: got '1,234' for a score, wanted a number"),
-        ("id,score\nq1,1\nq2\n", {}, "scores.txt, line 3: got 1 cells, wanted 2 as the heading has"),
+        ("id;score\nq1;1,234\n", {}, "scores.txt, line 2: got '1,234', wanted one sign for decimals"),
+        ("0,3\n0,5\n", {}, "scores.txt, line 2: got '0,5', which looks like a number with a decimal comma"),
+        ("id,score\nq1,1\nq2\n", {}, "scores.txt, line 3: got 1 columns, wanted 2 as above"),
         ("id,acc\nq1,1\n", {}, "metric: got 'score', wanted one of 'id', 'acc'"),
         ("id,score\nq1,1\n", {"ids": "name"}, "scores.txt, line 2: got no 'name', wanted one for each item"),
         ("id,score\nq1,1\n", {"groups": "topic"}, "scores.txt, line 2: got no 'topic', wanted one for each item"),

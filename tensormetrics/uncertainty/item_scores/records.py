@@ -1,19 +1,19 @@
 """Rows of files: CSV, TSV, JSON, JSONL and Parquet, and logs in JSON. The content tells the format, never the name."""
 
-import csv
 import io
 import json
 import math
 import os
-import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...core.results.text_tables import import_pandas
-from ...core.text.files import delimiter_of, parsing, read_bytes, text_of
+from ...core.text.files import parsing, read_bytes, text_of
+from ...core.text.tables import read_cells
 
 MAX_BYTES = 2**30
-DECIMAL_COMMA = re.compile(r"[-+]?(0?,\d+|\d+,(\d\d?|\d{4,}))")  # 1,234 may be a thousand
+HEADING = ["id", "score"]  # of a file without one
 
 Record = Mapping[str, Any]
 Log = str | os.PathLike
@@ -120,30 +120,37 @@ def _json_lines(text: str, path: Log) -> Records:
 
 
 def _delimited(text: str, path: Log) -> Records:
-    delimiter = delimiter_of(io.StringIO(text))
-    reader = csv.reader(io.StringIO(text, newline=None), delimiter=delimiter, strict=True)
+    delimiter, table = read_cells(text, path)
     rows: list[Record] = []
     locations: list[str] = []
-    heading = None
-    try:
-        for cells in reader:
-            if not cells:
+    heading, is_headless = None, False
+    for line, cells in table:
+        location = f"{path}, line {line}"
+        if heading is None:
+            is_headless = len(cells) <= 2 and _is_number(cells[-1].replace(",", "."))
+            heading = HEADING[-len(cells) :] if is_headless else cells
+            if not is_headless:
                 continue
-            cells = [cell.strip() for cell in cells]
-            if delimiter != ",":
-                cells = [cell.replace(",", ".") if DECIMAL_COMMA.fullmatch(cell) else cell for cell in cells]
-            if heading is None:
-                heading = ["id", "score"][-len(cells) :] if len(cells) <= 2 and _is_number(cells[-1]) else cells
-                if heading is cells:
-                    continue
-            location = f"{path}, line {reader.line_num}"
-            if len(cells) != len(heading):
-                raise ValueError(f"{location}: got {len(cells)} cells, wanted {len(heading)} as the heading has")
-            rows.append(dict(zip(heading, cells, strict=True)))
-            locations.append(location)
-    except csv.Error as error:
-        raise ValueError(f"{path}, line {reader.line_num}: {error}") from None
+        if len(cells) != len(heading):
+            raise ValueError(f"{location}: got {len(cells)} columns, wanted {len(heading)} as above")
+        rows.append(dict(zip(heading, cells, strict=True)))
+        locations.append(location)
+    if is_headless and heading == HEADING and delimiter == ",":
+        _check_no_decimal_commas(rows, locations)
     return Records(rows, locations)
+
+
+def _check_no_decimal_commas(rows: list[Record], locations: list[str]) -> None:
+    """Raise a ValueError if the two columns of a file may be the halves of numbers, since they repeat."""
+    names = [row["id"] for row in rows]
+    if len({*names}) == len(names) or not all(name.lstrip("+-").isdecimal() for name in names):
+        return
+    again = Counter(names).most_common(1)[0][0]
+    i = names.index(again, names.index(again) + 1)
+    raise ValueError(
+        f"{locations[i]}: got '{again},{rows[i]['score']}', which looks like a number with a decimal comma; write a "
+        "decimal point, or the columns in a first line"
+    )
 
 
 def _is_number(cell: str) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ...core.text.files import parsing
+from ...core.text.tables import with_points
 from .item_scores import Scores
 from .records import Log, Record, Records, contents_of, numbered, read_records
 
@@ -308,6 +309,8 @@ def _of_table(records: Records, request: Request) -> Scores:
         root = metric if metric in columns else metric.partition("/")[0]
         column, read = _selected("metric", root, columns, request.path), _number
     cells = [_entry(row.get(column), column, request) for row in records.rows]
+    if any(isinstance(cell, str) and "," in cell for cell in cells):
+        cells = with_points(cells, "", records.locations.__getitem__)
     values = [read(cell, location) for cell, location in zip(cells, records.locations, strict=True)]
     key = request.ids or id_column(columns)
     items = None if key is None else [_field(row, key, "", location) for row, location in zip(*records, strict=True)]
