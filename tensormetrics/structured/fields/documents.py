@@ -24,7 +24,7 @@ from .schemas.json_schema import read_json_schema
 
 ON_INVALID = ("wrong", "raise", "skip")
 EXTRA = (None, "ignore", "invented")
-HOWS = ("json", "fence", "prose", "object", "unreadable")
+HOWS = ("json", "fence", "prose", "repaired", "object", "unreadable")
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class DocumentOptions:
 
     Attributes:
         extract: Locations of JSON in an answer: ``"strict"``: the answer is JSON; ``"fences"``: also code blocks of
-            Markdown; ``"lenient"``: also within prose.
+            Markdown; ``"lenient"``: also within prose; ``"repair"``: also with last commas, single
+            quotes, and None, True or False.
         on_invalid: Treatment of an unreadable answer: ``"wrong"``: all values of the reference are missed, and the
             similarity is 0; ``"raise"``: a ValueError; ``"skip"``: the document is skipped.
         extra: Treatment of keys that the schema does not define: ``"ignore"``, or ``"invented"`` values. Default:
