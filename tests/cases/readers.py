@@ -25,6 +25,8 @@ from tensormetrics.association.embeddings.formats.arrays import word_list
 from tensormetrics.posterior.sampling.errors import ConfigError, ConfMatIOError
 from tensormetrics.retrieval.sources.arrow import read_column
 from tensormetrics.retrieval.sources.state import State
+from tensormetrics.structured.suites.amr import read_amr_file
+from tensormetrics.structured.suites.conll import read_coref_file
 
 ROWS = np.arange(24, dtype=np.float32).reshape(6, 4) / 8
 VOCABULARY = ["he", "him", "she", "her", "café", "work"]
@@ -355,6 +357,7 @@ LOAD_W2V = MODEL.from_word2vec
 NEEDS = {".safetensors": "safetensors", ".parquet": "pyarrow", ".arrow": "pyarrow"}
 REFERENCES = {".npy": parse_npy, ".safetensors": parse_safetensors}
 BAD_INPUT = (BadInput,)
+SUITES, CONLL = "structured.suites.", text("#begin document (a)", "he (0)", "#end document")
 SCORE_FILES = ("uncertainty.item_scores.records",)
 
 
@@ -465,6 +468,8 @@ READERS = {
         lambda path: [[*map(str, part)] for part in read_column(str(path), "label") if part is not None],
         "retrieval.sources.arrow",
     ),
+    "AMR": Reader(".amr", text("(c / cat)"), lambda path: repr(read_amr_file(path)), (f"{SUITES}amr",), needs="penman"),
+    "coreference": Reader(".conll", CONLL, lambda path: repr(read_coref_file(path)), (f"{SUITES}conll",)),
     "run": of_pairs(".txt", RUN, retrieval.Run),
     "qrels": of_pairs(".txt", QRELS, retrieval.Qrels),
     "qrels of BEIR": of_pairs(".tsv", BEIR, retrieval.Qrels),

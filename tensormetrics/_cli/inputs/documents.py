@@ -4,7 +4,7 @@ import json
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
-from ...core.text.files import read_bytes
+from ...core.text.files import read_bytes, text_of
 from ...core.text.joining import Item, join
 from ..option_types import BadInput
 from .naming import naming
@@ -40,6 +40,11 @@ def read_lines(file: str, is_prediction: bool, are_lists: bool = False) -> list[
         are_lists: Documents are lists themselves, so an array in one line is one document.
     """
     content = bytes(read_bytes(existing(file))).removeprefix(b"\xef\xbb\xbf")
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):  # marks of UTF-16
+        try:
+            content = text_of(content, file).encode()
+        except ValueError as error:
+            raise BadInput(str(error)) from error
     if (items := _items_of_array(content, are_lists)) is not None:
         return [Line(line_number, json.dumps(item)) for line_number, item in enumerate(items, 1)]
     parts = content.split(b"\n")

@@ -1,12 +1,72 @@
-"""Reader of coreference in CoNLL-2011/2012 files."""
+"""Readers of coreference: CoNLL-2011/2012 files, and JSON with lists of clusters."""
 
+import io
+import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import chain
+from os import PathLike
+from typing import Any
+
+from ...core.text.files import parsing, read_text
+from ...core.text.joining import Item
 
 Span = tuple[int, int]
 NONE = ("-", "_", "*")  # fields without brackets
 UNIVERSAL = re.compile(r"\d+([-.]\d+)?(\t[^\t]*){9}$")  # a token of CoNLL-U: its number and nine more columns
+NAMES, WORDS = ("doc_key", "doc_id", "id", "name"), ("sentences", "tokens", "document")  # keys of JSON documents
+
+
+def read_coref_file(path: str | PathLike) -> list[Item]:
+    """Return the name and the clusters of each document of a file, and the words beside them.
+
+    The file is as `read_conll_coref` takes it, or JSON: each line, or item of a list, is a document, an object with
+    `"clusters"`, or the clusters alone. A mention is `[first, last]` or a text.
+    """
+    text = read_text(path)
+    if text.lstrip()[:1] in ("{", "["):
+        return _json_documents(text, path)
+    lines = list(io.StringIO(text, newline=None))
+    try:
+        documents = list(read_conll_coref(lines))
+    except ValueError as error:
+        raise ValueError(f"{path}, {error}") from error
+    are_ids = len({name for name, _ in documents}) == len(documents)
+    return [
+        Item(document, *place, document[0] if are_ids else None)
+        for document, place in zip(documents, _words_of_documents(lines), strict=True)
+    ]
+
+
+def _json_documents(text: str, path: str | PathLike) -> list[Item]:
+    try:
+        rows = json.loads(text)
+        rows = list(enumerate(rows, 1)) if _are_documents(rows) else [(1, rows)]
+    except (ValueError, RecursionError):
+        rows = []
+        for number, line in enumerate(io.StringIO(text, newline=None), 1):
+            with parsing(f"{path}, line {number}", "CoNLL-2012, or JSON"):
+                rows += [(number, json.loads(line))] if line.strip() else []
+    items = []
+    for number, row in rows:
+        record = row if isinstance(row, dict) else {"clusters": row}
+        if "clusters" not in record:
+            raise ValueError(f"{path}, line {number}: got {', '.join(map(repr, record))}, wanted a key 'clusters'")
+        words: list[Any] = next((record[key] for key in WORDS if isinstance(record.get(key), list)), [])
+        words = [*map(str, chain(*words) if words and isinstance(words[0], list) else words)]
+        name = next((record[key] for key in NAMES if key in record), None)
+        document = number if name is None else name, record["clusters"]
+        items.append(Item(document, [number] * max(len(words), 1), words, name))
+    return items
+
+
+def _are_documents(rows: Any) -> bool:
+    """Return whether the items of a list are documents rather than clusters, whose mentions are pairs or texts."""
+    leaf, depth = rows, 0
+    while isinstance(leaf, list) and leaf:
+        leaf, depth = max(leaf, key=bool), depth + 1
+    return depth > 0 and (isinstance(leaf, dict) or depth - isinstance(leaf, int) > 2)
 
 
 def read_conll_coref(lines: Iterable[str], column: int = -1) -> Iterator[tuple[str, list[list[Span]]]]:
@@ -95,3 +155,17 @@ def _brackets(field: str, line: int) -> list[tuple[str, str, str]]:
             raise ValueError(f"line {line}: got {field!r}, wanted '-' or brackets such as (3|4)")
         brackets.append((match[1], match[2], match[3]))
     return brackets
+
+
+def _words_of_documents(lines: list[str]) -> list[tuple[list[int], list[str]]]:
+    """Return line numbers and words of each document, those of the fourth column of CoNLL-2012, or else the first."""
+    documents: list[tuple[list[int], list[str]]] = []
+    starts: list[int] = []
+    for number, line in enumerate(lines, 1):
+        if line.startswith(("#begin document", "\ufeff#begin document")):
+            documents.append(([], []))
+            starts.append(number)
+        elif documents and not line.startswith("#") and (row := line.split(None, 4)):
+            documents[-1][0].append(number)
+            documents[-1][1].append((row[3] if len(row) > 4 and row[2].isdigit() else row[0]) if row[1:] else "")
+    return [(lines or [start], words) for (lines, words), start in zip(documents, starts, strict=True)]
