@@ -181,7 +181,8 @@ def _mentions_of(cluster: Iterable[Hashable], where: str) -> dict[Hashable, None
     unique: dict[Hashable, None] = {}
     for mention in mentions:
         try:
-            unique[tuple(mention) if isinstance(mention, list) and mention else mention] = None
+            key: Any = tuple(mention) if isinstance(mention, list) and mention else mention
+            unique[key] = None
         except TypeError as error:
             raise TypeError(f"{where}: got the mention {mention!r:.60}, wanted a hashable one") from error
     return unique
