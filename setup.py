@@ -1,17 +1,18 @@
-"""Builds the native code: the *.cpp of each folder of csrc are one library, tensormetrics/_<folder>.so, and its *.cu
-another, _<folder>_cuda.so. What could not be built is said and left out: the references in torch then answer for it.
+"""Build the native code: the *.cpp of each folder of csrc are one library, tensormetrics/_<folder>.so, and its *.cu
+another, _<folder>_cuda.so. A library that cannot be built is reported and left out; its references in torch are used.
 
-Variables of the environment: TENSORMETRICS_NATIVE=0 builds nothing; TENSORMETRICS_CUDA=0 leaves CUDA out, and =1
-insists on it; TORCH_CUDA_ARCH_LIST="8.0 9.0+PTX" chooses the cards; TENSORMETRICS_SANITIZE=1, or names of folders,
-checks addresses and undefined behaviour (see tests/sanitize.sh); TENSORMETRICS_TESTING=1 adds, for an install in place,
-the emulated lanes of CUDA that tests want.
-Whatever else there is to say about the package stands in pyproject.toml.
+Environment variables: TENSORMETRICS_NATIVE=0 builds nothing; TENSORMETRICS_CUDA=0 leaves CUDA out, and =1 requires
+it; TORCH_CUDA_ARCH_LIST="8.0 9.0+PTX" selects the GPU architectures; TENSORMETRICS_SANITIZE=1, or names of folders,
+checks addresses and undefined behavior (see tests/sanitize.sh); TENSORMETRICS_TESTING=1 adds, for an install in place,
+the emulated lanes of CUDA that tests need. The metadata of the package are in pyproject.toml.
 """
 
+import hashlib
 import importlib.metadata
 import importlib.util
 import json
 import os
+import platform
 import runpy
 import shutil
 import subprocess
@@ -28,15 +29,15 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError
 
-ROOMS = ["lsa", "dirichlet", "nearest", "sequence", "subsets", "text"]
+FOLDERS = ["lsa", "dirichlet", "nearest", "sequence", "subsets", "text"]
 SANITIZE_OPTION = os.environ.get("TENSORMETRICS_SANITIZE", "")
-SANITIZED = ROOMS if SANITIZE_OPTION == "1" else [*filter(None, SANITIZE_OPTION.split(","))]
+SANITIZED = FOLDERS if SANITIZE_OPTION == "1" else [*filter(None, SANITIZE_OPTION.split(","))]
 # The stable ABI of torch 2.11: one binary for every later torch, and for every Python.
 ABI = ["-DTORCH_TARGET_VERSION=0x020b000000000000", "-DTORCH_STABLE_ONLY", "-std=c++17", "-O3"]
 # The last two: a loop with sqrt or a choice becomes vector code, same values.
 FLAGS = [*ABI, "-g0", "-fvisibility=hidden", "-Wno-psabi", "-fno-math-errno", "-fno-trapping-math"]
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-O1", "-g1"]
-OF_ROOM = {"nearest": ["-ffp-contract=off"]}  # canonical distances are sums of rounded products
+FOLDER_FLAGS = {"nearest": ["-ffp-contract=off"]}  # canonical distances are sums of rounded products
 CUDA = SimpleNamespace(
     **runpy.run_path(str(Path(__file__).parent / "tensormetrics" / "_cli" / "machine" / "cuda_build.py"))
 )
@@ -57,12 +58,12 @@ def torch_has_cuda() -> bool:
     return torch is not None and (torch / "lib" / "libtorch_cuda.so").exists()
 
 
-def cuda_of_torch() -> str | None:
+def torch_cuda_version() -> str | None:
     torch = find_torch()
     return runpy.run_path(str(torch / "version.py"))["cuda"] if torch else None
 
 
-def wants_cuda() -> bool:
+def needs_cuda() -> bool:
     wanted = os.environ.get("TENSORMETRICS_CUDA", "auto")
     if wanted == "1" and find_nvcc() is None:
         raise SystemExit("tensormetrics: TENSORMETRICS_CUDA=1, but there is no nvcc on PATH or under CUDA_HOME")
@@ -79,12 +80,14 @@ def find_extensions() -> list[Extension]:
         return []
     sanitize = SANITIZE if SANITIZED else []
     found = [
-        extension(f"tensormetrics._{room}", f"csrc/{room}/*.cpp", FLAGS + OF_ROOM.get(room, []) + sanitize)
-        for room in SANITIZED or ROOMS
+        extension(f"tensormetrics._{folder}", f"csrc/{folder}/*.cpp", FLAGS + FOLDER_FLAGS.get(folder, []) + sanitize)
+        for folder in SANITIZED or FOLDERS
     ]
-    if wants_cuda():
-        insisted = os.environ.get("TENSORMETRICS_CUDA") == "1"
-        found += [extension(f"tensormetrics._{room}_cuda", f"csrc/{room}/*.cu", ABI, not insisted) for room in ROOMS]
+    if needs_cuda():
+        optional = os.environ.get("TENSORMETRICS_CUDA") != "1"
+        found += [
+            extension(f"tensormetrics._{folder}_cuda", f"csrc/{folder}/*.cu", ABI, optional) for folder in FOLDERS
+        ]
     if os.environ.get("TENSORMETRICS_TESTING") == "1":
         found.append(extension("tests._testing", "csrc/testing/*.cpp", FLAGS, optional=False))
     return [each for each in found if each.sources]
@@ -93,20 +96,37 @@ def find_extensions() -> list[Extension]:
 def version_of(*command: str) -> str:
     try:
         lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip().splitlines()
-        return next((line for line in lines if "release" in line), lines[0])  # of nvcc, and of others
+        return next((line for line in lines if "release" in line), lines[0])  # nvcc prints several lines
     except (OSError, subprocess.CalledProcessError, IndexError):
         return f"{command[0]}, which does not run"
 
 
-def say(line: str) -> None:
-    """On stderr, and where an installer keeps that to itself, on the installer's own."""
+def report(line: str) -> None:
+    """Print a line to stderr, and to that of the installer if it hides ours."""
     print(line, file=sys.stderr, flush=True)
     if any(name.endswith("BUILD_BACKEND") for name in os.environ):
         try:
             with open(f"/proc/{os.getppid()}/fd/2", "w") as shown:
                 shown.write(line + "\n")
         except OSError:
-            pass  # another system, or a closed one
+            pass  # no /proc, or a closed stderr
+
+
+def digest(ext: Extension) -> str:
+    """Return a hash of all that a library is made from."""
+    made_from = [importlib.metadata.version("torch"), platform.platform(), ext.extra_compile_args, SANITIZED]
+    made_from += [os.environ.get(name) for name in ("CC", "CXX", "TORCH_CUDA_ARCH_LIST")]
+    if ext.name.endswith("_cuda"):
+        made_from += [find_nvcc(), version_of(find_nvcc(), "--version")]
+    hashed = hashlib.sha256(repr(made_from).encode())
+    for path in (__file__, *ext.sources, *ext.depends):
+        hashed.update(Path(path).read_bytes())
+    return hashed.hexdigest()
+
+
+def read_record() -> dict:
+    path = Path("tensormetrics", "_build.json")
+    return json.loads(path.read_text()) if path.exists() else {}
 
 
 class BuildExt(build_ext):
@@ -120,19 +140,24 @@ class BuildExt(build_ext):
             )
         self.extensions = [each for each in self.extensions if self.inplace or not each.name.startswith("tests.")]
         self.failed: dict[str, str] = {}
-        self.architectures: list[str] = []
+        self.record = read_record()
+        self.digests = {each.name: digest(each) for each in self.extensions}
+        stale = [each.name.rpartition("._")[2] for each in self.extensions if not self.is_current(each)]
+        self.architectures: list[str] = self.record.get("architectures", [])
+        if stale:
+            report(f"tensormetrics: compiling {', '.join(stale)}; all six libraries take about a minute on two cores")
         start = time.perf_counter()
         super().run()
-        self.seconds = time.perf_counter() - start
+        self.seconds = time.perf_counter() - start if stale else self.record.get("seconds", 0)
         self.write_record()
         if self.failed:
-            say(
+            report(
                 f"tensormetrics: not compiled: {', '.join(sorted(self.failed))}. Plain torch answers instead, many "
                 "times slower; `python -m tensormetrics info` says why, and what to do."
             )
 
     def build_extensions(self) -> None:
-        """All libraries and all sources side by side."""
+        """Compile all libraries and all sources in parallel."""
         compile_in_turn, self.parallel = self.compiler.compile, True
         torch = find_torch()
         for each in self.extensions:
@@ -153,18 +178,29 @@ class BuildExt(build_ext):
         self.compiler.compile = compile_together
         super().build_extensions()
 
+    def is_current(self, ext: Extension) -> bool:
+        """Whether the library among the sources was built from these sources, for this torch, with these flags."""
+        is_recorded = self.record.get("digests", {}).get(ext.name) == self.digests[ext.name]
+        return is_recorded and Path(self.get_ext_filename(ext.name)).exists()
+
     def build_extension(self, ext: Extension) -> None:
+        if self.is_current(ext):
+            kept, target = Path(self.get_ext_filename(ext.name)), Path(self.get_ext_fullpath(ext.name))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if not (target.exists() and target.samefile(kept)):
+                shutil.copy(kept, target)
+            return
         try:
             if ext.name.endswith("_cuda"):
                 self.build_cuda(ext)
             else:
                 super().build_extension(ext)
-        except Exception as error:  # of many kinds; build_ext goes on where the extension is optional
+        except Exception as error:  # of many types; build_ext continues if the extension is optional
             self.failed[ext.name.rpartition("._")[2]] = str(error)
             raise
 
     def build_cuda(self, ext: Extension) -> None:
-        """One nvcc call. The static CUDA runtime keeps working when torch moves to another CUDA version."""
+        """Compile a library by one nvcc call. The static CUDA runtime works whatever CUDA version torch uses."""
         target = Path(self.get_ext_fullpath(ext.name))
         target.parent.mkdir(parents=True, exist_ok=True)
         own, *others = ext.include_dirs
@@ -183,18 +219,22 @@ class BuildExt(build_ext):
         self.architectures = targets
 
     def get_ext_filename(self, fullname: str) -> str:
-        return os.path.join(*fullname.split(".")) + ".so"  # torch loads it; no Python does
+        return os.path.join(*fullname.split(".")) + ".so"  # loaded by torch, not imported by Python
 
     def write_record(self) -> None:
-        """What was built, by which compiler, for which cards: `python -m tensormetrics info` reads it."""
+        """Write the libraries, compilers and GPU architectures of this build, for `python -m tensormetrics info`."""
         compiler = getattr(self.compiler, "compiler_so_cxx", None) or self.compiler.compiler_so
         compilers = {"C++": version_of(compiler[0], "--version")}
         cuda = {}
-        if wants_cuda():
+        if needs_cuda():
             compilers["CUDA"] = version_of(find_nvcc(), "--version")
-            cuda = {"nvcc": CUDA.release(find_nvcc()), "torch": cuda_of_torch(), "driver": CUDA.cuda_of_driver()}
+            cuda = {
+                "nvcc": CUDA.release(find_nvcc()),
+                "torch": torch_cuda_version(),
+                "driver": CUDA.cuda_of_driver(),
+            }
             for conflict in CUDA.conflicts(**cuda):
-                say(f"tensormetrics: {conflict}.")
+                report(f"tensormetrics: {conflict}.")
         record = {
             "torch": importlib.metadata.version("torch"),
             "compilers": compilers,
@@ -202,6 +242,7 @@ class BuildExt(build_ext):
             "architectures": self.architectures,
             "libraries": [each.name.rpartition("._")[2] for each in self.extensions if "tests" not in each.name],
             "failed": self.failed,
+            "digests": {name: of for name, of in self.digests.items() if name.rpartition("._")[2] not in self.failed},
             "seconds": round(self.seconds, 1),
         }
         target = Path(self.get_ext_fullpath("tensormetrics._build")).with_suffix(".json")
@@ -210,7 +251,7 @@ class BuildExt(build_ext):
 
 class BdistWheel(bdist_wheel):
     def get_tag(self) -> tuple[str, str, str]:
-        """No library holds a symbol of Python, so one wheel serves all."""
+        """Return a tag for all versions of Python: no library uses a symbol of Python."""
         return "py3", "none", super().get_tag()[2]
 
 

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from tensormetrics.uncertainty import Ratings
@@ -21,6 +22,8 @@ P_EQUAL = 0.7
 ELO = 400 / math.log(10)
 SETS = 200
 SIZES = 5, 10, 20  # battles of a pair
+TWO_MODELS = 10, 20, 50  # battles
+RATES = 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98  # true chances that the first of two models wins
 
 
 class Row(NamedTuple):
@@ -103,3 +106,25 @@ def position_effects(sets: int | None) -> list[tuple[int, float, float]]:
         covered = sum(low <= 0 <= high for _, low, high in ends) / len(ends)
         results.append((size, covered, sum(high - low for _, low, high in ends) / len(ends)))
     return results
+
+
+def two_models(battles: int) -> list[tuple[float, float]]:
+    """Return the coverage of `compare` of two models and of Jeffreys' interval, summed over all outcomes, by RATES."""
+    import scipy.stats
+
+    won = np.arange(battles + 1)
+    jeffreys = scipy.stats.beta.ppf([[0.025], [0.975]], won + 0.5, battles - won + 0.5)
+    jeffreys[0, 0], jeffreys[1, -1] = 0, 1
+    ends = np.array([_compared_chances(battles, k) for k in won]).T
+    chances = [scipy.stats.binom.pmf(won, battles, rate) for rate in RATES]
+    return [
+        tuple(float(mass[(low <= rate) & (rate <= high)].sum()) for low, high in (ends, jeffreys))
+        for rate, mass in zip(RATES, chances, strict=True)
+    ]
+
+
+def _compared_chances(battles: int, won: int) -> list[float]:
+    metric = Ratings(["a", "b"], scale="logit")
+    metric.update(["a"] * battles, ["b"] * battles, [1] * won + [0] * (battles - won))
+    comparison = metric.compare("a", "b")
+    return torch.stack([comparison.low, comparison.high]).sigmoid().tolist()

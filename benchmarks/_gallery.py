@@ -52,7 +52,7 @@ def neighbors() -> Any:
 
     metric = AccuracyCalculator()
     metric.update(*points())
-    return metric.plot(metric.interval(groups=points()[1]))[0]
+    return metric.plot()[0]
 
 
 def steps() -> Any:
@@ -84,11 +84,11 @@ def study() -> Any:
 
 
 def distributions() -> Any:
-    return study().plot("acc")
+    return study().plot("acc")[0]
 
 
 def difference() -> Any:
-    return study().plot("acc", experiments=["cnn/fold 2"], minus="mlp/fold 2", rope=0.01)
+    return study().plot("acc", experiments=["cnn/fold 2"], minus="mlp/fold 2", rope=0.01)[0]
 
 
 def forest() -> Any:
@@ -124,14 +124,12 @@ def entities() -> Any:
     right = [["B-PER", "I-PER", "O", "B-LOC"], ["O", "B-ORG", "O", "B-PER"], ["B-LOC", "O", "O", "O"]] * 20
     wrong = [["B-PER", "O", "O", "B-LOC"], ["O", "B-LOC", "O", "B-PER"], ["B-LOC", "O", "B-ORG", "O"]]
     metric.update_tags([wrong[k % 3] if k % 4 == 0 else tags for k, tags in enumerate(right)], right)
-    return metric.plot(metric.interval())[0]
+    return metric.plot()[0]
 
 
 PICTURES = {
     "first": Picture("A training run", "python -m tensormetrics demo", first),
-    "neighbors": Picture(
-        "Neighbors and clusters, with intervals", "calculator.plot(calculator.interval(groups=labels))", neighbors
-    ),
+    "neighbors": Picture("Neighbors and clusters", "AccuracyCalculator().plot()", neighbors),
     "steps": Picture("A metric over epochs", "metric.plot([metric_of_epoch_0, metric_of_epoch_1, ...])", steps),
     "classes": Picture("Scores of a confusion matrix", "ConfusionPosterior(3, [...]).plot()", classes),
     "distributions": Picture("Posteriors of experiments", 'study.plot("acc")', distributions),
@@ -140,8 +138,18 @@ PICTURES = {
     ),
     "forest": Picture("Folds and what they are pooled to", 'study.table("acc", experiments=[...]).plot()', forest),
     "queries": Picture("Bias of three models", "run_queries(RND(replicates=1000), queries, models).plot()", queries),
-    "entities": Picture("Entities by label", "SpanScores(labels=[...]).plot(scores.interval())", entities),
+    "entities": Picture("Entities by label", "SpanScores(labels=[...]).plot()", entities),
 }
+
+
+def labels_of(figure: Any) -> str:
+    """Return the words of a picture, which its file keeps: they tell whether it is of this version."""
+    axes = figure.get_axes()
+    legends = [*figure.legends, *(legend for ax in axes if (legend := ax.get_legend()))]
+    texts = [text for ax in axes for text in (ax.title, ax.xaxis.label, ax.yaxis.label, *ax.get_yticklabels())]
+    texts += [text for legend in legends for text in legend.get_texts()]
+    words = (" ".join(text.get_text().split()) for text in texts)
+    return "; ".join(word for word in words if any(map(str.isalpha, word)))
 
 
 def page() -> str:
@@ -163,6 +171,8 @@ def write(folder: Path) -> None:
     for suffix, style in STYLES.items():
         with styles.context(style):
             for name, picture in PICTURES.items():
-                options = {"dpi": 100, "metadata": {"Software": None}, "pil_kwargs": {"optimize": True}}
-                picture.draw().savefig(folder / FOLDER / f"{name}{suffix}.png", **options)
+                figure = picture.draw()
+                metadata = {"Software": None, "Description": labels_of(figure)}
+                options = {"dpi": 100, "metadata": metadata, "pil_kwargs": {"optimize": True}}
+                figure.savefig(folder / FOLDER / f"{name}{suffix}.png", **options)
                 print(f"{FOLDER}/{name}{suffix}.png")

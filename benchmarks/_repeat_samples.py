@@ -39,6 +39,30 @@ RANKED = ((20, 20), (6, 34), (40, 160), (100, 100))  # positives and negatives
 MARGINS = 5, 10, 30, 100
 
 
+class Independent(NamedTuple):
+    """Two samples of other items: right or wrong with `rates`, or normal with standard deviations 1 and `sd`."""
+
+    sizes: tuple[int, int]
+    rates: tuple[float, float] | None = None
+    sd: float = 1.0
+
+
+INDEPENDENT_SETS = 300
+INDEPENDENT = (
+    Independent((5, 5), (0.5, 0.5)),
+    Independent((10, 10), (0.9, 0.9)),
+    Independent((20, 50), (0.8, 0.8)),
+    Independent((30, 30), (0.97, 0.97)),
+    Independent((100, 100), (0.9, 0.8)),
+    Independent((10, 200), (0.95, 0.7)),
+    Independent((5, 5)),
+    Independent((10, 10), sd=3.0),
+    Independent((5, 50)),
+    Independent((50, 5), sd=3.0),
+    Independent((100, 30)),
+)
+
+
 def generator_of(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
@@ -106,3 +130,20 @@ def margin_rejections(items: int, sets: int | None) -> tuple[float, ...]:
         comparison = compare(differences, torch.zeros_like(differences), rope=0.05, replicates=8)
     assert comparison.p_not_worse is not None and comparison.p_equivalent is not None
     return tuple(float((p <= 0.05).double().mean()) for p in (comparison.p_not_worse, comparison.p_equivalent))
+
+
+def independent_fractions(row: Independent, sets: int | None) -> tuple[float, float]:
+    """Return how often the interval of two independent samples holds their difference, and p is at most .05."""
+    generator, results = torch.Generator().manual_seed(0), []
+    for _ in range(sets or INDEPENDENT_SETS):
+        if row.rates is None:
+            a, b = (torch.randn(n, generator=generator) * sd for n, sd in zip(row.sizes, (1.0, row.sd), strict=True))
+        else:
+            a, b = (torch.rand(n, generator=generator) < p for n, p in zip(row.sizes, row.rates, strict=True))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UncertaintyWarning)
+            result = compare(a, b, paired=False)
+        truth = 0.0 if row.rates is None else row.rates[0] - row.rates[1]
+        results.append([float(result.low) <= truth <= float(result.high), float(result.p_value) <= 0.05])
+    covered, significant = torch.tensor(results, dtype=torch.float64).mean(0).tolist()
+    return covered, significant

@@ -63,6 +63,8 @@ BATTLE_COLUMNS = (
     "both best among `best`",
     "all ranks right",
 )
+INDEPENDENT_COLUMNS = "scores", "sizes", "coverage", "`p_value` <= .05"
+TWO_COLUMNS = "battles", *(f"true rate {rate}" for rate in battle_samples.RATES)
 POSITION_COLUMNS = "battles of each pair", "coverage", "mean width"
 SEQUENCE_COLUMNS = "scores", "missed at any look", "by the t interval", "mean width at 500", "of the t interval"
 LOOK_COLUMNS = "models of equal score", "`p_value` <= .05 at any look", "by the t test"
@@ -335,6 +337,12 @@ def tests(sets: int | None) -> Iterator[Cells]:
         yield f"`{name}`, difference at the margin", counts, joined(map(fraction, column))
 
 
+def independent(sets: int | None) -> Iterator[Cells]:
+    for row in repeat_samples.INDEPENDENT:
+        kind = f"normal, sd 1 and {row.sd:g}" if row.rates is None else f"right or wrong, {joined(map(str, row.rates))}"
+        yield kind, joined(map(str, row.sizes)), *joined_fractions(*repeat_samples.independent_fractions(row, sets))
+
+
 def battles(sets: int | None) -> Iterator[Cells]:
     for row in battle_samples.rows():
         fractions = battle_samples.fractions_of(row, sets)
@@ -342,6 +350,11 @@ def battles(sets: int | None) -> Iterator[Cells]:
             fractions.differences, fractions.copy_differs, fractions.best_hold, fractions.ranks_hold
         )
         yield row.kind, str(row.battles), fraction(fractions.ratings), f"{fractions.width:.0f}", *after
+
+
+def two_models() -> Iterator[Cells]:
+    for size in battle_samples.TWO_MODELS:
+        yield str(size), *(" / ".join(map(fraction, pair)) for pair in battle_samples.two_models(size))
 
 
 def position_effects(sets: int | None) -> Iterator[Cells]:
@@ -404,12 +417,15 @@ def main() -> None:
     report.table("Chances that k samples hold a right one, 400 sets each.", PASS_COLUMNS, passes(sets))
     report.table("Items and seeds, 1,600 sets each.", CROSSED_COLUMNS, crossed(sets))
     report.table("Tests by name, 4,000 sets each.", TEST_COLUMNS, tests(sets))
+    title = f"Two independent samples, {repeat_samples.INDEPENDENT_SETS} sets each."
+    report.table(title, INDEPENDENT_COLUMNS, independent(sets))
     title = "Cluster accuracy: refused / missed, of 200 sets each."
     report.table(title, MATCHED_COLUMNS, matched(sets))
     title = "Adjusted mutual information, draws that the library does not offer, 200 sets each."
     report.table(title, PARTITION_COLUMNS, partitions(sets))
     title = f"Ratings of six models from battles, {battle_samples.SETS} sets each."
     report.table(title, BATTLE_COLUMNS, battles(sets))
+    report.table("Ratings of two models / Jeffreys' interval, over all outcomes.", TWO_COLUMNS, two_models())
     report.table("Position effect where there is none.", POSITION_COLUMNS, position_effects(sets))
     title = f"Means at twenty looks, after 25 to 500 items, {sequence_samples.SETS} sets each."
     report.table(title, SEQUENCE_COLUMNS, sequences(sets))

@@ -1,6 +1,7 @@
-"""FaissKNN against the FaissKNN of pytorch-metric-learning on a CPU, and next to TorchKNN. Equality comes first.
+"""FaissKNN against the FaissKNN of pytorch-metric-learning on a CPU, and TorchKNN with and without int16 products.
 
-Self-retrieval of fresh normal rows. The contenders take turns in one process; a figure is the median of the repeats.
+Equality comes first. Self-retrieval of fresh normal rows. The contenders take turns in one process; a figure is the
+median of the repeats.
 "Share of the limit" is the fraction of TorchKNN's time that its products need at least, at the rates of this machine:
 half of all pairs, in int16 if it is used for the first stage, else in float32.
 """
@@ -9,6 +10,7 @@ import logging
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from unittest import mock
 
 import torch
 from _common import Table, arguments
@@ -17,6 +19,7 @@ from pytorch_metric_learning.utils.inference import FaissKNN as PeerFaissKNN
 from torch import Tensor
 
 from tensormetrics.retrieval import FaissKNN, TorchKNN
+from tensormetrics.retrieval.search.int16.search import Int16Search
 
 NEEDS = ("faiss", "pytorch_metric_learning")
 ROUNDS = 10
@@ -38,22 +41,28 @@ def seconds(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
+def without_int16(x: Tensor, k: int, *options: object) -> object:
+    with mock.patch.object(Int16Search, "is_faster", lambda *_: False):
+        return TorchKNN()(x, k, *options)
+
+
 def row(machine: Machine, rows: int, dim: int, k: int) -> Iterator[tuple[str, ...]]:
     x = torch.randn(rows, dim)
     check_equal(x, k)
-    contenders = (PeerFaissKNN(), FaissKNN(), TorchKNN())
+    contenders = (PeerFaissKNN(), FaissKNN(), TorchKNN(), without_int16)
     times = [[seconds(lambda knn=knn: knn(x, k, x, True)) for knn in contenders] for _ in range(ROUNDS)]
-    peer, ours, exact = map(statistics.median, zip(*times, strict=True))
+    peer, ours, exact, float32 = map(statistics.median, zip(*times, strict=True))
     limit = f"{machine.fraction_of_search(exact, rows * rows / 2, dim, rows, k):.0%}"
-    yield f"{rows:,}", f"{dim}", f"{k}", f"{peer:.3f}", f"{ours:.3f}", f"{exact:.3f}", f"{peer / ours:.2f}", limit
+    times_of = (f"{seconds:.3f}" for seconds in (peer, ours, exact, float32))
+    yield f"{rows:,}", f"{dim}", f"{k}", *times_of, f"{peer / ours:.2f}", f"{float32 / exact:.2f}", limit
 
 
 def main() -> None:
     options = arguments(__doc__, ("cpu",))
     logging.disable(logging.WARNING)
     machine = measured()
-    timed = "peer's FaissKNN (s)", "FaissKNN (s)", "TorchKNN, exact (s)"
-    columns = "rows", "D", "k", *timed, "peer / FaissKNN", "share of the limit"
+    timed = "peer's FaissKNN (s)", "FaissKNN (s)", "TorchKNN, exact (s)", "without int16 (s)"
+    columns = "rows", "D", "k", *timed, "peer / FaissKNN", "without / with int16", "share of the limit"
     notes = (
         f"Medians of {ROUNDS} interleaved runs. The two FaissKNN classes wrap the same search. {machine.description()}"
     )

@@ -13,7 +13,7 @@ import json
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ def digest(compute: Callable[[], Any]) -> str:
 
 def fields_of(result: Any) -> Any:
     """Return the tensors of an estimate or a comparison, or of each one in a dictionary."""
-    if isinstance(result, dict):
+    if isinstance(result, Mapping):
         return {str(key): fields_of(value) for key, value in result.items()}
     return [x for name in result.tensors if (x := getattr(result, name)) is not None]
 

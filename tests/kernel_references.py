@@ -11,11 +11,13 @@ import torch
 from torch import Tensor
 
 from tensormetrics.association.resampling import draws, permutation
-from tensormetrics.core.numbers.exact_sums import parts, total, unit_of
 from tensormetrics.retrieval.clusters import mutual_info
 from tensormetrics.retrieval.clusters.contingency import Contingency
-from tensormetrics.retrieval.deterministic import sum_by_position
+from tensormetrics.retrieval.deterministic import halving_sum, sum_by_position
 from tensormetrics.retrieval.inputs import class_parts
+from tensormetrics.retrieval.ranking import rank_counts
+from tensormetrics.retrieval.ranking.ranking import TIES, Ranking
+from tensormetrics.retrieval.scores import query_metric
 from tensormetrics.retrieval.search.distance import DISTANCES
 
 CANONICAL = [next(distance for distance in DISTANCES.values() if distance.code == code) for code in range(3)]
@@ -38,7 +40,7 @@ def import_kernels() -> None:
     triton.next_power_of_2 = lambda n: 1 << (n - 1).bit_length()
     triton.language = mock.MagicMock()
     with mock.patch.dict(sys.modules, {"triton": triton, "triton.language": triton.language}):
-        for name in ("canonical", "nearest", "prepare", "counting", "direct", "scores", "finish", "clusters"):
+        for name in ("canonical", "nearest", "prepare", "counting", "direct", "scores", "finish", "clusters", "assign"):
             importlib.import_module(f"tensormetrics.retrieval.search.kernels.{name}")
         importlib.import_module("tensormetrics.association.resampling.kernels")
 
@@ -117,7 +119,12 @@ def nearest(
 
 
 center = lengths = sizes = references = queries = block_minima = sample = select_blocks = lambda *_, **__: None
-collect = collect_from_blocks = center  # `finish` computes all distances
+collect = collect_from_blocks = assign = center  # `finish` and `recheck` compute all distances
+
+
+def recheck(query, q_row, q_step, reference, r_row, r_step, *others, **options: Any) -> None:
+    delta = CANONICAL[0].of_table(query, reference, torch.arange(len(reference)), 2**26)
+    others[6].copy_(delta.masked_fill(delta.isnan(), torch.inf).min(1).indices)
 
 
 def finish(query, q_row, q_step, reference, *others, **options: Any) -> None:
@@ -127,6 +134,36 @@ def finish(query, q_row, q_step, reference, *others, **options: Any) -> None:
     smallest, order = delta.sort(dim=1, stable=True)
     found.copy_(order.masked_fill(smallest == torch.inf, -1)[:, :k])
     is_proven.fill_(1)
+
+
+def sort_positives(query, q_row, q_step, reference, r_row, r_step, index, listed, deltas, *others, **options: Any):
+    counter = _counter(query, query.new_zeros(len(query)).long(), reference, options)
+    for out, found in zip(others[:2], counter._measure_positives(query, index, None, index.shape[1])[:2], strict=True):
+        out.copy_(found)
+    others[2].copy_((others[0] < torch.inf).sum(1))
+
+
+def _counter(query: Tensor, self_index: Tensor, reference: Tensor, options: dict[str, Any]) -> rank_counts.RankCounter:
+    ranking = Ranking(ties=TIES[options.get("TIES", 0)], distance=CANONICAL[options["KIND"]].name)
+    return rank_counts.RankCounter(query, self_index, reference, ranking)
+
+
+intervals = center
+
+
+def count_below(*arguments: Any, **_: Any) -> None:
+    # Lists the query itself as undecided entry of each row; `place_undecided` counts all other references.
+    self_index, (_, position, _, num_undecided, queries, *_) = arguments[3], arguments[9:]
+    position[:queries], num_undecided[0] = self_index, queries
+
+
+def place_undecided(
+    query, q_row, q_step, reference, r_row, r_step, order, row, position, values, num_undecided, low, delta, positive,
+    relevant, before, *_, **options: Any,
+) -> None:  # fmt: skip
+    own = position[: len(query)].long()
+    queries = rank_counts.RankQueries(query, own, None, delta, positive, relevant)
+    before.copy_(_counter(query, own, reference, options).before(queries))
 
 
 def cluster_sums(
@@ -171,14 +208,18 @@ def matches(
             status[0] |= options["NOT_FINITE"]
 
 
-def ndcg(rank, relevant, terms, ideal, result, size, depth, **_: Any) -> None:
-    is_hit = (rank > 0) & (rank <= depth)
-    reached = sum_by_position(terms[rank * is_hit], is_hit.cumsum(-1))
-    result.copy_(reached / ideal[relevant.clamp(max=depth)])
+def rank_scores(rank, divisor, terms, ideal, gain, best, scores, size, depth, num_best, **options: Any) -> None:
+    is_hit, is_precision = (rank > 0) & (rank <= depth), options["IS_PRECISION"]
+    order = is_hit.cumsum(-1)
+    value = order.double() / rank if is_precision else terms[rank * is_hit] * (gain if options["HAS_GAIN"] else 1.0)
+    total = divisor if is_precision else ideal[divisor.clamp(max=depth)]
+    total = halving_sum(best * terms[1 : 1 + num_best]) if options["HAS_GAIN"] else total
+    scores.copy_(sum_by_position(value, order * is_hit) / total)
 
 
-def means(scores: Tensor, relevant: Tensor, result: Tensor, queries: int, **options: Any) -> None:
-    scores = scores.masked_fill(relevant <= 0, 0.0 if options["ZERO"] else torch.nan)
-    values, valid = scores.nan_to_num(0.0, torch.inf, -torch.inf), ~scores.isnan()
-    exact = total([part.sum(1) for part in parts(values, unit_of(values.abs().amax(1))[:, None])])
-    result.copy_(torch.where(values.abs().amax(1) < torch.inf, exact, values.sum(1)) / valid.sum(1))
+def means(scores, relevant, codes, result, queries, classes, **options: Any) -> None:
+    of = query_metric.Classes(codes, relevant, "zero" if options["ZERO"] else "exclude")
+    found = query_metric.means(scores, of, options["HAS_CODES"])
+    if options["HAS_CODES"]:
+        result.zero_()[:, 3] = 1
+    (result[:, 0] if options["HAS_CODES"] else result).copy_(found)

@@ -87,6 +87,18 @@ def test_gallery_page_shows_all_pictures():
 
 
 @pytest.mark.slow
+def test_pictures_of_the_gallery_are_of_this_version():
+    pytest.importorskip("matplotlib")
+    from PIL import Image
+
+    from benchmarks import _gallery
+
+    pictures = {name: picture for name, picture in _gallery.PICTURES.items() if name != "first"}  # which is trained
+    for name, picture in pictures.items():
+        with Image.open(ROOT / f"benchmarks/results/gallery/{name}.png") as drawn:
+            assert drawn.info["Description"] == _gallery.labels_of(picture.draw()), name
+
+
 def test_gallery_write_creates_page_and_pictures(tmp_path):
     pytest.importorskip("matplotlib")
     pytest.importorskip("sklearn")

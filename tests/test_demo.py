@@ -20,13 +20,12 @@ def test_demo_reports_metrics_of_held_out_digits(tmp_path, capsys):
     report = json.loads((tmp_path / "report.json").read_text())
     last = report["epochs"][-1]
     assert len(report["epochs"]) == 12 and not report["interrupted"]
-    assert last["precision_at_1"] > 0.97 and last["cluster_accuracy"] > 0.9
-    for name in ("acc", "f1@macro"):
-        assert last[name]["low"] < last[name]["value"] < last[name]["high"]
-    assert last["acc"]["value"] > 0.95
+    for name in demo.SCORES:
+        assert 0.9 < last[name]["low"] < last[name]["value"] < last[name]["high"], name
     assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
     printed = capsys.readouterr().out
-    assert f"{last['precision_at_1']:.4f}" in printed and len(printed.splitlines()) == 14
+    assert "{value:.3f} [{low:.3f}, {high:.3f}]\n".format(**last["precision_at_1"]) in printed
+    assert printed.endswith(f"wrote {tmp_path / 'report.json'} and {tmp_path / 'report.png'}\n")
 
 
 @pytest.mark.full
@@ -46,15 +45,3 @@ def test_demo_interrupted_keeps_measured_epochs(tmp_path, monkeypatch, capsys):
     assert report["interrupted"] and [row["epoch"] for row in report["epochs"]] == [1]
     assert (tmp_path / "report.png").exists()
     assert "interrupted: 1 of 3 epochs were measured" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--epochs", "0"], "Invalid value for '--epochs': 0 is not in the range x>=1"),
-        (["--device", "abacus"], "--device: got 'abacus', which cannot be used here"),
-    ],
-)
-def test_demo_with_invalid_argument_exits_with_message(arguments, message, capsys):
-    assert exit_status("demo", *arguments) == 2
-    assert message in capsys.readouterr().err

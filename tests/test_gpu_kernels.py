@@ -28,12 +28,14 @@ from tensormetrics.core.native.gpu_kernels import FAMILIES, Answer, can_use
 
 SEARCH = "tensormetrics.retrieval.search.kernels"
 MODULES = [
-    f"{SEARCH}.{name}" for name in ("nearest", "prepare", "canonical", "counting", "direct", "scores", "clusters")
+    f"{SEARCH}.{name}"
+    for name in ("nearest", "prepare", "canonical", "counting", "direct", "scores", "clusters", "assign")
 ]
 MODULES += [f"tensormetrics.association.{name}.kernels" for name in ("resampling", "metrics")]
 MODULES.append("tensormetrics.structured.tensors.kernels")
-OF_OPERATORS = {"groups", "score sums"}  # which only the dispatcher of CUDA tensors tries; no row runs k-means
-TRITON = {name for name, family in FAMILIES.items() if family.kind == "Triton"} - OF_OPERATORS - {"cluster sums"}
+OF_OPERATORS = {"groups", "score sums"}  # which only the dispatcher of CUDA tensors tries
+OF_CLUSTERS = {"cluster assignment", "cluster sums"}  # no row runs k-means
+TRITON = {name for name, family in FAMILIES.items() if family.kind == "Triton"} - OF_OPERATORS - OF_CLUSTERS
 
 
 @pytest.fixture
@@ -327,8 +329,8 @@ def test_check_gpu_of_unknown_device_exits_with_error():
 @pytest.mark.full
 def test_families_of_all_packages_are_registered():
     code = "import tensormetrics._cli.machine.{} as machine; print(*sorted(machine.gpu_kernels.FAMILIES), sep=',')"
-    names = "canonical distances,cluster sums,clustering scores,counting,direct search,drawn sums,groups,"
-    names += "neighbor scores,preparation,sampler,score sums,search,solver"
+    names = "canonical distances,cluster assignment,cluster sums,clustering scores,counting,direct search,drawn sums,"
+    names += "groups,neighbor scores,preparation,sampler,score sums,search,solver"
     for module in ("info", "gpu_report"):  # the two that report on every family
         process = subprocess.run([sys.executable, "-c", code.format(module)], capture_output=True, text=True)
         assert process.stdout.strip() == names, process.stderr

@@ -25,7 +25,7 @@ ROOMS = "arguments", "native", "numbers", "text", "results", "resampling", "metr
 SHARED = "assignment", "uncertainty"  # every other domain may import them
 IMPORTERS = {"import_module", "__import__", "find_spec", "resolve_name"}  # functions that take names of modules
 MAX_LINES = 60  # of a function without its docstring; functions of the command line that declare options may be longer
-LINES = {"tensormetrics": 67_500, "tests": 55_000}  # they only fall
+LINES = {"tensormetrics": 66_700, "tests": 55_000, "csrc": 7_380}  # they only fall
 LINES_OF_CODE = 46_000  # of tensormetrics: without docstrings, comments and blank lines
 
 
@@ -239,7 +239,7 @@ def count_code(source: str) -> int:
 
 
 def test_lines_are_within_the_budget():
-    files = {folder: (PACKAGE.parent / folder).rglob("*.py") for folder in LINES}
+    files = {folder: (PACKAGE.parent / folder).rglob("*.*" if folder == "csrc" else "*.py") for folder in LINES}
     lines = {folder: sum(len(path.read_text().splitlines()) for path in paths) for folder, paths in files.items()}
     assert all(lines[folder] <= limit for folder, limit in LINES.items()), lines
     assert sum(count_code((PACKAGE / path).read_text()) for path in FILES) <= LINES_OF_CODE
@@ -303,6 +303,8 @@ LOADERS = {"np.load", "torch.load", "pickle.load"}
 ALLOWED_OPENING_CALLS = {  # (file, call) -> why the call is allowed outside of core/text/files.py
     ("association/embeddings/datasets.py", "joinpath('weat_word_sets.json').read_text"): "a file of the package",
     ("_cli/machine/info.py", "path.read_text"): "a file of the package",
+    ("_cli/names.py", "read_text"): "a file of the package",
+    ("_cli/options.py", "read_text"): "a file of the package",
     ("core/arguments/lazy.py", "read_text"): "a file of the package",
     ("uncertainty/item_scores/records.py", "read_parquet"): "of bytes that were read",
     ("retrieval/search/backends/faiss_knn.py", "read_index"): "of a stream that was opened",

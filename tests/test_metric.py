@@ -235,6 +235,7 @@ def test_a_model_of_half_precision_leaves_the_states_as_they_are(convert):
     assert {name: state.dtype for name, state in metric.metric_state.items()} == kinds
     assert metric.compute() == wanted
     metric.reset()
+    metric.update(torch.full((1001,), 0.3), torch.ones(1001, dtype=torch.int64))
     assert {name: state.dtype for name, state in metric.metric_state.items()} == kinds
     metric.set_dtype(torch.float16)
     assert torch.float16 in {state.dtype for state in metric.metric_state.values()}

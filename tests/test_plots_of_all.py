@@ -4,6 +4,7 @@
 import math
 import re
 import sys
+import warnings
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -19,8 +20,7 @@ from torchmetrics import MetricCollection
 import tensormetrics
 from tensormetrics import association, posterior
 from tensormetrics.__main__ import main
-from tensormetrics._cli.commands.association import draw
-from tensormetrics._cli.output import draw_scores
+from tensormetrics._cli.output import drawn_scores
 from tensormetrics.core.arguments.labels import LABELS, label_of
 from tensormetrics.core.results import plots
 from tensormetrics.posterior import ConfusionPosterior
@@ -30,7 +30,7 @@ from tensormetrics.retrieval.calculator.metric_names import NAMES as NAMES_OF_CA
 from tensormetrics.retrieval.runs.measures import CUT, FLAT
 from tensormetrics.structured import Family, derive, macro_average, micro_average
 from tensormetrics.structured.suites.coref import METRICS as COREFERENCE
-from tensormetrics.uncertainty import Estimate
+from tensormetrics.uncertainty import Estimate, Table, UncertaintyWarning
 
 matplotlib = pytest.importorskip("matplotlib")
 pd = pytest.importorskip("pandas")
@@ -72,42 +72,41 @@ ANSWERS = [
 ]
 # name -> call of (study, metric, options), and how many axes the plot has
 PLOTS = {
-    "plot_eat_map": (lambda s, m, o: association.plot_eat_map(ANSWERS, **o), 1),
+    "plot_eat_map": (lambda s, m, o: association.plot_eat_map(ANSWERS, **o)[0], 1),
     "plot_distributions": (
-        lambda s, m, o: posterior.plot_distributions([Shown(LONG, s.column("acc", None, LONG))], "acc", (0, 1), **o),
+        lambda s, m, o: posterior.plot_distributions([Shown(LONG, s.column("acc", None, LONG))], "acc", (0, 1), **o)[0],
         1,
     ),
-    "Study.plot": (lambda s, m, o: s.plot("acc", **o), 2),
+    "Study.plot": (lambda s, m, o: s.plot("acc", **o)[0], 2),
     "ConfusionPosterior.plot": (lambda s, m, o: m.plot(**o)[0], 1),
-    "ConfusionPosterior.plot_posterior": (lambda s, m, o: m.plot_posterior(**o), 1),
+    "ConfusionPosterior.plot_posterior": (lambda s, m, o: m.plot_posterior(**o)[0], 1),
 }
 
 
 def demo(epochs):
     for module in "sklearn", "tqdm":
         pytest.importorskip(module)
+    from tensormetrics._cli.demo import SCORES as SCORES_OF_DEMO
     from tensormetrics._cli.demo import draw as draw_demo
 
     interval = {"value": 0.9, "low": 0.8, "high": 0.95}
-    row = {"precision_at_1": 0.9, "r_precision": 0.8, "mean_average_precision_at_r": 0.7, "cluster_accuracy": 0.6}
-    history = [{"epoch": i + 1, **row, "acc": interval, "f1@macro": interval} for i in range(epochs)]
+    history = [{"epoch": i + 1, **dict.fromkeys(SCORES_OF_DEMO, interval)} for i in range(epochs)]
     generator = torch.Generator().manual_seed(0)
     return draw_demo(history, torch.randn(50, 16, generator=generator), torch.arange(50) % 10)
 
 
 SCORES = {"mean_average_precision_at_r": 0.7, "a score of a name that is much too long for a line": 1.0, "f1": np.nan}
-ROW = {"score": 0.3, "p": 0.01}
+SCORES["recall"] = Estimate(*torch.tensor([0.25, 0.2, 0.3]))
 PICTURES = {
     **{name: call for name, (call, _) in PLOTS.items()},
-    "pooled": lambda s, m, o: s.plot("acc", experiments=[LONG, "transformers/aggregated"]),
-    "difference": lambda s, m, o: s.plot("acc", minus=LONG, rope=0.01),
+    "pooled": lambda s, m, o: s.plot("acc", experiments=[LONG, "transformers/aggregated"])[0],
+    "difference": lambda s, m, o: s.plot("acc", minus=LONG, rope=0.01)[0],
     "forest": lambda s, m, o: s.table("acc").plot()[0],
-    "scores": lambda s, m, o: draw_scores(SCORES, {"f1": (0.2, 0.3), "mean_average_precision_at_r": (0.6, 1.0)}),
-    "scores of classes": lambda s, m, o: draw_scores(SCORES, {}, {"mean_average_precision_at_r": [0.1, np.nan, 1.0]}),
+    "scores": lambda s, m, o: drawn_scores(Table([*SCORES], ["value"], [[x] for x in SCORES.values()]), None),
     "demo, one epoch": lambda s, m, o: demo(1),
     "demo, many epochs": lambda s, m, o: demo(60),
-    "command line, association": lambda s, m, o: draw(
-        {"weat": dict.fromkeys(QUERIES, ROW), "rnd": {QUERIES[0]: {"score": np.nan, "p": np.nan}, "b": {"score": -1.0}}}
+    "command line, association": lambda s, m, o: drawn_scores(
+        Table([*QUERIES, "b"], ["weat", "p (max-t) of weat", "rnd"], 10 * [[0.3, 0.01, np.nan]] + [{"rnd": -1.0}]), None
     ),
 }
 
@@ -197,20 +196,17 @@ def test_bars_and_lines_differ_in_grey():
     assert len({(style["linestyle"], style["marker"]) for style in map(plots.line_style, range(35))}) == 35
 
 
-def test_a_score_without_a_value_and_one_at_the_bound():
-    figure = draw_scores(SCORES, {"f1": (0.2, 0.3)})
-    (ax,) = figure.axes
-    words = [text.get_text() for text in ax.texts]
-    assert words == ["0.700", "1.000", "undefined"] and ax.get_xlim()[1] == 1
-    assert len(ax.lines) == 2  # no interval either
-    wide = draw_scores({"a": 30.0}, {"a": (10.0, 70.0)}, confidence=0.9).axes[0]
-    assert wide.get_xlim() == (7, 73) and "90% interval" in wide.get_legend_handles_labels()[1]
+def test_scores_of_a_command_are_points_with_intervals_where_there_are_some():
+    (ax,) = PICTURES["scores"](None, None, None).axes
+    assert points(ax, 0) == pytest.approx([0.7, 1.0, np.nan, 0.25], nan_ok=True)
+    bars = [segment[:, 0].tolist() for segment in ax.containers[0].lines[2][0].get_segments() if len(segment)]
+    assert pytest.approx([0.2, 0.3]) in bars
 
 
 def test_an_interval_is_drawn_for_every_epoch_that_is_marked():
     for epochs, marks in (1, 1), (12, 12), (60, 15):
         bars = demo(epochs).axes[0].containers
-        assert [bar.get_label() for bar in bars] == ["accuracy", "macro F1"]
+        assert len(bars) == 6 and bars[0].get_label() == "accuracy"
         assert all(sum(len(path) > 0 for path in bar.lines[2][0].get_segments()) == marks for bar in bars)
 
 
@@ -232,8 +228,15 @@ def test_every_metric_shows_its_values(case, generator):
     values = [float(leaf) for leaf in tree_leaves(middles(metric.compute()))]
     if isinstance(metric, PairwiseROC):  # a curve, with a test of its own
         return
-    figure, ax = metric.plot()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UncertaintyWarning)  # some have few items
+        figure, ax = metric.plot()
+        try:
+            has_interval = metric.interval() is not None
+        except (NotImplementedError, ValueError):
+            has_interval = False
     assert figure is ax.figure and points(ax, 0) == pytest.approx(values, nan_ok=True)
+    assert any(len(bar.lines[2]) for bar in ax.containers) == has_interval
     low, high = metric.plot_lower_bound, metric.plot_upper_bound
     assert all((low is None or value >= low) and (high is None or value <= high) for value in values)
     _, ax = metric.plot([metric.compute(), metric.compute()])
@@ -273,13 +276,26 @@ def test_roc_is_drawn_as_tar_over_far_on_a_logarithmic_axis(generator):
 def test_intervals_gaps_and_classes():
     first = {"acc": Estimate(tensor(0.5), tensor(0.3), tensor(0.6)), "tpr": tensor([0.1, 0.2])}
     _, ax = plots.plot_values([first], "x", (0.0, 1.0), True)
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["acc", "tpr[0]", "tpr[1]"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["accuracy", "TPR[0]", "TPR[1]"]
     (bar,) = ax.containers[0].lines[2][0].get_segments()
-    assert bar[:, 0].tolist() == pytest.approx([0.3, 0.6]) and ax.get_xlabel() == "x, higher is better"
+    assert bar[:, 0].tolist() == pytest.approx([0.3, 0.6]) and ax.get_xlabel() == "score, higher is better"
     assert ax.get_xlim() == pytest.approx((-0.03, 1.03))
     _, ax = plots.plot_values([{"a": 1.0}, {"b": 2.0}], "x")  # a step without a value leaves a gap
     assert points(ax, 1) == pytest.approx([1.0, math.nan, math.nan, 2.0], nan_ok=True)
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b"]
+
+
+def test_series_on_the_same_axes_have_colors_rows_and_a_legend_of_their_own():
+    history = {"acc": [0.5, 0.6, 0.8], "f1": [0.4, 0.7]}
+    figure, ax = plots.plot_values(plots.steps_of(history), "x")
+    assert points(ax, 1) == pytest.approx([0.5, 0.6, 0.8, 0.4, 0.7, math.nan], nan_ok=True)
+    plots.plot_values([{"map": value} for value in (0.1, 0.2, 0.3)], "x", ax=ax)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["accuracy", "F1", "MAP"]
+    assert len({line.lines[0].get_color() for line in ax.containers}) == 3
+    _, ax = plots.plot_values([{"acc": 0.5, "f1": 0.4}], "x")
+    plots.plot_values([0.9], "HitRate", ax=ax)
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["accuracy", "F1", "hit rate"]
+    assert points(ax, 1) == [0, 1, 2] and ax.containers[2].lines[0].get_color() != ax.containers[0].lines[0].get_color()
 
 
 def test_intervals_of_a_confusion_posterior():
@@ -289,7 +305,7 @@ def test_intervals_of_a_confusion_posterior():
     low, high = (torch.cat([tensors[f"{name}/{end}"].view(-1) for name in ("acc", "tpr")]) for end in ("low", "high"))
     for val in (None, tensors, metric.interval()):
         _, ax = metric.plot(val)
-        assert [label.get_text() for label in ax.get_yticklabels()] == ["acc", "tpr[0]", "tpr[1]", "tpr[2]"]
+        assert [label.get_text() for label in ax.get_yticklabels()] == ["accuracy", "TPR[0]", "TPR[1]", "TPR[2]"]
         assert points(ax, 0) == pytest.approx([float(tensors["acc"]), *tensors["tpr"].tolist()])
         bars = [bar.lines[2][0].get_segments()[0][:, 0].tolist() for bar in ax.containers]
         assert bars == [pytest.approx(ends) for ends in zip(low.tolist(), high.tolist(), strict=True)]

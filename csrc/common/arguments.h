@@ -8,6 +8,8 @@
 // equal for all tensors. `real` is float32 or float64, equal for all real tensors; `rows` is any floating dtype. A tensor
 // may be missing.
 #pragma once
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
 
 #include <algorithm>
@@ -22,14 +24,31 @@
 
 namespace common {
 
+using torch::headeronly::ScalarType;
+using torch::stable::Tensor;
+
+// The entries of a tensor; null without a tensor.
+template <class T>
+T* data(const Tensor& tensor) {
+  return static_cast<T*>(tensor.data_ptr());
+}
+template <class T>
+T* data(const std::optional<Tensor>& tensor) {
+  return tensor ? data<T>(*tensor) : nullptr;
+}
+
+// Calls f with a zero of the dtype of a real tensor.
+template <class F>
+void for_real(const Tensor& tensor, F f) {
+  if (tensor.scalar_type() == ScalarType::Float) f(float());
+  else f(double());
+}
+
 class Arguments {
  public:
-  using Tensor = torch::stable::Tensor;
-  using ScalarType = torch::headeronly::ScalarType;
-
   Arguments(const char* operation, const char* expected) : operation_(operation), next_(expected) {}
 
-  void next(const Tensor* tensor) {
+  void next(const std::optional<Tensor>& tensor) {
     const char* const end = next_ + std::strcspn(next_, ",");
     const std::string_view argument(next_, end - next_);
     if (tensor && !matches(*tensor, argument.substr(argument.find(':') + 2))) fail(*tensor, argument);
@@ -130,15 +149,10 @@ class Arguments {
                           -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
 };
 
-inline const torch::stable::Tensor* optional_tensor(const torch::stable::Tensor& tensor) { return &tensor; }
-inline const torch::stable::Tensor* optional_tensor(const std::optional<torch::stable::Tensor>& tensor) {
-  return tensor ? &*tensor : nullptr;
-}
-
 template <class... Tensors>
 void check(const char* operation, const char* expected, const Tensors&... tensors) {
   Arguments arguments(operation, expected);
-  (arguments.next(optional_tensor(tensors)), ...);
+  (arguments.next(tensors), ...);
 }
 
 // Checks that an integer argument is in begin, ..., last. A bound such as size - count cannot overflow, as first + count can.
@@ -150,9 +164,8 @@ constexpr int64_t kMaxCount = int64_t{1} << 62;  // bound of draws and indices; 
 
 // Checks that all entries of a CPU argument, integers of type T, are in begin, ..., end - 1.
 template <class T>
-void check_range(const char* operation, const char* name, const torch::stable::Tensor& tensor, int64_t end,
-                 int64_t begin = 0) {
-  const T* const entries = static_cast<const T*>(tensor.data_ptr());
+void check_range(const char* operation, const char* name, const Tensor& tensor, int64_t end, int64_t begin = 0) {
+  const T* const entries = data<const T>(tensor);
   const int64_t count = tensor.numel();
   bool wrong = false;
   for (int64_t k = 0; k < count; ++k) wrong |= (entries[k] < begin) | (entries[k] >= end);

@@ -61,50 +61,47 @@ struct ItemSums {
   stop::Flag stop{};
 
   int64_t steps() const { return (problem.samples + kTile - 1) / kTile; }
-  void run(int64_t begin, int64_t end) const {
-    const int64_t rows = problem.experiments * problem.cells;
-    std::vector<double> products_of(rows * kTile);
-    std::vector<uint8_t> counts_of(rows);
-    common::vectorized([=, stop = stop, p = problem, products = products_of.data(),
-                        counts = counts_of.data()](auto) COMMON_INLINE {
-      const Key key = p.key;
-      Samples samples;
-      Bits bits;
-      alignas(64) double factors[4][kTile];
-      for (int64_t step = begin; step < end && !stop(); ++step) {
-        const int64_t first = step * kTile, n = std::min<int64_t>(p.samples - first, kTile);
-        samples.set(p.start + first);
-        std::fill_n(products, rows * kTile, 1.0);
-        std::fill_n(counts, rows, 0);
-        for (int64_t row = 0; row < rows; ++row) std::fill_n(p.out + row * p.samples + first, n, 0.0);
-        const auto flush = [&](int64_t row) COMMON_INLINE {
-          double* __restrict const product = products + row * kTile;
-          double* __restrict const sum = p.out + row * p.samples + first;
-          for (int64_t s = 0; s < n; ++s) sum[s] -= log_of(split(product[s]));
-          std::fill_n(product, kTile, 1.0);
-          counts[row] = 0;
-        };
-        for (int64_t item = 0; item < p.items; item += 4) {
-          bits.draw(samples, uint32_t(item / 4), 0, key);
-          for (int s = 0; s < kTile; ++s) {
-            const RandomBits w = bits[s];
-            factors[0][s] = uniform<double>(w.w0);
-            factors[1][s] = uniform<double>(w.w1);
-            factors[2][s] = uniform<double>(w.w2);
-            factors[3][s] = uniform<double>(w.w3);
-          }
-          for (int64_t k = 0; k < 4 && item + k < p.items; ++k)
-            for (int64_t e = 0; e < p.experiments; ++e) {
-              const int64_t row = p.row(e, item + k);
-              double* __restrict const product = products + row * kTile;
-              for (int s = 0; s < kTile; ++s) product[s] *= factors[k][s];
-              if (++counts[row] == kFactors) flush(row);
-            }
+  COMMON_INLINE void run(int64_t begin, int64_t end) const {
+    const ItemProblem& p = problem;
+    const int64_t rows = p.experiments * p.cells;
+    std::vector<double> products(rows * kTile);
+    std::vector<uint8_t> counts(rows);
+    Samples samples;
+    Bits bits;
+    alignas(64) double factors[4][kTile];
+    for (int64_t step = begin; step < end && !stop(); ++step) {
+      const int64_t first = step * kTile, n = std::min<int64_t>(p.samples - first, kTile);
+      samples.set(p.start + first);
+      std::fill(products.begin(), products.end(), 1.0);
+      std::fill(counts.begin(), counts.end(), 0);
+      for (int64_t row = 0; row < rows; ++row) std::fill_n(p.out + row * p.samples + first, n, 0.0);
+      const auto flush = [&](int64_t row) COMMON_INLINE {
+        double* __restrict const product = products.data() + row * kTile;
+        double* __restrict const sum = p.out + row * p.samples + first;
+        for (int64_t s = 0; s < n; ++s) sum[s] -= log_of(split(product[s]));
+        std::fill_n(product, kTile, 1.0);
+        counts[row] = 0;
+      };
+      for (int64_t item = 0; item < p.items; item += 4) {
+        bits.draw(samples, uint32_t(item / 4), 0, p.key);
+        for (int s = 0; s < kTile; ++s) {
+          const RandomBits w = bits[s];
+          factors[0][s] = uniform<double>(w.w0);
+          factors[1][s] = uniform<double>(w.w1);
+          factors[2][s] = uniform<double>(w.w2);
+          factors[3][s] = uniform<double>(w.w3);
         }
-        for (int64_t row = 0; row < rows; ++row)
-          if (counts[row]) flush(row);
+        for (int64_t k = 0; k < 4 && item + k < p.items; ++k)
+          for (int64_t e = 0; e < p.experiments; ++e) {
+            const int64_t row = p.row(e, item + k);
+            double* __restrict const product = products.data() + row * kTile;
+            for (int s = 0; s < kTile; ++s) product[s] *= factors[k][s];
+            if (++counts[row] == kFactors) flush(row);
+          }
       }
-    });
+      for (int64_t row = 0; row < rows; ++row)
+        if (counts[row]) flush(row);
+    }
   }
 };
 
@@ -118,10 +115,7 @@ struct ItemWeights {
   stop::Flag stop{};
 
   int64_t steps() const { return (replicates + 7) / 8; }
-  void run(int64_t begin, int64_t end) const {
-    common::vectorized([=, work = *this](auto) COMMON_INLINE { work.run_vectorized(begin, end); });
-  }
-  COMMON_INLINE void run_vectorized(int64_t begin, int64_t end) const {
+  COMMON_INLINE void run(int64_t begin, int64_t end) const {
     alignas(64) uint32_t entries[8][kTile], low[kTile], high[kTile], zeros[kTile] = {};
     Bits bits;
     for (int64_t first = 0; first < items && !stop(); first += kTile) {
@@ -157,10 +151,7 @@ struct Uniforms {
   stop::Flag stop{};
 
   int64_t steps() const { return (count + 4 * kTile - 1) / (4 * kTile); }
-  void run(int64_t begin, int64_t end) const {
-    common::vectorized([=, work = *this](auto) COMMON_INLINE { work.run_vectorized(begin, end); });
-  }
-  COMMON_INLINE void run_vectorized(int64_t begin, int64_t end) const {
+  COMMON_INLINE void run(int64_t begin, int64_t end) const {
     alignas(64) uint32_t low[kTile], blocks[kTile], zeros[kTile] = {};
     alignas(64) double values[4 * kTile];
     Bits bits;
@@ -184,13 +175,12 @@ struct Uniforms {
 template <class Work>
 void in_parallel(const char* name, const Work& work) {
   common::in_parallel(name, work.steps(), 1, [&](int64_t begin, int64_t end) {
-    work.run(begin, end);
+    common::vectorized([=](auto) COMMON_INLINE { work.run(begin, end); });
   });
 }
 
 Key key_of(const Tensor& key) {
-  const auto* const values = static_cast<const int64_t*>(key.data_ptr());
-  return {uint32_t(values[0]), uint32_t(values[1])};
+  return {uint32_t(data<const int64_t>(key)[0]), uint32_t(data<const int64_t>(key)[1])};
 }
 
 void sums_on_cpu(Tensor out, Tensor prevalence, Tensor alphas, std::optional<Tensor> weights, Tensor keys,
@@ -201,10 +191,10 @@ void sums_on_cpu(Tensor out, Tensor prevalence, Tensor alphas, std::optional<Ten
 
 void log_gamma_on_cpu(Tensor out, Tensor alpha, Tensor keys, int64_t start) {
   check_log_gamma(out, alpha, keys, start);
-  dispatch(out, [&](auto zero) {
+  common::for_real(out, [&](auto zero) {
     using T = decltype(zero);
-    const Logs<T> logs{static_cast<const double*>(alpha.data_ptr()), static_cast<const int64_t*>(keys.data_ptr()),
-                       out.size(0), out.size(1), out.size(2), out.size(3), start, static_cast<T*>(out.data_ptr())};
+    const Logs<T> logs{data<const double>(alpha), data<const int64_t>(keys),
+                       out.size(0), out.size(1), out.size(2), out.size(3), start, data<T>(out)};
     in_parallel("log_gamma", logs);
   });
 }
@@ -220,15 +210,13 @@ void item_weights_on_cpu(Tensor out, Tensor units, Tensor table, Tensor key, int
   common::check("item_weights", "out: float64 R N, units: int64 N, table: float64 65536, key: int64 2", out, units, table,
                 key);
   common::check_integer("item_weights", "start", start, 0, common::kMaxCount);
-  in_parallel("item_weights", ItemWeights{key_of(key), out.size(1), out.size(0), start,
-                                          static_cast<const int64_t*>(units.data_ptr()),
-                                          static_cast<const double*>(table.data_ptr()),
-                                          static_cast<double*>(out.data_ptr())});
+  in_parallel("item_weights", ItemWeights{key_of(key), out.size(1), out.size(0), start, data<const int64_t>(units),
+                                          data<const double>(table), data<double>(out)});
 }
 
 void uniforms_on_cpu(Tensor out, Tensor key, int64_t draw) {
   check_uniforms(out, key, draw);
-  in_parallel("uniforms", Uniforms{key_of(key), uint32_t(draw), out.numel(), static_cast<double*>(out.data_ptr())});
+  in_parallel("uniforms", Uniforms{key_of(key), uint32_t(draw), out.numel(), data<double>(out)});
 }
 
 }  // namespace dirichlet

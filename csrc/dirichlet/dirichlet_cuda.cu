@@ -140,11 +140,8 @@ int64_t blocks_of(Kernel kernel, int64_t needed, int threads, int64_t shared, in
   return needed < max_blocks ? needed : max_blocks;
 }
 
-// For any number of classes: a smaller launch of another thread must not lower it.
-template <class Kernel>
-void allow_shared(Kernel kernel, int64_t most) {
-  STD_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(most)));
-}
+// The maximum for any number of classes, which a smaller launch of another thread must not lower.
+constexpr cudaFuncAttribute kMaxShared = cudaFuncAttributeMaxDynamicSharedMemorySize;
 
 cudaStream_t current_stream(int32_t device) {
   void* stream = nullptr;
@@ -160,14 +157,14 @@ void launch(const Problem<T>& problem, const Tensor& like, int32_t device) {
   const int64_t share = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, device) / kSumsBlocks - 2 * kReservedShared;
   const int64_t most = share < kSharedBytes ? kSharedBytes : share < for_one ? share : for_one;
   const bool fits_shared = shared <= most;
-  if (fits_shared && shared > kSharedBytes) allow_shared(kernel, most);
+  if (fits_shared && shared > kSharedBytes) STD_CUDA_CHECK(cudaFuncSetAttribute(kernel, kMaxShared, static_cast<int>(most)));
   const int64_t needed = (problem.experiments * problem.samples + Team::kTeams - 1) / Team::kTeams;
   const int64_t blocks = blocks_of(kernel, needed, Team::kThreads, fits_shared ? shared : 0, device);
   const int64_t teams = blocks * Team::kTeams;
   std::optional<Tensor> scratch;
   if (!fits_shared) scratch = torch::stable::new_empty(like, {teams * bytes}, ScalarType::Byte);
   kernel<<<static_cast<unsigned>(blocks), Team::kThreads, fits_shared ? shared : 0, current_stream(device)>>>(
-      problem, teams, scratch ? static_cast<char*>(scratch->data_ptr()) : nullptr);
+      problem, teams, data<char>(scratch));
   STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
@@ -178,7 +175,8 @@ void launch_lanes(const Problem<T>& problem, const Tensor& like, int32_t device)
   const int64_t per_multiprocessor = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
   if (kSchedulers * (bytes + kReservedShared) <= per_multiprocessor) {
     const auto kernel = lane_sums_kernel<T, true>;
-    if (bytes > kDefaultShared) allow_shared(kernel, attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+    const auto most = static_cast<int>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+    if (bytes > kDefaultShared) STD_CUDA_CHECK(cudaFuncSetAttribute(kernel, kMaxShared, most));
     const int64_t blocks = blocks_of(kernel, units, kWarp, bytes, device);
     kernel<<<static_cast<unsigned>(blocks), kWarp, bytes, current_stream(device)>>>(problem, blocks, nullptr);
   } else {
@@ -186,7 +184,7 @@ void launch_lanes(const Problem<T>& problem, const Tensor& like, int32_t device)
     const int64_t blocks = units < max_blocks ? units : max_blocks;
     const Tensor scratch = torch::stable::new_empty(like, {blocks * bytes}, ScalarType::Byte);
     lane_sums_kernel<T, false><<<static_cast<unsigned>(blocks), kWarp, 0, current_stream(device)>>>(
-        problem, blocks, static_cast<char*>(scratch.data_ptr()));
+        problem, blocks, data<char>(scratch));
   }
   STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
@@ -195,7 +193,7 @@ void sums_on_cuda(Tensor out, Tensor prevalence, Tensor alphas, std::optional<Te
                   int64_t start) {
   const int32_t device = out.get_device_index();
   const torch::stable::accelerator::DeviceGuard guard(device);
-  dispatch(out, [&](auto zero) {
+  common::for_real(out, [&](auto zero) {
     using T = decltype(zero);
     Problem<T> problem = make_problem<T>(out, prevalence, alphas, weights, keys, start);
     if (out.numel() == 0) return;
@@ -203,7 +201,7 @@ void sums_on_cuda(Tensor out, Tensor prevalence, Tensor alphas, std::optional<Te
     const int64_t cells = problem.experiments * problem.cells_of_experiment() * int64_t(sizeof(Cell<T>));
     const int64_t groups = int64_t(problem.experiments) * problem.classes * int64_t(sizeof(Group));
     const Tensor table = torch::stable::new_empty(out, {cells + groups + rows}, ScalarType::Byte);
-    auto* const bytes = static_cast<char*>(table.data_ptr());
+    auto* const bytes = data<char>(table);
     problem.cells = reinterpret_cast<Cell<T>*>(bytes);
     problem.groups = reinterpret_cast<Group*>(bytes + cells);
     problem.modes = reinterpret_cast<int8_t*>(bytes + cells + groups);
@@ -220,7 +218,7 @@ void log_gamma_on_cuda(Tensor out, Tensor alpha, Tensor keys, int64_t start) {
   check_log_gamma(out, alpha, keys, start);
   const int32_t device = out.get_device_index();
   const torch::stable::accelerator::DeviceGuard guard(device);
-  dispatch(out, [&](auto zero) {
+  common::for_real(out, [&](auto zero) {
     using T = decltype(zero);
     const int64_t rows = out.size(1), cells = out.size(2), samples = out.size(3);
     const int64_t pairs = out.size(0) * rows * ((cells + 1) / 2);
@@ -231,8 +229,8 @@ void log_gamma_on_cuda(Tensor out, Tensor alpha, Tensor keys, int64_t start) {
     const int64_t lists = pairs * ((samples + part - 1) / part), needed = (lists * kWarp + kListThreads - 1) / kListThreads;
     const int64_t blocks = blocks_of(log_gamma_kernel<T>, needed, kListThreads, 0, device);
     log_gamma_kernel<T><<<static_cast<unsigned>(blocks), kListThreads, 0, current_stream(device)>>>(
-        static_cast<const double*>(alpha.data_ptr()), static_cast<const int64_t*>(keys.data_ptr()), rows, cells, samples,
-        start, part, lists, static_cast<T*>(out.data_ptr()));
+        data<const double>(alpha), data<const int64_t>(keys), rows, cells, samples,
+        start, part, lists, data<T>(out));
     STD_CUDA_KERNEL_LAUNCH_CHECK();
   });
 }
@@ -253,17 +251,17 @@ void item_sums_on_cuda(Tensor out, Tensor cells, Tensor key, int64_t start) {
   if (out.numel() == 0) return;
   const auto [sorted, order] = sort_by_cell(cells);
   const Tensor bounds = torch::stable::new_empty(cells, {problem.experiments * (problem.cells + 1)});
-  auto* const bounds_data = static_cast<int64_t*>(bounds.data_ptr());
+  auto* const bounds_data = data<int64_t>(bounds);
   const int64_t ends = problem.experiments * (problem.items + 1);
   bounds_kernel<<<static_cast<unsigned>((ends + 127) / 128), 128, 0, current_stream(device)>>>(
-      problem, static_cast<const int64_t*>(sorted.data_ptr()), bounds_data);
+      problem, data<const int64_t>(sorted), bounds_data);
   STD_CUDA_KERNEL_LAUNCH_CHECK();
   // One block per cell and 32 samples; above a maximum each block processes several cells.
   const int64_t groups = (problem.samples + kWarp - 1) / kWarp, rows = problem.experiments * problem.cells;
   const int64_t max_blocks = kItemBlocks * attribute(cudaDevAttrMultiProcessorCount, device) / groups + 1;
   item_sums_kernel<<<static_cast<unsigned>(groups * (rows < max_blocks ? rows : max_blocks)), kItemThreads, 0,
-                     current_stream(device)>>>(problem, static_cast<const int64_t*>(key.data_ptr()),
-                                               static_cast<const int64_t*>(order.data_ptr()), bounds_data, groups);
+                     current_stream(device)>>>(problem, data<const int64_t>(key),
+                                               data<const int64_t>(order), bounds_data, groups);
   STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
@@ -273,9 +271,9 @@ void uniforms_on_cuda(Tensor out, Tensor key, int64_t draw) {
   const torch::stable::accelerator::DeviceGuard guard(device);
   if (out.numel() == 0) return;
   const auto blocks = static_cast<unsigned>((out.numel() + 4 * 128 - 1) / (4 * 128));
-  uniforms_kernel<<<blocks, 128, 0, current_stream(device)>>>(static_cast<const int64_t*>(key.data_ptr()),
+  uniforms_kernel<<<blocks, 128, 0, current_stream(device)>>>(data<const int64_t>(key),
                                                               uint32_t(draw), out.numel(),
-                                                              static_cast<double*>(out.data_ptr()));
+                                                              data<double>(out));
   STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
 

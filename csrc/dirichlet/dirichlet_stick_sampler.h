@@ -61,7 +61,7 @@ class StickSampler {
       propose(k, n, first, row.key, samples);
       const T mean = T(1 / ((n - k) * shape_));
       if (k == 0) begin(linear, mean);
-      else descend(mean);
+      else for (int s = 0; s < kTile; ++s) heights_[s] -= step_[s] * mean;
       if (!draw_kth(k)) break;
     }
   }
@@ -168,10 +168,6 @@ class StickSampler {
     }
     for (int32_t j = 0; j < n; ++j)
       for (int s = 0; s < kTile; ++s) total_[s] += gammas_[size_t(j) * kTile + s];
-  }
-
-  COMMON_INLINE void descend(T mean) {
-    for (int s = 0; s < kTile; ++s) heights_[s] -= step_[s] * mean;
   }
 
   // Draws the k-th cell of each sample; except for the first cell it is 0 once the rest is negligible. Returns whether any

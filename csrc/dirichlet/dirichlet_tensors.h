@@ -1,9 +1,5 @@
 // Conversion of tensors to sampling problems, shared by the CPU and the CUDA file of the operators.
 #pragma once
-#include <torch/csrc/stable/library.h>
-#include <torch/csrc/stable/ops.h>
-#include <torch/csrc/stable/tensor.h>
-
 #include <limits>
 #include <optional>
 #include <vector>
@@ -13,8 +9,7 @@
 
 namespace dirichlet {
 
-using torch::headeronly::ScalarType;
-using torch::stable::Tensor;
+using common::data, common::ScalarType, common::Tensor;
 
 // How a row is drawn. A row with a single alpha above 0 is certain: its proportion is 1, without a draw. A row with an
 // invalid alpha is nan.
@@ -136,11 +131,11 @@ Problem<T> make_problem(const Tensor& out, const Tensor& prevalence, const Tenso
                   problem.fields());
   problem.samples = out.size(2);
   problem.start = start;
-  problem.prevalence = static_cast<const double*>(prevalence.data_ptr());
-  problem.alphas = static_cast<const double*>(alphas.data_ptr());
-  problem.weights = weights ? static_cast<const double*>(weights->data_ptr()) : nullptr;
-  problem.keys = static_cast<const int64_t*>(keys.data_ptr());
-  problem.out = static_cast<T*>(out.data_ptr());
+  problem.prevalence = data<const double>(prevalence);
+  problem.alphas = data<const double>(alphas);
+  problem.weights = data<const double>(weights);
+  problem.keys = data<const int64_t>(keys);
+  problem.out = data<T>(out);
   return problem;
 }
 
@@ -158,8 +153,8 @@ struct ItemProblem {
 inline ItemProblem make_item_problem(const Tensor& out, const Tensor& cells, const Tensor& key, int64_t start) {
   common::check("item_sums", "out: float64 E C S, cells: int64 E N, key: int64 2", out, cells, key);
   common::check_integer("item_sums", "start", start, 0, common::kMaxCount);
-  return {out.size(0), cells.size(1), out.size(1), out.size(2), start, static_cast<const int64_t*>(cells.data_ptr()),
-          {}, static_cast<double*>(out.data_ptr())};
+  return {out.size(0), cells.size(1), out.size(1), out.size(2), start, data<const int64_t>(cells),
+          {}, data<double>(out)};
 }
 
 inline void check_log_gamma(const Tensor& out, const Tensor& alpha, const Tensor& keys, int64_t start) {
@@ -172,18 +167,11 @@ inline void check_uniforms(const Tensor& out, const Tensor& key, int64_t draw) {
   common::check("uniforms", "out: float64 N, key: int64 2", out, key);
 }
 
-// Calls draw(T()) with the dtype of `out`.
-template <class Draw>
-void dispatch(const Tensor& out, Draw draw) {
-  if (out.scalar_type() == ScalarType::Float) draw(float());
-  else draw(double());
-}
-
 // Calls draw(problem) with tables in host memory.
 template <class Draw>
 void with_tables(const Tensor& out, const Tensor& prevalence, const Tensor& alphas, const std::optional<Tensor>& weights,
                  const Tensor& keys, int64_t start, Draw draw) {
-  dispatch(out, [&](auto zero) {
+  common::for_real(out, [&](auto zero) {
     using T = decltype(zero);
     Problem<T> problem = make_problem<T>(out, prevalence, alphas, weights, keys, start);
     std::vector<Cell<T>> cells(problem.experiments * problem.cells_of_experiment());

@@ -28,7 +28,8 @@ class Tile {
     groups_.clear();
     if (gammas(e, 0)) {
       summarize(gammas_.data(), C);
-      for (int32_t i = 0; i < C; ++i) divide(gammas_.data() + i * kTile, total_, tp(i));
+      for (int32_t i = 0; i < C; ++i)
+        each([](double& share, double total, T g) COMMON_INLINE { share = g / total; }, tp(i), total_, gammas_.data() + i * kTile);
     }
     for (int32_t i = 0; i < C; ++i) {
       split_class(e, i);
@@ -71,7 +72,6 @@ class Tile {
   COMMON_INLINE void summarize(const X* values, int32_t n) {
     summarize(values, n, total_, largest_, rest_);
   }
-  // Here and below: the compiler knows that parameters do not alias.
   template <class X>
   COMMON_INLINE static void summarize(const X* __restrict values, int32_t n, double* __restrict total,
                                    double* __restrict largest, double* __restrict rest) {
@@ -90,9 +90,10 @@ class Tile {
     return x == largest ? rest : total - x;
   }
 
-  template <class X>
-  COMMON_INLINE static void divide(const X* __restrict x, const double* __restrict by, double* __restrict out) {
-    for (int s = 0; s < kTile; ++s) out[s] = x[s] / by[s];
+  // Calls f(x[s], ...) for each sample. The compiler knows that parameters do not alias, here and above.
+  template <class F, class... X>
+  COMMON_INLINE static void each(const F& f, X* __restrict... x) {
+    for (int s = 0; s < kTile; ++s) f(x[s]...);
   }
   COMMON_INLINE static void write(const double* __restrict x, int64_t n, T* __restrict out) {
     for (int64_t s = 0; s < n; ++s) out[s] = T(x[s]);
@@ -104,40 +105,28 @@ class Tile {
       return;
     }
     summarize(gammas_.data(), 2);
-    split_prevalence(gammas_.data(), total_, tp(i), fn(i));
+    each([](double& right, double& wrong, double total, T g, T g_wrong) COMMON_INLINE {
+      const double scale = right / total;
+      right = scale * g;
+      wrong = scale * g_wrong;
+    }, tp(i), fn(i), total_, gammas_.data(), gammas_.data() + kTile);
     for (int32_t f = 0; f < p_.num_weights; ++f) add(weighted_sum(f), tp(i), p_.weight(f, i, i));
-  }
-
-  COMMON_INLINE static void split_prevalence(const T* __restrict g, const double* __restrict total, double* __restrict right,
-                                  double* __restrict wrong) {
-    for (int s = 0; s < kTile; ++s) {
-      const double scale = right[s] / total[s];
-      right[s] = scale * g[s];
-      wrong[s] = scale * g[kTile + s];
-    }
   }
 
   COMMON_INLINE void add_errors(int32_t i) {
     const int32_t C = p_.classes;
     summarize(gammas_.data(), C);
-    alignas(64) double factor[kTile];
-    divide(fn(i), total_, factor);
+    alignas(64) double factors[kTile], cells[kTile];
+    each([](double& factor, double wrong, double total) COMMON_INLINE { factor = wrong / total; }, factors, fn(i), total_);
     for (int32_t j = 0; j < C; ++j) {
       if (j == i) continue;
-      alignas(64) double cell[kTile];
-      add_cell(factor, gammas_.data() + j * kTile, total_, largest_, rest_, cell, fp(j), tn(j));
-      for (int32_t f = 0; f < p_.num_weights; ++f) add(weighted_sum(f), cell, p_.weight(f, i, j));
-    }
-  }
-
-  COMMON_INLINE static void add_cell(const double* __restrict factor, const T* __restrict g,
-                                     const double* __restrict total, const double* __restrict largest,
-                                     const double* __restrict rest, double* __restrict cell, double* __restrict right,
-                                     double* __restrict left) {
-    for (int s = 0; s < kTile; ++s) {
-      cell[s] = factor[s] * g[s];
-      right[s] += cell[s];
-      left[s] += factor[s] * sum_without(g[s], total[s], largest[s], rest[s]);
+      each([](double& cell, double& right, double& left, double factor, T g, double total, double largest,
+              double rest) COMMON_INLINE {
+        cell = factor * g;
+        right += cell;
+        left += factor * sum_without(g, total, largest, rest);
+      }, cells, fp(j), tn(j), factors, gammas_.data() + j * kTile, total_, largest_, rest_);
+      for (int32_t f = 0; f < p_.num_weights; ++f) add(weighted_sum(f), cells, p_.weight(f, i, j));
     }
   }
 
@@ -168,14 +157,11 @@ class Tile {
   COMMON_INLINE void finish() {
     const int32_t C = p_.classes;
     summarize(tp(0), C);
-    for (int32_t j = 0; j < C; ++j) add_others(tp(j), total_, largest_, rest_, tn(j));
+    for (int32_t j = 0; j < C; ++j)
+      each([](double& sum, double x, double total, double largest, double rest) COMMON_INLINE {
+        sum += sum_without(x, total, largest, rest);
+      }, tn(j), tp(j), total_, largest_, rest_);
     if (!group_sums_.empty()) finish_groups();
-  }
-
-  COMMON_INLINE static void add_others(const double* __restrict x, const double* __restrict total,
-                                       const double* __restrict largest, const double* __restrict rest,
-                                       double* __restrict sum) {
-    for (int s = 0; s < kTile; ++s) sum[s] += sum_without(x[s], total[s], largest[s], rest[s]);
   }
 
   // Adds rows with a group: the sum of column j to fp, the sum outside of row and column j to tn. The largest row is
@@ -208,78 +194,49 @@ class Tile {
     std::fill_n(first, kTile, std::numeric_limits<double>::infinity());
     for (const int32_t i : groups_) {
       shape = std::max(shape, p_.group(e, i).shape);
-      lower(depths(i), first);
+      each([](double& least, double depth) COMMON_INLINE { least = depth < least ? depth : least; }, first, depths(i));
     }
     for (int s = 0; s < kTile; ++s) bound[s] = exp_of(-first[s]) / kNegligibleInColumn;
     const Key key = p_.row(e, 1 + p_.classes).key;
     const double step = 1 / (shape * static_cast<double>(groups_.size()));
-    for (int32_t j = 0; j < p_.classes; ++j)
-      if (any_below(fp(j), bound)) add_unreached(e, j, key, shape, step, first);
-  }
-
-  COMMON_INLINE static void lower(const double* __restrict x, double* __restrict minimum) {
-    for (int s = 0; s < kTile; ++s) minimum[s] = x[s] < minimum[s] ? x[s] : minimum[s];
-  }
-  COMMON_INLINE static bool any_below(const double* __restrict x, const double* __restrict bound) {
-    int32_t any = 0;
-    for (int s = 0; s < kTile; ++s) any |= x[s] < bound[s];
-    return any != 0;
-  }
-
-  // The next point of each sample in one column.
-  struct Points {
-    alignas(64) double depth[kTile], height[kTile], mass[kTile], uniform[kTile];
-    alignas(64) uint32_t position[kTile];
-
-    COMMON_INLINE void set(int s, const Point& point, double step) {
-      depth[s] += point.step * step;
-      height[s] = exp_of(-depth[s]);
-      mass[s] = point.mass;
-      uniform[s] = point.uniform;
-      position[s] = point.position;
+    for (int32_t j = 0; j < p_.classes; ++j) {
+      int32_t any = 0;
+      for (int s = 0; s < kTile; ++s) any |= fp(j)[s] < bound[s];
+      if (any) add_unreached(e, j, key, shape, step, first);
     }
-  };
-
-  COMMON_INLINE static void propose_points(const Samples& samples, uint32_t j, const Key key, int32_t rows, double step,
-                                           Points& points) {
-    Bits bits;
-    bits.draw(samples, j, kUnreached, key);
-    double *__restrict const depth = points.depth, *__restrict const height = points.height;
-    double *__restrict const mass = points.mass, *__restrict const uniform = points.uniform;
-    uint32_t* __restrict const position = points.position;
-    for (int s = 0; s < kTile; ++s) {
-      const Point point = point_of(bits[s], rows);
-      depth[s] += point.step * step;
-      height[s] = -depth[s];
-      mass[s] = point.mass;
-      uniform[s] = point.uniform;
-      position[s] = point.position;
-    }
-    alignas(64) const double none[kTile] = {};
-    divide_by(none, height, 1);
   }
 
   COMMON_INLINE void add_unreached(int32_t e, int32_t j, const Key key, double shape, double step, const double* first) {
     const Samples& samples = sampler_.samples();
     const auto rows = static_cast<int32_t>(groups_.size());
-    Points points;
-    std::copy_n(first, kTile, points.depth);
-    propose_points(samples, uint32_t(j), key, rows, step, points);
+    Point points[kTile];  // the next of each sample
+    alignas(64) double depths_of_points[kTile], heights[kTile];
+    Bits bits;
+    bits.draw(samples, uint32_t(j), kUnreached, key);
+    for (int s = 0; s < kTile; ++s) {
+      points[s] = point_of(bits[s], rows);
+      depths_of_points[s] = first[s] + points[s].step * step;
+      heights[s] = exp_of(-depths_of_points[s]);
+    }
     for (int s = 0; s < kTile; ++s)
-      for (uint32_t attempt = 1; points.height[s] > kNegligibleInColumn * fp(j)[s]; ++attempt) {
-        const int32_t i = groups_[points.position[s]];
-        if (points.uniform[s] * shape < p_.group(e, i).shape && points.depth[s] > depths(i)[s] && p_.in_group(e, i, j)) {
-          const double cell = points.height[s] * points.mass[s];
+      for (uint32_t attempt = 1; heights[s] > kNegligibleInColumn * fp(j)[s]; ++attempt) {
+        Point& point = points[s];
+        double& depth = depths_of_points[s];
+        const int32_t i = groups_[point.position];
+        if (point.uniform * shape < p_.group(e, i).shape && depth > depths(i)[s] && p_.in_group(e, i, j)) {
+          const double cell = heights[s] * point.mass;
           fp(j)[s] += cell;
           for (int32_t f = 0; f < p_.num_weights; ++f) weighted_sum(f)[s] += p_.weight(f, i, j) * cell;
           break;
         }
-        points.set(s, propose_point(samples.low[s], samples.high[s], uint32_t(j), attempt, key, rows), step);
+        point = propose_point(samples.low[s], samples.high[s], uint32_t(j), attempt, key, rows);
+        depth += point.step * step;
+        heights[s] = exp_of(-depth);
       }
   }
 
-  COMMON_INLINE static void add(double* __restrict sum, const double* __restrict x, double weight) {
-    for (int s = 0; s < kTile; ++s) sum[s] += weight * x[s];
+  COMMON_INLINE static void add(double* sums, const double* values, double weight) {
+    each([weight](double& sum, double x) COMMON_INLINE { sum += weight * x; }, sums, values);
   }
 
   COMMON_INLINE double* field(int32_t f) { return fields_.data() + size_t(f) * kTile; }

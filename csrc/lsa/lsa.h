@@ -135,10 +135,10 @@ struct Problem {
   }
 };
 
-template <class Group, class T, class Index>
+template <class Group, class T>
 struct Solver {
   Group& group;
-  const Problem<T, Index>& p;
+  const Problem<T>& p;
   int64_t scans = 0;
   bool reduced = false;  // no reduced cost is negative
 

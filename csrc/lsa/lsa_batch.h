@@ -41,6 +41,7 @@ struct Batch {
 
   // Length of the longer side, padded for the columns that a group may add: up to a vector of 16, also if it is empty.
   LSA_FN int64_t padded_size() const { return (rows > cols ? rows : cols) / 16 * 16 + 16; }
+  LSA_FN int64_t search_bytes() const { return padded_size() * Memory<T>::kBytes; }  // of a worker that uses memory
 
   // Whether all offsets within a matrix fit into int32, those of costs in units of which an entry has several.
   bool fits_int32(int64_t units) const {

@@ -17,8 +17,7 @@ template <class T, int Bytes>
 class Bounds {
  public:
   // Called before the first path of a problem.
-  template <class Index>
-  LSA_INLINE void reset(const Problem<T, Index>& p) {
+  LSA_INLINE void reset(const Problem<T>& p) {
     width_ = p.width;
     blocks_ = (width_ + kBlock - 1) / kBlock;
     stride_ = (blocks_ + kStep - 1) / kStep * kStep;
@@ -43,8 +42,7 @@ class Bounds {
   LSA_INLINE bool all_full(T nearest) const { return in_use_ && nearest < open_distance_; }
 
   // Relaxes the edges of a row on the tree to all blocks that can matter, and finds the nearest column.
-  template <class Index>
-  LSA_INLINE TwoSmallest<T> relax(const OneLane<T, Bytes>& lane, const Problem<T, Index>& p, int32_t row, T base, T exit) {
+  LSA_INLINE TwoSmallest<T> relax(const OneLane<T, Bytes>& lane, const Problem<T>& p, int32_t row, T base, T exit) {
     if (has_bounds_[row]) relax_needed_blocks(p, row, base, exit);
     else relax_all_blocks(p, row, base);
     const auto block_min = [&](auto b) LSA_INLINE { return load(block_min_.data(), b); };
@@ -62,8 +60,7 @@ class Bounds {
   }
 
   // The cost of a row's matched column, cached because the access to the matrix is random.
-  template <class Index>
-  LSA_INLINE T pair_cost(const Problem<T, Index>& p, int32_t row, int32_t column) {
+  LSA_INLINE T pair_cost(const Problem<T>& p, int32_t row, int32_t column) {
     auto& [of, cost] = pair_costs_[row];
     if (of != column) {
       of = column;
@@ -73,15 +70,13 @@ class Bounds {
   }
 
   // Called after the distance of a column has become infinite.
-  template <class Index>
-  LSA_INLINE void close(const Problem<T, Index>& p, int32_t column) {
+  LSA_INLINE void close(const Problem<T>& p, int32_t column) {
     const int32_t block = column / kBlock, end = std::min((block + 1) * kBlock, width_);
     block_min_[block] = *std::min_element(p.distance + block * kBlock, p.distance + end);
   }
 
   // Called after the price of a column on the tree has changed. Rounding may raise it, slightly and rarely.
-  template <class Index>
-  LSA_INLINE void price_changed(const Problem<T, Index>& p, int32_t column) {
+  LSA_INLINE void price_changed(const Problem<T>& p, int32_t column) {
     if (p.price[column] > old_prices_[column])
       for (int32_t i = 0; i < p.rows; ++i) bound_[i * stride_ + column / kBlock] = -infinity<T>();
     old_prices_[column] = p.price[column];
@@ -99,8 +94,7 @@ class Bounds {
     V distance = V{} + infinity<T>(), reduced = distance, neg_distance = distance;
   };
 
-  template <class Index>
-  LSA_INLINE void relax_needed_blocks(const Problem<T, Index>& p, int32_t row, T base, T exit) {
+  LSA_INLINE void relax_needed_blocks(const Problem<T>& p, int32_t row, T base, T exit) {
     T* const bound = bound_.get() + row * stride_;
     T limit = exit < open_distance_ ? exit : open_distance_;
     ++rows_relaxed_;
@@ -126,8 +120,7 @@ class Bounds {
     }
   }
 
-  template <class Index>
-  LSA_INLINE void relax_all_blocks(const Problem<T, Index>& p, int32_t row, T base) {
+  LSA_INLINE void relax_all_blocks(const Problem<T>& p, int32_t row, T base) {
     T* const bound = bound_.get() + row * stride_;
     V open = V{} + open_distance_;
     for (int32_t first = 0; first < stride_; first += kWidth) {
@@ -155,8 +148,7 @@ class Bounds {
   }
 
   // An incomplete last block is read from further left: columns before its begin belong to the previous block.
-  template <class Index>
-  LSA_INLINE BlockMinima relax_block(const Problem<T, Index>& p, int32_t row, T base, int32_t block, V& open) const {
+  LSA_INLINE BlockMinima relax_block(const Problem<T>& p, int32_t row, T base, int32_t block, V& open) const {
     const int32_t begin = block * kBlock, from = std::min(begin, width_ - kBlock);
     const V none = V{} + infinity<T>();
     BlockMinima minima;

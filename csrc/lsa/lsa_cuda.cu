@@ -53,8 +53,8 @@ struct OnCuda {
     if (!solved) {
       const int64_t most = int64_t(multiprocessors) * (kResidentThreads / Team::kThreads);
       const auto blocks = static_cast<unsigned>(batch.problems < most ? batch.problems : most);
-      const Tensor searches = torch::stable::new_empty(cost, {blocks * search_bytes(batch)}, ScalarType::Byte);
-      memory_kernel<<<blocks, Team::kThreads, 0, stream>>>(batch, static_cast<char*>(searches.data_ptr()));
+      const Tensor searches = torch::stable::new_empty(cost, {blocks * batch.search_bytes()}, ScalarType::Byte);
+      memory_kernel<<<blocks, Team::kThreads, 0, stream>>>(batch, data<char>(searches));
     }
     STD_CUDA_KERNEL_LAUNCH_CHECK();
   }

@@ -103,21 +103,15 @@ struct Lanes : Team {
   }
 };
 
-// Bytes that a team needs for its search.
-template <class T>
-LSA_FN int64_t search_bytes(const Batch<T>& batch) {
-  return batch.padded_size() * Memory<T>::kBytes;
-}
-
 // Solves the problems of one block. `memory` holds the searches of all `teams`.
 template <class Team, class T>
 __device__ void solve_assigned(const Batch<T>& batch, int64_t teams, char* memory) {
   const int64_t team = int64_t(blockIdx.x) * Team::kTeams + threadIdx.x / Team::size();
   Lanes<Team> group;
-  const Memory<T> search(memory + team * search_bytes(batch), batch.padded_size());
+  const Memory<T> search(memory + team * batch.search_bytes(), batch.padded_size());
   for (int64_t b = team; b < batch.problems; b += teams)
     batch.template solve_one<int64_t>(b, search, group.lane(), group.size(),
-                                      [&](auto& p) { return Solver<Lanes<Team>, T, int64_t>{group, p}; });
+                                      [&](auto& p) { return Solver<Lanes<Team>, T>{group, p}; });
 }
 
 }  // namespace lsa

@@ -432,7 +432,7 @@ bool with_layout(const Batch<T>& batch, Run run) {
 template <int W, int K, class T>
 __device__ void solve_in_registers(const Batch<T>& batch, int32_t teams, int64_t workers, char* memory) {
   using Here = Search<T, W, K>;
-  __shared__ __align__(16) unsigned char exchange[W > 1 ? sizeof(Exchange<T, W>) : 16];
+  [[maybe_unused]] __shared__ __align__(16) unsigned char exchange[W > 1 ? sizeof(Exchange<T, W>) : 16];
   const int32_t team = W == 1 ? threadIdx.x / 32 : 0;
   for (int64_t b = int64_t(blockIdx.x) * teams + team; b < batch.problems; b += workers)
     batch.template solve_one<int32_t>(b, Memory<T>(nullptr, 0), Here::lane(), 32 * W, [&](const auto& p) {

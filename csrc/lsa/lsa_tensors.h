@@ -1,9 +1,5 @@
 // Conversion of tensors to a lsa::Batch, shared by the CPU and the CUDA file of the operator.
 #pragma once
-#include <torch/csrc/stable/library.h>
-#include <torch/csrc/stable/ops.h>
-#include <torch/csrc/stable/tensor.h>
-
 #include <optional>
 #include <tuple>
 #include <vector>
@@ -13,8 +9,7 @@
 
 namespace lsa {
 
-using torch::headeronly::ScalarType;
-using torch::stable::Tensor;
+using common::data, common::ScalarType, common::Tensor;
 using Results = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
 struct Inputs {
@@ -41,14 +36,7 @@ struct Outputs {
     total = torch::stable::new_empty(cost, batch_shape, ScalarType::Double);
     scans = torch::stable::new_empty(cost, batch_shape, ScalarType::Long);
   }
-
-  Results results() const { return {col_of_row, row_of_col, row_dual, col_dual, status, total, scans}; }
 };
-
-template <class T>
-const T* data(const std::optional<Tensor>& tensor) {
-  return tensor ? static_cast<const T*>(tensor->data_ptr()) : nullptr;
-}
 
 template <class T>
 Batch<T> make_batch(const Inputs& in, const Outputs& out) {
@@ -71,21 +59,21 @@ Batch<T> make_batch(const Inputs& in, const Outputs& out) {
   batch.mask_row_stride = in.mask ? in.mask->stride(-2) : 0;
   batch.mask_col_stride = in.mask ? in.mask->stride(-1) : 0;
   batch.sign = in.maximize ? T(-1) : T(1);
-  batch.cost = static_cast<const T*>(cost.data_ptr());
-  batch.mask = data<bool>(in.mask);
-  batch.row_lengths = data<int64_t>(in.row_lengths);
-  batch.col_lengths = data<int64_t>(in.col_lengths);
-  batch.col_capacity = data<int64_t>(in.col_capacity);
-  batch.unmatched_cost = data<T>(in.unmatched_cost);
+  batch.cost = data<const T>(cost);
+  batch.mask = data<const bool>(in.mask);
+  batch.row_lengths = data<const int64_t>(in.row_lengths);
+  batch.col_lengths = data<const int64_t>(in.col_lengths);
+  batch.col_capacity = data<const int64_t>(in.col_capacity);
+  batch.unmatched_cost = data<const T>(in.unmatched_cost);
   batch.stop = stop::current_flag;
   batch.work_limit = in.work_limit.value_or(INT64_MAX);
-  batch.col_of_row = static_cast<int64_t*>(out.col_of_row.data_ptr());
-  batch.row_of_col = static_cast<int64_t*>(out.row_of_col.data_ptr());
-  batch.row_dual = static_cast<T*>(out.row_dual.data_ptr());
-  batch.col_dual = static_cast<T*>(out.col_dual.data_ptr());
-  batch.total = static_cast<double*>(out.total.data_ptr());
-  batch.status = static_cast<int8_t*>(out.status.data_ptr());
-  batch.scans = static_cast<int64_t*>(out.scans.data_ptr());
+  batch.col_of_row = data<int64_t>(out.col_of_row);
+  batch.row_of_col = data<int64_t>(out.row_of_col);
+  batch.row_dual = data<T>(out.row_dual);
+  batch.col_dual = data<T>(out.col_dual);
+  batch.total = data<double>(out.total);
+  batch.status = data<int8_t>(out.status);
+  batch.scans = data<int64_t>(out.scans);
   return batch;
 }
 
@@ -101,9 +89,8 @@ Results solve(Tensor cost, bool maximize, std::optional<Tensor> row_lengths, std
   const Inputs in{cost, maximize, row_lengths, col_lengths, mask, col_capacity, unmatched_cost, work_limit};
   const SolveAll solve_all(cost);
   const Outputs out(cost);
-  if (cost.scalar_type() == ScalarType::Float) solve_all(make_batch<float>(in, out));
-  else solve_all(make_batch<double>(in, out));
-  return out.results();
+  common::for_real(cost, [&](auto zero) { solve_all(make_batch<decltype(zero)>(in, out)); });
+  return {out.col_of_row, out.row_of_col, out.row_dual, out.col_dual, out.status, out.total, out.scans};
 }
 
 }  // namespace lsa

@@ -55,11 +55,14 @@ class Tiny {
   using I = decltype(V{} < V{});
   using Int = std::remove_reference_t<decltype(I{}[0])>;
 
-  // Gathers the entry of each lane's index.
+  // Gathers the entry of each lane's index, by column or by row.
   template <class X>
-  LSA_INLINE X gather(const X* array, const I& index) const {
+  LSA_INLINE X gather(const X* array, const I& index) const { return gather(array, index, n_); }
+  LSA_INLINE I gather_row(const I* array, const I& row) const { return gather(array, row, m_); }
+  template <class X>
+  LSA_INLINE static X gather(const X* array, const I& index, int32_t size) {
     X x = array[0];
-    for (int32_t k = 1; k < n_; ++k) x = index == k ? array[k] : x;
+    for (int32_t k = 1; k < size; ++k) x = index == k ? array[k] : x;
     return x;
   }
   LSA_INLINE static V broadcast(T x) { return V{} + x; }
@@ -145,11 +148,6 @@ class Tiny {
       column = better ? broadcast(j) : column;
     }
     return column;
-  }
-  LSA_INLINE I gather_row(const I* array, const I& row) const {
-    I x = array[0];
-    for (int32_t i = 1; i < m_; ++i) x = row == i ? array[i] : x;
-    return x;
   }
 
   template <class F>

@@ -1,13 +1,9 @@
 // Ranks candidates by canonical distances.
-#include <torch/csrc/stable/library.h>
-#include <torch/csrc/stable/ops.h>
-
 #include <cmath>
 #include <stdexcept>
 #include <tuple>
 #include <vector>
 
-#include "common/arguments.h"
 #include "common/parallel.h"
 #include "common/interrupt.h"
 #include "candidates.h"
@@ -16,35 +12,18 @@ namespace nearest {
 
 namespace {
 
-// Maps listed columns to references.
-class Rows {
- public:
-  Rows(const Tensor& order, const Tensor& reference)
-      : order_(data<const int64_t>(order)), columns_(order.size(0)), rows_(reference.size(0)) {}
-  int64_t operator()(int64_t column) const {
-    const int64_t row = column >= 0 && column < columns_ ? order_[column] : -1;
-    if (row < 0 || row >= rows_) fail();
-    return row;
-  }
-
- private:
-  [[noreturn]] COMMON_NOINLINE static void fail() { throw std::out_of_range("a listed column is no reference"); }
-
-  const int64_t* order_;
-  int64_t columns_, rows_;
-};
-
 // Sorts distances and indices by counting the smaller ones, without branches; equal distances by sorting.
 class Ordered {
  public:
   void clear() { count_ = 0; }
-  // Adds the candidates of a list below its limit.
-  void add(const Candidates& candidates, int64_t list, const double* x, Canonical& canonical, const Rows& rows) {
+  // Adds the candidates of a list below its limit; row_of(column) is the reference of a listed column.
+  template <class RowOf>
+  void add(const Candidates& candidates, int64_t list, const double* x, Canonical& canonical, RowOf row_of) {
     const int64_t count = candidates.keep_below_limit(list);
     const int32_t* const columns = candidates.column + list * candidates.capacity;
     reserve(count_ + count);
     int64_t* const index = index_.data() + count_;
-    for (int64_t i = 0; i < count; ++i) index[i] = rows(columns[i]);
+    for (int64_t i = 0; i < count; ++i) index[i] = row_of(columns[i]);
     canonical.to_list(x, index, count, delta_.data() + count_);
     count_ += count;
   }
@@ -116,7 +95,11 @@ std::tuple<Tensor, Tensor, Tensor> rerank_candidates(Tensor query, Tensor refere
   common::check_integer("rerank_candidates", "distance", distance, 0, kDistances - 1);
   common::check_range<int64_t>("rerank_candidates", "list_index", list_index, list_size.size(0));
   common::check_range<int32_t>("rerank_candidates", "list_size", list_size, capacity + 1);
-  const Rows rows(order, reference);
+  const auto row_of = [&, orders = data<const int64_t>(order), columns = order.size(0)](int64_t n) {
+    const int64_t row = n >= 0 && n < columns ? orders[n] : -1;
+    if (row < 0 || row >= reference.size(0)) throw std::out_of_range("a listed column is no reference");
+    return row;
+  };
   const auto* const lists = data<const int64_t>(list_index);
   const auto* const x = data<const double>(query);
   Tensor index = torch::stable::new_empty(order, {queries, k});
@@ -136,7 +119,7 @@ std::tuple<Tensor, Tensor, Tensor> rerank_candidates(Tensor query, Tensor refere
       ordered.clear();
       if (complete[q]) {
         candidates.lower_limit(list, candidates.upper(list), candidates.count[list]);
-        ordered.add(candidates, list, x + q * dim, canonical, rows);
+        ordered.add(candidates, list, x + q * dim, canonical, row_of);
       }
       ordered.write(k, deltas + q * k, indices + q * k);
     }

@@ -1,22 +1,17 @@
 // Canonical distances of rows of any floating type: products and sums in float64, in the order of search/distance.py.
 #pragma once
 
-#include <torch/csrc/stable/tensor.h>
 #include <torch/headeronly/util/BFloat16.h>
 #include <torch/headeronly/util/Half.h>
 
 #include <cstdint>
 #include <vector>
 
+#include "common/arguments.h"
+
 namespace nearest {
 
-using torch::headeronly::ScalarType;
-using torch::stable::Tensor;
-
-template <class T>
-T* data(const Tensor& tensor) {
-  return static_cast<T*>(tensor.data_ptr());
-}
+using common::data, common::ScalarType, common::Tensor;
 
 // Calls `f` with a zero of the tensor's dtype.
 template <class F>

@@ -1,14 +1,11 @@
 // Canonical distances of listed pairs.
 #include "canonical.h"
 
-#include <torch/csrc/stable/library.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <type_traits>
 
-#include "common/arguments.h"
 #include "common/parallel.h"
 #include "common/interrupt.h"
 

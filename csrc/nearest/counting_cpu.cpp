@@ -1,10 +1,7 @@
 // Counts for each query the references that are nearer than each of its relevant references, the positives. Float32 filter
 // values, which come from matrix products and approximate distances up to an error bound, decide most comparisons; exact
 // (canonical) distances decide the others.
-#include <torch/csrc/stable/library.h>
-
 #include "canonical.h"
-#include "common/arguments.h"
 #include "tiles.h"
 
 namespace nearest {
@@ -24,21 +21,26 @@ class Positions {
  public:
   enum Ties : int64_t { kByIndex, kPositivesFirst, kPositivesLast };
   Positions(const Tensor& reference, const Tensor& equal, int64_t distance, int64_t ties)
-      : canonical_(reference, distance), equal_(data<const int64_t>(equal)), ties_(ties), requested_(kCacheSize), cached_(kCacheSize),
-        columns_(kColumns), delta_(kColumns) {}
+      : canonical_(reference, distance), equal_(data<const int64_t>(equal)), ties_(ties), cached_(kCacheSize),
+        is_new_(kColumns), columns_(kColumns), delta_(kColumns) {}
 
   // Adds 1 to the count of the position of each of `count` references, at most kColumns, given by `columns`, which must
   // ascend for a query, also from call to call: positions that are cached for ties only move up.
   void add(int64_t query_index, const double* query, const int64_t* columns, int64_t count, const Positives& positives,
            int64_t* counts) {
     int64_t num_columns = 0;
-    for (int64_t n = 0; n < count; ++n)
-      if (requested_[slot(columns[n])].replace(query_index, equal_[columns[n]])) columns_[num_columns++] = columns[n];
+    for (int64_t n = 0; n < count; ++n) {
+      Cached& cached = cached_[slot(columns[n])];
+      is_new_[n] = cached.query != query_index || cached.equal != equal_[columns[n]];
+      if (!is_new_[n]) continue;
+      cached.query = query_index, cached.equal = equal_[columns[n]];
+      columns_[num_columns++] = columns[n];
+    }
     canonical_.to_list(query, columns_.data(), num_columns, delta_.data());
     const double *other = delta_.data(), *const begin = positives.delta, *const end = begin + positives.count;
     for (int64_t n = 0; n < count; ++n) {
       Cached& cached = cached_[slot(columns[n])];
-      if (cached.replace(query_index, equal_[columns[n]])) {
+      if (is_new_[n]) {
         const int64_t first = std::lower_bound(begin, end, *other) - begin;
         const int64_t last = std::upper_bound(begin + first, end, *other++) - begin;
         cached.position = ties_ == kPositivesFirst ? last : first;
@@ -51,28 +53,16 @@ class Positions {
 
  private:
   static constexpr int64_t kCacheSize = 4096;
-  struct CacheKey {
-    int64_t query = -1, equal = -1;
-
-    // Stores a key and returns whether it replaced another key.
-    bool replace(int64_t new_query, int64_t new_equal) {
-      const bool is_new = query != new_query || equal != new_equal;
-      query = new_query, equal = new_equal;
-      return is_new;
-    }
-  };
-  struct Cached : CacheKey {
-    int64_t position = 0, last = 0;
+  struct Cached {
+    int64_t query = -1, equal = -1, position = 0, last = 0;
   };
   uint64_t slot(int64_t column) const { return static_cast<uint64_t>(equal_[column]) % kCacheSize; }
 
   Canonical canonical_;
   const int64_t* equal_;
   int64_t ties_;
-  // Both caches see the same keys in the same order, so the second misses where the first did and reads the distances in
-  // that order.
-  std::vector<CacheKey> requested_;
   std::vector<Cached> cached_;
+  std::vector<uint8_t> is_new_;  // columns that are not cached, and so need a distance
   std::vector<int64_t> columns_;
   std::vector<double> delta_;
 };

@@ -6,13 +6,10 @@
 // at most lower + 2 (width coefficient + bias_error) + rounding_error(x); for Euclidean distance x_scale and width include
 // a factor of 2.
 // search/README.md defines them.
-#include <torch/csrc/stable/library.h>
-
 #include <cmath>
 #include <cstring>
 #include <optional>
 
-#include "common/arguments.h"
 #include "candidates.h"
 #include "tiles.h"
 
@@ -229,7 +226,7 @@ void quantize_rows(Tensor rows, std::optional<Tensor> order, Tensor center, doub
   common::check_integer("quantize_rows", "first", first, 0, all - count);
   STD_TORCH_CHECK(2 * depth == dim + dim % 2, "quantize_rows: got rows of ", dim, " columns, but panels of ", 2 * depth);
   const double max_length = 46338 - std::sqrt(double(dim)) / 2;  // 2^15.5, less the effect of rounding
-  const auto* const selected = order ? data<const int64_t>(*order) : nullptr;
+  const auto* const selected = data<const int64_t>(order);
   const auto* const centers = data<const double>(center);
   int32_t* const panel = data<int32_t>(panels);
   float* const units = data<float>(scale);

@@ -2,9 +2,6 @@
 // call, not once per tile.
 #pragma once
 
-#include <torch/csrc/stable/ops.h>
-#include <torch/csrc/stable/tensor.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>

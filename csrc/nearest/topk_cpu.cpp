@@ -1,49 +1,33 @@
 // The smallest entries of each query among tiles of filter values, which differ from canonical distances by a bound.
-#include <torch/csrc/stable/library.h>
-
 #include <cstring>
 #include <tuple>
+#include <type_traits>
 
-#include "common/arguments.h"
 #include "tiles.h"
 
 namespace nearest {
 
 constexpr int64_t kRows = 128, kColumns = 1024;  // of a tile, which fits into a core's cache
 
-template <class F>
-void for_type(const Tensor& tensor, F f) {
-  if (tensor.scalar_type() == ScalarType::Float) f(float{});
-  else f(double{});
-}
-
 // An entry as one integer, ordered by (value, column).
 template <class T>
-struct Key;
-template <>
-struct Key<float> {
-  using Bits = uint32_t;
-  using type = uint64_t;
-};
-template <>
-struct Key<double> {
-  using Bits = uint64_t;
-  using type = unsigned __int128;
-};
+using Key = std::conditional_t<sizeof(T) == 4, uint64_t, unsigned __int128>;
+template <class T>
+using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+template <class T>
+constexpr Bits<T> kSign = Bits<T>(1) << (8 * sizeof(T) - 1);
 
-template <class T, class Bits = typename Key<T>::Bits, class KeyType = typename Key<T>::type>
-COMMON_INLINE inline KeyType key_of(T value, int32_t column) {
-  constexpr Bits kSign = Bits(1) << (8 * sizeof(Bits) - 1);
-  Bits bits;
+template <class T>
+COMMON_INLINE inline Key<T> key_of(T value, int32_t column) {
+  Bits<T> bits;
   std::memcpy(&bits, &value, sizeof bits);
-  bits = bits & kSign ? ~bits : bits | kSign;
-  return KeyType(bits) << 32 | static_cast<uint32_t>(column);
+  bits = bits & kSign<T> ? ~bits : bits | kSign<T>;
+  return Key<T>(bits) << 32 | static_cast<uint32_t>(column);
 }
-template <class T, class Bits = typename Key<T>::Bits, class KeyType = typename Key<T>::type>
-COMMON_INLINE inline T value_of(KeyType key) {
-  constexpr Bits kSign = Bits(1) << (8 * sizeof(Bits) - 1);
-  Bits bits = static_cast<Bits>(key >> 32);
-  bits = bits & kSign ? bits ^ kSign : ~bits;
+template <class T>
+COMMON_INLINE inline T value_of(Key<T> key) {
+  Bits<T> bits = static_cast<Bits<T>>(key >> 32);
+  bits = bits & kSign<T> ? bits ^ kSign<T> : ~bits;
   T value;
   std::memcpy(&value, &bits, sizeof bits);
   return value;
@@ -53,17 +37,13 @@ COMMON_INLINE inline T value_of(KeyType key) {
 // not below the last of these, the limit, are not added.
 template <class T>
 struct TopK {
-  using KeyType = typename Key<T>::type;
-  KeyType* key;
+  Key<T>* key;
   int32_t* count;
   T* limit;
   int64_t capacity, k;
 
   TopK(const Tensor& keys, const Tensor& count, const Tensor& limit, int64_t k)
-      : key(data<KeyType>(keys)), count(data<int32_t>(count)), limit(data<T>(limit)),
-        capacity(keys.size(1)), k(k) {
-    static_assert(sizeof(KeyType) == 2 * sizeof(T), "an entry takes two numbers");
-  }
+      : key(data<Key<T>>(keys)), count(data<int32_t>(count)), limit(data<T>(limit)), capacity(keys.size(1)), k(k) {}
 
   COMMON_INLINE void push(int64_t q, T x, int64_t column) const {
     if (!(x < limit[q])) return;
@@ -71,7 +51,7 @@ struct TopK {
     if (count[q] == capacity) compact(q);
   }
   COMMON_NOINLINE void compact(int64_t q) const {
-    KeyType* keys = key + q * capacity;
+    Key<T>* keys = key + q * capacity;
     std::nth_element(keys, keys + k - 1, keys + capacity);
     count[q] = static_cast<int32_t>(k);
     limit[q] = value_of<T>(keys[k - 1]);
@@ -99,7 +79,7 @@ void update_topk(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor self_
   common::check_range<int32_t>("update_topk", "count", count, keys.size(1));
   const int64_t shift = is_symmetric ? start : 0, diagonal = is_symmetric ? start - first : -x.size(0);
   Locks locks(limit.size(0));
-  for_type(x, [&](auto zero) {
+  common::for_real(x, [&](auto zero) {
     using T = decltype(zero);
     const TopK<T> topk(keys, count, limit, k);
     const T* offset = data<const T>(bias);
@@ -160,7 +140,7 @@ std::tuple<Tensor, Tensor> finalize_topk(Tensor keys, Tensor count, Tensor limit
   Tensor value = torch::stable::new_empty(limit, {queries, k}, ScalarType::Double);
   Tensor column = torch::stable::new_empty(limit, {queries, k}, ScalarType::Long);
   const stop::Flag stop;
-  for_type(limit, [&](auto zero) {
+  common::for_real(limit, [&](auto zero) {
     using T = decltype(zero);
     const TopK<T> topk(keys, count, limit, k);
     common::in_parallel("finalize_topk", queries, 8, [&](int64_t begin, int64_t end) {

@@ -1,8 +1,4 @@
 // Groups of equal rows of integers on the CPU, one document after the other.
-#include <torch/csrc/stable/library.h>
-#include <torch/csrc/stable/ops.h>
-#include <torch/csrc/stable/tensor.h>
-
 #include <algorithm>
 #include <vector>
 
@@ -11,8 +7,7 @@
 
 namespace groups {
 
-using torch::headeronly::ScalarType;
-using torch::stable::Tensor;
+using common::data, common::ScalarType, common::Tensor;
 
 constexpr int64_t kGrain = 1 << 12;  // minimum number of rows per thread
 constexpr int64_t kSmall = 96;       // rows up to which counting the smaller ones is faster than sorting
@@ -96,8 +91,8 @@ Tensor group_rows(Tensor keys) {
   common::check("group_rows", "keys: int64 B L F", keys);
   const int64_t documents = keys.size(0), length = keys.size(1), width = keys.size(2);
   Tensor result = torch::stable::new_empty(keys, {documents, 3, length}, ScalarType::Long);
-  const auto* key = static_cast<const int64_t*>(keys.data_ptr());
-  auto* out = static_cast<int64_t*>(result.data_ptr());
+  const auto* key = data<const int64_t>(keys);
+  auto* out = data<int64_t>(result);
   common::in_parallel("group_rows", documents, 1 + kGrain / (length + 1), [&](int64_t begin, int64_t end) {
     std::vector<int64_t> packed(length), sorted(length);
     for (int64_t b = begin; b < end; ++b)

@@ -1,8 +1,4 @@
 // Heaviest chains of pairs of items of two sequences on the CPU, one document per vector lane.
-#include <torch/csrc/stable/library.h>
-#include <torch/csrc/stable/ops.h>
-#include <torch/csrc/stable/tensor.h>
-
 #include <algorithm>
 #include <limits>
 #include <type_traits>
@@ -14,8 +10,7 @@
 
 namespace sequence {
 
-using torch::headeronly::ScalarType;
-using torch::stable::Tensor;
+using common::data, common::ScalarType, common::Tensor;
 
 constexpr int64_t kLanes = 16;       // documents solved together
 constexpr int64_t kGrain = 1 << 17;  // minimum number of cells per thread
@@ -85,12 +80,10 @@ Tensor heaviest_chain(Tensor similarity, bool by_row, bool by_column) {
   STD_TORCH_CHECK(rows > 0 && columns > 0, "heaviest_chain: got ", rows, " x ", columns, " similarities, wanted some");
   Tensor value = torch::stable::new_empty(similarity, {documents}, ScalarType::Double);
   if (!documents) return value;
-  double* out = static_cast<double*>(value.data_ptr());
-  const void* in = similarity.data_ptr();
-  if (similarity.scalar_type() == ScalarType::Float)
-    solve_all(Batch<float>{static_cast<const float*>(in), out, documents, rows, columns}, by_row, by_column);
-  else
-    solve_all(Batch<double>{static_cast<const double*>(in), out, documents, rows, columns}, by_row, by_column);
+  common::for_real(similarity, [&](auto zero) {
+    using T = decltype(zero);
+    solve_all(Batch<T>{data<const T>(similarity), data<double>(value), documents, rows, columns}, by_row, by_column);
+  });
   return value;
 }
 

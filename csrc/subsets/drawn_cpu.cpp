@@ -1,9 +1,5 @@
 // Counts random subsets with a sum as extreme as a bound. Blocks of 64 draws are drawn, summed and counted in the cache of
 // a core.
-#include <torch/csrc/stable/library.h>
-#include <torch/csrc/stable/ops.h>
-#include <torch/csrc/stable/tensor.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -20,8 +16,7 @@
 
 namespace subsets {
 
-using torch::headeronly::ScalarType;
-using torch::stable::Tensor;
+using common::data, common::ScalarType, common::Tensor;
 
 constexpr int kDraws = 64;   // draws of a block
 constexpr int kVectors = 8;  // vectors of sums that stay in registers
@@ -126,15 +121,13 @@ Tensor extreme_draws(Tensor units, std::optional<Tensor> n, std::optional<Tensor
   common::check_integer("extreme_draws", "iterations", iterations, 0, common::kMaxCount);
   if (n) common::check_range<int64_t>("extreme_draws", "n", *n, units.size(1) + 1);
   if (size) common::check_range<int64_t>("extreme_draws", "size", *size, units.size(1) + 1);
-  const auto data = [](const std::optional<Tensor>& of) {
-    return of ? static_cast<const int64_t*>(of->data_ptr()) : nullptr;
-  };
   const int64_t batch = units.size(0);
   if (!batch) return torch::stable::new_empty(units, {0}, ScalarType::Long);
   std::vector<int64_t> order(batch);
   std::vector<std::atomic<int64_t>> extreme(batch);
-  const SubsetDraws draws{static_cast<const double*>(units.data_ptr()), data(n), data(size), data(low), data(high),
-                    n ? n->size(0) : 1, batch, units.size(1), begin, iterations, order.data(), extreme.data()};
+  const SubsetDraws draws{data<const double>(units), data<const int64_t>(n), data<const int64_t>(size),
+                          data<const int64_t>(low), data<const int64_t>(high), n ? n->size(0) : 1, batch,
+                          units.size(1), begin, iterations, order.data(), extreme.data()};
   std::iota(order.begin(), order.end(), 0);
   if (draws.sizes > 1)
     std::stable_sort(order.begin(), order.end(),
@@ -145,7 +138,7 @@ Tensor extreme_draws(Tensor units, std::optional<Tensor> n, std::optional<Tensor
     draws.run(first, last, stop);
   });
   Tensor counts = torch::stable::new_empty(units, {batch}, ScalarType::Long);
-  std::copy(extreme.begin(), extreme.end(), static_cast<int64_t*>(counts.data_ptr()));
+  std::copy(extreme.begin(), extreme.end(), data<int64_t>(counts));
   return counts;
 }
 

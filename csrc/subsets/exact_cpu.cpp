@@ -1,10 +1,6 @@
 // Counts subset sums of integers that are as extreme as a bound by meeting in the middle: Horowitz & Sahni 1974,
 // doi:10.1145/321812.321823. The sums of each half are ascending without sorting: a further value merges the sums without
 // it and the sums with it.
-#include <torch/csrc/stable/library.h>
-#include <torch/csrc/stable/ops.h>
-#include <torch/csrc/stable/tensor.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -18,8 +14,7 @@
 
 namespace subsets {
 
-using torch::headeronly::ScalarType;
-using torch::stable::Tensor;
+using common::data, common::ScalarType, common::Tensor;
 
 constexpr int64_t kTableValues = 24;            // maximum values of a table; its sums take 128 MB
 constexpr int64_t kMaxPositions = 62;           // numbers of subsets fit into 64 bits
@@ -116,10 +111,6 @@ struct Query {
   int64_t second() const { return std::min(static_cast<int64_t>(values.size()) - first(), kTableValues); }
   int64_t rest() const { return static_cast<int64_t>(values.size()) - first() - second(); }
 
-  void build(Table& table, bool upper, const stop::Flag& stop) const {
-    table.build(values.data() + (upper ? first() : 0), upper ? second() : first(), n, stop);
-  }
-
   // Counts the sums of class k of one table plus those of the other table that complete n values, given the subset `rest` of
   // values in neither table.
   int64_t count(const Table& lower, const Table& upper, int64_t rest, int64_t k) const {
@@ -139,24 +130,17 @@ struct Query {
   }
 };
 
-inline int64_t count_small(const Query& query, const stop::Flag& stop) {
-  Table lower(query.first()), upper(query.second());
-  query.build(lower, false, stop);
-  query.build(upper, true, stop);
-  int64_t count = 0;
-  for (int64_t k = 0; k < lower.classes() && !stop(); ++k) count += query.count(lower, upper, 0, k);
-  return count;
-}
-
-// Counts a query with large tables by all threads.
-inline int64_t count_large(const char* name, const Query& query, const stop::Flag& stop) {
+// Counts a query by this number of threads.
+inline int64_t count_subsets(const char* name, const Query& query, int64_t threads, const stop::Flag& stop) {
   Table tables[2] = {Table(query.first()), Table(query.second())};
-  common::in_parallel(name, 2, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t half = begin; half < end; ++half) query.build(tables[half], half == 1, stop);
+  const auto run = [&](int64_t n, const auto& body) { threads > 1 ? common::in_parallel(name, n, 1, body) : body(0, n); };
+  run(2, [&](int64_t begin, int64_t end) {
+    for (int64_t half = begin; half < end; ++half)
+      tables[half].build(query.values.data() + half * query.first(), half ? query.second() : query.first(), query.n, stop);
   });
   const int64_t classes = tables[0].classes();
   std::atomic<int64_t> next{0}, count{0};
-  common::in_parallel(name, torch::stable::get_num_threads(), 1, [&](int64_t, int64_t) {
+  run(threads, [&](int64_t, int64_t) {
     for (int64_t task; (task = next++) < classes << query.rest() && !stop();)
       count += query.count(tables[0], tables[1], task / classes, task % classes);
   });
@@ -176,27 +160,26 @@ Tensor extreme_subsets(Tensor units, Tensor present, std::optional<Tensor> n, st
   common::check_range<int64_t>(name, "units", units, kMaxUnit + 1, -kMaxUnit);
   Tensor counts = torch::stable::new_empty(units, {batch}, ScalarType::Long);
   const auto value_at = [](const std::optional<Tensor>& tensor, int64_t b) {
-    return tensor ? std::optional<int64_t>(static_cast<const int64_t*>(tensor->data_ptr())[b]) : std::nullopt;
+    return tensor ? std::optional<int64_t>(data<const int64_t>(*tensor)[b]) : std::nullopt;
   };
   const auto query = [&](int64_t b) {
     Query result{{}, value_at(n, b).value_or(-1), value_at(low, b), value_at(high, b)};
-    const int64_t* row = static_cast<const int64_t*>(units.data_ptr()) + b * positions;
-    const bool* valid = static_cast<const bool*>(present.data_ptr()) + b * positions;
+    const int64_t* row = data<const int64_t>(units) + b * positions;
+    const bool* valid = data<const bool>(present) + b * positions;
     for (int64_t i = 0; i < positions; ++i)
       if (valid[i] || !n) result.values.push_back(row[i]);
     result.shrink();
     return result;
   };
-  int64_t* out = static_cast<int64_t*>(counts.data_ptr());
+  int64_t* out = data<int64_t>(counts);
   const stop::Flag stop;
-  if (positions > 2 * kSmallValues) {
-    for (int64_t b = 0; b < batch && !stop(); ++b) out[b] = count_large(name, query(b), stop);
-  } else {
-    const int64_t grain = 1 + (int64_t(1) << 15 >> positions / 2);
-    common::in_parallel(name, batch, grain, [&](int64_t begin, int64_t end) {
-      for (int64_t b = begin; b < end && !stop(); ++b) out[b] = count_small(query(b), stop);
-    });
-  }
+  const bool is_large = positions > 2 * kSmallValues;
+  const int64_t threads = is_large ? torch::stable::get_num_threads() : 1;
+  const auto count = [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end && !stop(); ++b) out[b] = count_subsets(name, query(b), threads, stop);
+  };
+  if (is_large) count(0, batch);
+  else common::in_parallel(name, batch, 1 + (int64_t(1) << 15 >> positions / 2), count);
   return counts;
 }
 

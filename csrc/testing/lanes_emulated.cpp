@@ -21,7 +21,7 @@ void emulate(const Batch<T>& batch) {
   }
   using Team = lanes::Block<64>;
   const int64_t blocks = (batch.problems + 1) / 2;
-  std::vector<char> memory(blocks * search_bytes(batch));
+  std::vector<char> memory(blocks * batch.search_bytes());
   for (int64_t block = 0; block < blocks; ++block)
     lanes::run_block(static_cast<unsigned>(block), Team::kThreads,
                      [&] { solve_assigned<Team>(batch, blocks, memory.data()); });

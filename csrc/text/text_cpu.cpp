@@ -1,8 +1,4 @@
 // Text files of columns: positions of their fields, and the numbers in them.
-#include <torch/csrc/stable/library.h>
-#include <torch/csrc/stable/ops.h>
-#include <torch/csrc/stable/tensor.h>
-
 #include <locale.h>
 #include <stdlib.h>
 
@@ -20,8 +16,7 @@
 
 namespace text {
 
-using torch::headeronly::ScalarType;
-using torch::stable::Tensor;
+using common::data, common::ScalarType, common::Tensor;
 
 constexpr int64_t kSectionBytes = 1 << 20;  // minimum size of a section
 constexpr int64_t kMaxColumns = 1 << 24;
@@ -77,31 +72,31 @@ Tensor new_int64(const Tensor& like, std::initializer_list<int64_t> sizes) {
 
 // (bytes,) uint8, complete lines of `columns` fields; `selected` selects fields  ->  (selected, rows, 2) int64 positions, and (2,)
 // int64: number, from 1, and field count of the first wrong line; 0, 0 if all lines are valid.
-std::tuple<Tensor, Tensor> split_columns(Tensor data, int64_t columns, std::vector<int64_t> selected) {
-  common::check("split_columns", "data: uint8 B", data);
-  const auto* bytes = static_cast<const uint8_t*>(data.data_ptr());
+std::tuple<Tensor, Tensor> split_columns(Tensor file, int64_t columns, std::vector<int64_t> selected) {
+  common::check("split_columns", "data: uint8 B", file);
+  const auto* bytes = data<const uint8_t>(file);
   common::check_integer("split_columns", "columns", columns, 1, kMaxColumns);
   STD_TORCH_CHECK(!selected.empty() && selected[0] >= 0 && selected.back() < columns &&
                       std::adjacent_find(selected.begin(), selected.end(), std::greater_equal<>()) == selected.end(),
                   "split_columns: wanted some of ", columns, " columns, ascending");
   std::vector<bool> is_selected(columns);
   for (const int64_t column : selected) is_selected[column] = true;
-  std::vector<Section> parts = sections(bytes, data.size(0));
+  std::vector<Section> parts = sections(bytes, file.size(0));
   common::in_parallel("split_columns", parts.size(), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) parts[i].split(bytes, columns, is_selected);
   });
   const int64_t width = selected.size();
-  Tensor wrong = new_int64(data, {2});
-  auto* first_wrong = static_cast<int64_t*>(wrong.data_ptr());
+  Tensor wrong = new_int64(file, {2});
+  auto* first_wrong = data<int64_t>(wrong);
   first_wrong[0] = first_wrong[1] = 0;
   int64_t lines = 0, rows = 0;
   for (const Section& part : parts) {
     if (part.wrong && !first_wrong[0]) first_wrong[0] = lines + part.wrong, first_wrong[1] = part.fields;
     lines += part.lines, rows += part.positions.size() / (2 * width);
   }
-  if (first_wrong[0]) return {new_int64(data, {width, 0, 2}), wrong};
-  Tensor spans = new_int64(data, {width, rows, 2});
-  auto* bounds = static_cast<int64_t*>(spans.data_ptr());
+  if (first_wrong[0]) return {new_int64(file, {width, 0, 2}), wrong};
+  Tensor spans = new_int64(file, {width, rows, 2});
+  auto* bounds = data<int64_t>(spans);
   for (const Section& part : parts) {
     const int64_t n = part.positions.size() / (2 * width);
     for (int64_t i = 0; i < n; ++i)
@@ -112,10 +107,10 @@ std::tuple<Tensor, Tensor> split_columns(Tensor data, int64_t columns, std::vect
 }
 
 // Checks that all fields lie within the bytes.
-void check_spans(const char* operation, const Tensor& data, const Tensor& spans) {
-  common::check(operation, "data: uint8 B, spans: int64 N 2", data, spans);
-  const auto* bounds = static_cast<const int64_t*>(spans.data_ptr());
-  const int64_t n = spans.size(0), bytes = data.size(0);
+void check_spans(const char* operation, const Tensor& file, const Tensor& spans) {
+  common::check(operation, "data: uint8 B, spans: int64 N 2", file, spans);
+  const auto* bounds = data<const int64_t>(spans);
+  const int64_t n = spans.size(0), bytes = file.size(0);
   bool wrong = false;
   for (int64_t i = 0; i < n; ++i)
     wrong |= bounds[2 * i] < 0 || bounds[2 * i] > bounds[2 * i + 1] || bounds[2 * i + 1] > bytes;
@@ -163,15 +158,15 @@ bool read(const uint8_t* begin, const uint8_t* end, double& value) {
 }
 
 // (bytes,) uint8, (n, 2) int64 contiguous  ->  (n,) float64, (n,) bool: which fields are no numbers
-std::tuple<Tensor, Tensor> parse_numbers(Tensor data, Tensor spans) {
-  check_spans("parse_numbers", data, spans);
+std::tuple<Tensor, Tensor> parse_numbers(Tensor file, Tensor spans) {
+  check_spans("parse_numbers", file, spans);
   const int64_t n = spans.size(0);
-  Tensor values = torch::stable::new_empty(data, {n}, ScalarType::Double);
-  Tensor wrong = torch::stable::new_empty(data, {n}, ScalarType::Bool);
-  const auto* bytes = static_cast<const uint8_t*>(data.data_ptr());
-  const auto* bounds = static_cast<const int64_t*>(spans.data_ptr());
-  auto* value = static_cast<double*>(values.data_ptr());
-  auto* bad = static_cast<bool*>(wrong.data_ptr());
+  Tensor values = torch::stable::new_empty(file, {n}, ScalarType::Double);
+  Tensor wrong = torch::stable::new_empty(file, {n}, ScalarType::Bool);
+  const auto* bytes = data<const uint8_t>(file);
+  const auto* bounds = data<const int64_t>(spans);
+  auto* value = data<double>(values);
+  auto* bad = data<bool>(wrong);
   common::in_parallel("parse_numbers", n, kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       value[i] = 0;
@@ -182,14 +177,14 @@ std::tuple<Tensor, Tensor> parse_numbers(Tensor data, Tensor spans) {
 }
 
 // (bytes,) uint8, (n, 2) int64 contiguous  ->  (n, width) int64: the bytes of each field, then 0
-Tensor pack_fields(Tensor data, Tensor spans, int64_t width) {
-  check_spans("pack_fields", data, spans);
+Tensor pack_fields(Tensor file, Tensor spans, int64_t width) {
+  check_spans("pack_fields", file, spans);
   common::check_integer("pack_fields", "width", width, 1, kMaxColumns);
   const int64_t n = spans.size(0);
-  Tensor words = new_int64(data, {n, width});
-  const auto* bytes = static_cast<const uint8_t*>(data.data_ptr());
-  const auto* bounds = static_cast<const int64_t*>(spans.data_ptr());
-  auto* out = static_cast<uint8_t*>(words.data_ptr());
+  Tensor words = new_int64(file, {n, width});
+  const auto* bytes = data<const uint8_t>(file);
+  const auto* bounds = data<const int64_t>(spans);
+  auto* out = data<uint8_t>(words);
   common::in_parallel("pack_fields", n, kGrain, [&](int64_t begin, int64_t end) {
     std::memset(out + 8 * width * begin, 0, 8 * width * (end - begin));
     for (int64_t i = begin; i < end; ++i) {
@@ -242,11 +237,8 @@ inline const uint8_t* read_short(const uint8_t* first, double& value) {
   return first + 2 + count;
 }
 
-// Reads a line of a word without spaces and `columns` numbers. Returns the end of the word, or -1 for other lines.
-int64_t read_row(const uint8_t* data, int64_t begin, int64_t end, int64_t size, int64_t columns, float* row) {
-  int64_t position = begin;
-  while (position < end && !is_space(data[position])) ++position;
-  const int64_t word_end = position;
+// Reads the fields from `position` on; returns false if they are not `columns` numbers.
+bool read_numbers(const uint8_t* data, int64_t position, int64_t end, int64_t size, int64_t columns, float* row) {
   for (int64_t column = 0; column < columns; ++column) {
     while (position < end && is_space(data[position])) ++position;
     double value;
@@ -254,37 +246,31 @@ int64_t read_row(const uint8_t* data, int64_t begin, int64_t end, int64_t size, 
     int64_t last = stop ? stop - data : position;
     if (!stop || last > end || (last < end && !is_space(data[last]))) {
       for (last = position; last < end && !is_space(data[last]); ++last) {}
-      if (last == position || !read(data + position, data + last, value)) return -1;
+      if (last == position || !read(data + position, data + last, value)) return false;
     }
     row[column] = static_cast<float>(value);
     position = last;
   }
   while (position < end && is_space(data[position])) ++position;
-  return position == end && word_end > begin ? word_end : -1;
+  return position == end;
 }
 
-// The same for a word that may contain spaces: the numbers are the last fields.
-int64_t read_spaced_row(const uint8_t* data, int64_t begin, int64_t end, int64_t columns, float* row) {
-  if (begin == end || is_space(data[begin])) return -1;
-  for (int64_t column = columns; column >= 0; --column) {
-    while (end > begin && is_space(data[end - 1])) --end;
-    if (column == 0) break;
-    const int64_t last = end;
-    while (end > begin && !is_space(data[end - 1])) --end;
-    double value;
-    if (last == end || !read(data + end, data + last, value)) return -1;
-    row[column - 1] = static_cast<float>(value);
-  }
-  return end > begin ? end : -1;
+// Reads a line of a word, which may contain spaces, and `columns` numbers. Returns the end of the word, or -1 for other lines.
+int64_t read_row(const uint8_t* data, int64_t begin, int64_t end, int64_t size, int64_t columns, float* row) {
+  for (int64_t word_end = begin; word_end < end && !is_space(data[begin]); ++word_end)
+    if (is_space(data[word_end]) && !is_space(data[word_end - 1]) &&
+        read_numbers(data, word_end, end, size, columns, row))
+      return word_end;
+  return -1;
 }
 
 // (bytes,) uint8, lines of a word and `columns` numbers  ->  (n, 2) int64, begin and end of the words, (n, columns) float32,
 // rounded from float64 as numpy does; and () bool: whether some line differs, so that the results are undefined.
-std::tuple<Tensor, Tensor, Tensor> parse_word_vectors(Tensor data, int64_t columns) {
-  common::check("parse_word_vectors", "data: uint8 B", data);
+std::tuple<Tensor, Tensor, Tensor> parse_word_vectors(Tensor file, int64_t columns) {
+  common::check("parse_word_vectors", "data: uint8 B", file);
   common::check_integer("parse_word_vectors", "columns", columns, 1, kMaxColumns);
-  const auto* bytes = static_cast<const uint8_t*>(data.data_ptr());
-  const int64_t size = data.size(0);
+  const auto* bytes = data<const uint8_t>(file);
+  const int64_t size = file.size(0);
   std::vector<int64_t> starts;
   for (int64_t begin = 0; begin < size;) {
     starts.push_back(begin);
@@ -293,22 +279,20 @@ std::tuple<Tensor, Tensor, Tensor> parse_word_vectors(Tensor data, int64_t colum
   }
   const int64_t n = starts.size();
   starts.push_back(size);
-  Tensor spans = new_int64(data, {n, 2}), wrong = torch::stable::new_empty(data, {}, ScalarType::Bool);
-  Tensor values = torch::stable::new_empty(data, {n, columns}, ScalarType::Float);
-  auto* bounds = static_cast<int64_t*>(spans.data_ptr());
-  auto* value = static_cast<float*>(values.data_ptr());
+  Tensor spans = new_int64(file, {n, 2}), wrong = torch::stable::new_empty(file, {}, ScalarType::Bool);
+  Tensor values = torch::stable::new_empty(file, {n, columns}, ScalarType::Float);
+  auto* bounds = data<int64_t>(spans);
+  auto* value = data<float>(values);
   std::atomic<bool> other{false};
   common::in_parallel("parse_word_vectors", n, std::max<int64_t>(kGrain / columns, 1), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end && !other; ++i) {
       const int64_t last = starts[i + 1] - (bytes[starts[i + 1] - 1] == '\n');
       bounds[2 * i] = starts[i];
-      float* row = value + i * columns;
-      bounds[2 * i + 1] = read_row(bytes, starts[i], last, size, columns, row);
-      if (bounds[2 * i + 1] < 0) bounds[2 * i + 1] = read_spaced_row(bytes, starts[i], last, columns, row);
+      bounds[2 * i + 1] = read_row(bytes, starts[i], last, size, columns, value + i * columns);
       if (bounds[2 * i + 1] < 0) other = true;
     }
   });
-  *static_cast<bool*>(wrong.data_ptr()) = other;
+  *data<bool>(wrong) = other;
   return {spans, values, wrong};
 }
 

@@ -14,19 +14,21 @@ from torch.nn.functional import cross_entropy, normalize
 from torch.utils.data import DataLoader, TensorDataset, random_split
 
 from ..core.arguments.progress import progress_bar
+from ..core.results.estimates import Estimate
 from ..core.results.plots import FONT, dress, ink, legend_outside, line_style, new_axes, palette
+from ..core.results.table import Table
 from ..core.text.files import open_atomic
 from ..posterior import ConfusionPosterior
 from ..retrieval import AccuracyCalculator, EmbeddingClusterAccuracy, TorchKMeans
 
 CLASSES, BATCH = 10, 128
-RETRIEVAL = {
+POSTERIOR = {"acc": "accuracy", "f1@macro": "macro F1"}
+NEIGHBORS = {
     "precision_at_1": "precision at 1",
     "r_precision": "R-precision",
     "mean_average_precision_at_r": "MAP at R",
-    "cluster_accuracy": "cluster accuracy",
 }
-POSTERIOR = {"acc": "accuracy", "f1@macro": "macro F1"}
+SCORES = POSTERIOR | NEIGHBORS | {"cluster_accuracy": "cluster accuracy"}
 
 
 class DigitNet(nn.Module):
@@ -63,7 +65,7 @@ class Validation:
     """The hook: three metrics fed batch by batch on the device, read once per epoch."""
 
     def __init__(self, device: torch.device) -> None:
-        self.retrieval = AccuracyCalculator().to(device)
+        self.retrieval = AccuracyCalculator([*NEIGHBORS]).to(device)
         self.clusters = EmbeddingClusterAccuracy(CLASSES, TorchKMeans(init="k-means++", n_init=10)).to(device)
         self.posterior = ConfusionPosterior(CLASSES, list(POSTERIOR)).to(device)
 
@@ -74,16 +76,14 @@ class Validation:
             self.retrieval.update(embeddings, labels)
             self.clusters.update(embeddings, labels)
             self.posterior.update(logits, labels)
-        result: dict[str, Any] = {name: float(value) for name, value in self.retrieval.compute().items()}
-        result["cluster_accuracy"] = float(self.clusters.compute())
-        for name, (value, low, high) in self.posterior.interval().items():
-            result[name] = {"value": float(value), "low": float(low), "high": float(high)}
+        scores = {**self.retrieval.interval(), **self.posterior.interval()}
+        scores["cluster_accuracy"] = self.clusters.interval()
         for metric in (self.retrieval, self.clusters, self.posterior):
             metric.reset()
-        return result
+        return {name: dict(zip(("value", "low", "high"), map(float, scores[name]), strict=True)) for name in SCORES}
 
 
-def run(device: torch.device, *, epochs: int, seed: int, out: Path | None) -> int:
+def run(device: torch.device, *, epochs: int, seed: int, out: Path) -> int:
     """Train, print a table and write the report; return 130 if interrupted, with the epochs measured so far."""
     started = time.perf_counter()
     torch.manual_seed(seed)
@@ -110,44 +110,43 @@ def run(device: torch.device, *, epochs: int, seed: int, out: Path | None) -> in
                     progress.advance(1)
                 result = validate(model, loader)
                 history.append({"epoch": epoch, "loss": float(total / len(train_loader)), **result})
-                progress.describe(f"epoch {epoch}/{epochs}: precision@1 {result['precision_at_1']:.3f}")
+                progress.describe(f"epoch {epoch}/{epochs}: precision@1 {result['precision_at_1']['value']:.3f}")
     except KeyboardInterrupt:
         interrupted = True
 
-    print(table(history))
+    if history:
+        print(table(history))
     if interrupted:
         print(f"interrupted: {len(history)} of {epochs} epochs were measured")
-    if out is not None:
-        report = {
-            "data": f"scikit-learn digits: {len(train)} images to train, {len(held_out)} held out",
-            "device": str(device),
-            "versions": {"python": platform.python_version(), "torch": torch.__version__},
-            "seed": seed,
-            "interrupted": interrupted,
-            "seconds": round(time.perf_counter() - started, 1),
-            "epochs": history,
-        }
-        with open_atomic(out / "report.json") as file:
-            file.write((json.dumps(report, indent=1) + "\n").encode())
-        if history:
-            with torch.inference_mode(), open_atomic(out / "report.png") as file:
-                pixels, labels = held_out[:]
-                draw(history, model(pixels)[0], labels).savefig(file, format="png", dpi=150)
-        print(f"wrote {', '.join(str(path) for path in sorted(out.glob('report.*')))}")
+    report = {
+        "data": f"scikit-learn digits: {len(train)} images to train, {len(held_out)} held out",
+        "device": str(device),
+        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        "seed": seed,
+        "interrupted": interrupted,
+        "seconds": round(time.perf_counter() - started, 1),
+        "epochs": history,
+    }
+    written = [out / "report.json"]
+    with open_atomic(written[0]) as file:
+        file.write((json.dumps(report, indent=1) + "\n").encode())
+    if history:
+        written.append(out / "report.png")
+        with torch.inference_mode(), open_atomic(written[1]) as file:
+            pixels, labels = held_out[:]
+            draw(history, model(pixels)[0], labels).savefig(file, format="png", dpi=150)
+    print(f"wrote {' and '.join(map(str, written))}")
     return 130 if interrupted else 0
 
 
-def table(history: list[dict[str, Any]]) -> str:
-    """Return one line per epoch; the last two columns are scores with 95 % highest-density intervals."""
-    head = f"{'epoch':>5} {'loss':>6}" + "".join(f" {name:>16}" for name in RETRIEVAL.values())
-    lines = [head + "".join(f" {name:>22}" for name in POSTERIOR.values())]
-    for row in history:
-        line = f"{row['epoch']:>5} {row['loss']:>6.3f}" + "".join(f" {row[name]:>16.4f}" for name in RETRIEVAL)
-        for name in POSTERIOR:
-            interval = "{value:.4f} [{low:.3f}, {high:.3f}]".format(**row[name])
-            line += f" {interval:>22}"
-        lines.append(line)
-    return "\n".join(lines)
+def table(history: list[dict[str, Any]]) -> Table:
+    """Return the scores of held-out digits after the first and the last epoch, with their intervals."""
+    rows = {f"epoch {row['epoch']}": row for row in (history[0], history[-1])}
+    cells = [
+        [Estimate(*torch.tensor([*row[name].values()], dtype=torch.float64)) for row in rows.values()]
+        for name in SCORES
+    ]
+    return Table([*SCORES.values()], [*rows], cells, caption="95 % intervals", index="held-out digits")
 
 
 def draw(history: list[dict[str, Any]], embeddings: Tensor, labels: Tensor) -> Any:
@@ -162,16 +161,14 @@ def draw_curves(curves: Any, history: list[dict[str, Any]]) -> None:
     epochs = [row["epoch"] for row in history]
     dress(curves, grid="y")
     rare = 1 + len(history) // 20  # more bars than that would cover each other
-    for i, (name, label) in enumerate(POSTERIOR.items()):
+    for i, (name, label) in enumerate(SCORES.items()):
         values, low, high = (np.array([row[name][field] for row in history]) for field in ("value", "low", "high"))
         bars = (values - low).tolist(), (high - values).tolist()
         style = line_style(i) | {"errorevery": rare, "markevery": rare}
-        positions = np.array(epochs) + 0.2 * i - 0.1  # the two often coincide
+        positions = np.array(epochs) + 0.1 * (i - (len(SCORES) - 1) / 2)  # scores often coincide
         curves.errorbar(positions, values, bars, capsize=2, label=label, **style)
-    for i, (name, label) in enumerate(RETRIEVAL.items(), len(POSTERIOR)):
-        curves.plot(epochs, [row[name] for row in history], label=label, markevery=rare, **line_style(i))
     curves.set(xlabel="Epoch", ylabel="Score", xlim=(0.5, len(history) + 0.5))
-    curves.set_title("Held-out digits (bars: 95% highest-density intervals)", fontsize=FONT + 1)
+    curves.set_title("Held-out digits (bars: 95% intervals)", fontsize=FONT + 1)
     curves.locator_params(axis="x", integer=True, min_n_ticks=1)
     legend_outside(curves)
 

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -27,6 +28,13 @@ class BadInput(click.ClickException):
 
 class OutputFailed(click.ClickException):
     """Error in writing the output: ends the command with status 1 and one line."""
+
+
+def refuse(faults: Mapping[str, Any]) -> None:
+    """Raise BadInput with the first message whose fault is there."""
+    for message, is_there in faults.items():
+        if is_there:
+            raise BadInput(message)
 
 
 class Option:
@@ -65,15 +73,17 @@ def split_assignment(option: str, text: str) -> tuple[str, str]:
     return name, value
 
 
+def decoded(text: str) -> Any:
+    """Return the value of JSON, or else the text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
 def assigned(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any]:
-    """Return the arguments that NAME=VALUE gives; a value is JSON, or else a text."""
-    arguments: dict[str, Any] = {}
-    for name, value in (split_assignment("--option", text) for text in texts):
-        try:
-            arguments[name] = json.loads(value)
-        except ValueError:
-            arguments[name] = value
-    return arguments
+    """Return the arguments that NAME=VALUE gives."""
+    return {name: decoded(value) for name, value in (split_assignment("--option", text) for text in texts)}
 
 
 def more_than_one(context: click.Context, option: click.Parameter, count: int) -> int:

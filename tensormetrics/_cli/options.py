@@ -8,7 +8,6 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from importlib.abc import InspectLoader
 from importlib.util import find_spec, resolve_name
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -17,12 +16,21 @@ import click
 
 from . import names, option_types
 from .interruption import leaving_at_once
+from .naming import Warned, naming
 from .option_types import REPLICATES, BadInput, Path
 
-NAMESPACE = {**vars(names), **vars(option_types)}  # to evaluate annotations and defaults
+
+class Namespace(dict[str, Any]):
+    """Names to evaluate annotations and defaults; those of the library are read when they are needed."""
+
+    def __missing__(self, name: str) -> Any:
+        return vars(names)[name] if name in vars(names) else names.LISTS[name]()
+
+
+NAMESPACE = Namespace(vars(option_types))
 EPILOGS = {
-    "retrieval": f"Metrics: {names.RETRIEVAL}.",
-    "posterior": f"Metrics: {names.POSTERIOR}. Averages over classes, after @: {names.POSTERIOR_AVERAGES}.",
+    "retrieval": "Metrics: {RETRIEVAL}.",
+    "posterior": "Metrics: {POSTERIOR}. Averages over classes, after @: {POSTERIOR_AVERAGES}.",
 }
 ENTRY = re.compile(r"(\w+)(?: \((\S+)\))?: (.*?)(?: \[default: (.*)\])?")
 
@@ -37,29 +45,36 @@ def command_of(name: str, file: str) -> click.Command:
     module, function = _definition(f"{__package__}.commands.{file}", name.replace("-", "_"))
     parameters: list[click.Parameter] = [*_arguments(function), *_options(module, function)]
     help_text = (ast.get_docstring(function) or "").partition("\nArgs:\n")[0]
-    return click.Command(
-        name,
-        callback=_callback(module, function.name),
-        params=parameters,
-        help=help_text,
-        epilog=EPILOGS.get(name),
-    )
+    callback, epilog = _callback(module, function.name), EPILOGS.get(name, "").format_map(NAMESPACE)
+    return click.Command(name, callback=callback, params=parameters, help=help_text, epilog=epilog)
 
 
 def _callback(module: str, function: str) -> Callable[..., int]:
     def run(**options: Any) -> int:
         if without_partner := [name for name in ("title", "figsize") if options.get(name) and not options["plot"]]:
             raise BadInput(f"--{without_partner[0]}: is for --plot; write both")
+        context = click.get_current_context()
         if options.get("compare"):
             if not options["replicates"]:
-                options["replicates"] = click.get_current_context().params["replicates"] = REPLICATES
+                options["replicates"] = context.params["replicates"] = REPLICATES
         elif "compare" in options and options.get("rope") is not None:
             raise BadInput("--rope: is for --compare; write both")
         with leaving_at_once():
             work = getattr(import_module(module), function)
-        return work(**options)
+        with Warned(), naming("", **_names(context)):
+            return work(**options)
 
     return run
+
+
+def _names(context: click.Context) -> dict[str, str]:
+    """Return the file or the option that messages call each parameter by."""
+    names: dict[str, str] = {}
+    for parameter in context.command.params:
+        option, value = parameter.opts[-1], context.params[parameter.name or ""]
+        is_file = isinstance(value, str) and (isinstance(parameter, click.Argument) or parameter.metavar == "FILE")
+        names |= dict.fromkeys((str(parameter.name), option.removeprefix("--")), value if is_file else option)
+    return names
 
 
 def _arguments(function: ast.FunctionDef) -> Iterator[click.Argument]:
@@ -97,9 +112,7 @@ def _options(module: str, function: ast.FunctionDef, passed: tuple[str | None, .
 
 def _definition(module: str, name: str) -> tuple[str, ast.FunctionDef]:
     """Return a function and the module that defines it; `module` may import it from there."""
-    spec = find_spec(module)
-    assert spec is not None and isinstance(spec.loader, InspectLoader)
-    statements = ast.parse(spec.loader.get_source(module) or "").body
+    statements = ast.parse(Path(getattr(find_spec(module), "origin", "")).read_text("utf-8")).body
     for node in statements:
         if isinstance(node, ast.FunctionDef) and node.name == name:
             return module, node
@@ -113,7 +126,7 @@ def _definition(module: str, name: str) -> tuple[str, ast.FunctionDef]:
 def _value(node: ast.expr | None) -> Any:
     """Evaluate an annotation or a default."""
     assert node is not None
-    return eval(compile(ast.Expression(node), "<options>", "eval"), NAMESPACE)
+    return eval(compile(ast.Expression(node), "<options>", "eval"), {}, NAMESPACE)
 
 
 def _attributes(annotation: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,38 +19,19 @@ import torch
 
 from .._version import __version__
 from ..core.arguments.labels import label_of
-from ..core.results.plots import (
-    CHARACTER,
-    COLORS,
-    FONT,
-    LINE,
-    dress,
-    legend_below,
-    lines_of,
-    name_rows,
-    new_axes,
-    wrapped,
-)
+from ..core.results.estimates import Estimate
+from ..core.results.plots import CHARACTER, FONT, plot_panels, wrapped
 from ..core.results.table import Table
-from ..core.results.table_formats import json_value
+from ..core.results.table_formats import value_of
+from ..core.results.text_tables import json_value
 from ..core.text.files import open_atomic
-from .inputs import naming
 from .option_types import STDOUT, BadInput, FigureFile, Inches, Option, OutputFailed, OutputFile
 
 Size = tuple[float, float] | None  # of a figure in inches; None: as its labels require
 UNSCORED = 3  # exit status if every value is NaN
 OUTPUTS = ("text_format", "json_file", "plot", "title", "figsize")  # options of the output that do not affect values
-UNSIGNED = (
-    *OUTPUTS,
-    "device",
-    "checkpoint",
-    "checkpoint_seconds",
-    "html",
-    "save_schema",
-    "worst",
-    "explain",
-    "require",
-)  # options that values do not depend on
+# Options that values do not depend on.
+UNSIGNED = {*OUTPUTS, *"device checkpoint checkpoint_seconds html save_schema worst explain require".split()}
 
 
 def find_device(name: str | None) -> torch.device:
@@ -77,10 +59,6 @@ def stdout_aside() -> Iterator[None]:
         os.close(stdout)
 
 
-def on_a_terminal() -> bool:
-    return sys.stderr.isatty()
-
-
 TEXTS: dict[str, Callable[[Table], str]] = {
     "table": lambda table: table.to_text(4),
     "markdown": lambda table: table.to_markdown(4),
@@ -92,8 +70,8 @@ TEXTS: dict[str, Callable[[Table], str]] = {
 def publish(
     tables: Sequence[Table],
     answer: dict[str, Any],
-    draw: Callable[[Size], Any],
-    values: Iterable[float],
+    picture: Table | Callable[[Size], Any],
+    values: Iterable[float] = (),
     other_files: Mapping[Path, str] | None = None,
     *,
     text_format: Annotated[Literal["table", "csv", "markdown", "latex", "json"], Option(name="--format")] = "table",
@@ -104,7 +82,8 @@ def publish(
 ) -> int:
     """Print, write and draw the results after everything has been computed; return the exit status.
 
-    `other_files` maps further files to their text.
+    `picture` is a table of one column, or draws a figure, and then the status is that of `values`. `other_files` maps
+    further files to their text.
 
     Args:
         text_format: Format of the output. Its last line, in JSON the signature, lists the options that scores depend
@@ -121,12 +100,11 @@ def publish(
         files[json_file] = f"{text}\n".encode()
     if plot is not None:
         image = io.BytesIO()
-        with naming():
-            figure = draw(figsize)
-            if title:
-                lines = wrapped(title, int(figure.get_figwidth() / CHARACTER))
-                figure.suptitle(lines, fontsize=FONT + 1, parse_math=False)  # "$5 to $10" is no formula
-            figure.savefig(image, format=plot.suffix[1:], dpi=150)
+        figure = drawn_scores(picture, figsize) if isinstance(picture, Table) else picture(figsize)
+        if title:
+            lines = wrapped(title, int(figure.get_figwidth() / CHARACTER))
+            figure.suptitle(lines, fontsize=FONT + 1, parse_math=False)  # "$5 to $10" is no formula
+        figure.savefig(image, format=plot.suffix[1:], dpi=150)
         files[plot] = image.getvalue()
     if text_format != "json" and json_file != STDOUT:
         template = {"table": "{}", "markdown": "`{}`", "latex": "% {}"}.get(text_format)
@@ -140,10 +118,23 @@ def publish(
         except OSError as error:
             raise OutputFailed(f"{path}: cannot be written: {error.strerror}") from error
         click.echo(f"wrote {path}", err=True)
-    status = status_of(values)
+    status = status_of(map(value_of, chain(*picture.cells)) if isinstance(picture, Table) else values)
     if status:
         warnings.warn("nothing could be scored: every value is NaN", stacklevel=1)
     return status
+
+
+def drawn_scores(table: Table, size: Size) -> Any:
+    """Draw a panel for each column, with intervals where there are some."""
+    panels = {}
+    for i, column in enumerate(table.columns):
+        cells: list[Any] = [row[i] for row in table.cells]
+        rows = [cell if isinstance(cell, Estimate) else (value_of(cell), math.nan, math.nan) for cell in cells]
+        panels[column] = np.array([[*map(float, row)] for row in rows])
+    figure, _ = plot_panels([label_of(name) for name in table.rows], panels, {})
+    if size:
+        figure.set_size_inches(size)
+    return figure
 
 
 def status_of(values: Iterable[float]) -> int:
@@ -184,42 +175,3 @@ def signature() -> str:
 
 def _reported_options(context: click.Context) -> list[click.Parameter]:
     return [option for option in context.command.params if option.name not in OUTPUTS]
-
-
-def percent(fraction: float) -> str:
-    return f"{fraction * 100:.10g}%"
-
-
-def draw_scores(
-    values: Mapping[str, float],
-    intervals: Mapping[str, tuple[float, float]],
-    classes: Mapping[str, Sequence[float]] | None = None,
-    confidence: float = 0.95,
-    size: Size = None,
-) -> Any:
-    """Draw a row per score: a point with its interval, and a small mark for the value of each class."""
-    color, names = COLORS[0], [wrapped(label_of(name)) for name in values]
-    figure, (ax,) = new_axes(None, size or (7, 1.1 + len(values) * max(0.35, LINE * lines_of(names) + 0.1)))
-    dress(ax, grid="x")
-    for y, (name, value) in enumerate(values.items()):
-        if math.isnan(value):
-            row_transform = ax.get_yaxis_transform()
-            ax.text(0.5, y, "undefined", fontsize=FONT, transform=row_transform, ha="center", va="center")
-            continue
-        if name in intervals:
-            label = f"{100 * confidence:g}% interval"
-            ax.plot(intervals[name], [y, y], "-", color=color, linewidth=2, clip_on=False, label=label)
-        if class_values := (classes or {}).get(name):
-            ax.plot(
-                class_values, [y] * len(class_values), "|", color="0.45", markersize=9, clip_on=False, label="one class"
-            )
-        ax.plot(value, y, "o", color=color, clip_on=False, label="score", zorder=3)
-        ax.annotate(f"{value:.3f}", (value, y), (0, 6), textcoords="offset points", ha="center", fontsize=FONT - 1)
-    name_rows(ax, names)
-    ax.set_xlabel("Score")
-    if shown := [x for line in ax.lines for x in np.asarray(line.get_xdata()).tolist() if math.isfinite(x)]:
-        margin = 0.05 * (max(shown) - min(shown)) or 0.05
-        right = max(shown) + margin
-        ax.set_xlim(min(shown) - margin, min(right, 1) if max(shown) <= 1 else right)
-    legend_below(figure, [ax])
-    return figure

@@ -1,5 +1,7 @@
 """Association and bias of embeddings between sets of words, sentences or images."""
 
+from types import ModuleType as _ModuleType
+
 # Subpackages, each built on those before it:
 #   sets: sets of vectors as tensors
 #   language_models: tokens of words, and probabilities of words and sentences
@@ -8,7 +10,6 @@
 #   metrics: one file per metric, or per group of related metrics
 #   queries: many queries on many models
 #   debias: debiasing methods
-
 from . import trials  # noqa: F401  it registers the trials of the GPU kernels
 from .debias.double_hard_debias import DoubleHardDebias as DoubleHardDebias
 from .debias.half_sibling_regression import HalfSiblingRegression as HalfSiblingRegression
@@ -83,78 +84,7 @@ from .resampling.permutation import sign_flip_p_value as sign_flip_p_value
 from .resampling.target_permutation import target_permutation_p_value as target_permutation_p_value
 from .sets.word_sets import WordSet as WordSet
 
-__all__ = [
-    "BaseMetric",
-    "CEAT",
-    "DirectBias",
-    "DoubleHardDebias",
-    "ECT",
-    "GWEAT",
-    "HalfSiblingRegression",
-    "HardDebias",
-    "INLP",
-    "IndexedQuery",
-    "LEACE",
-    "LPBS",
-    "MLEATResult",
-    "MAC",
-    "MLEAT",
-    "MulticlassHardDebias",
-    "PairPreference",
-    "PreprocessorArgs",
-    "Query",
-    "RIPA",
-    "RND",
-    "RNSB",
-    "RepulsionAttractionNeutralization",
-    "ResidualBias",
-    "SAME",
-    "SCWEAT",
-    "SentencePairs",
-    "SentenceTriples",
-    "WEAT",
-    "WordEmbeddingModel",
-    "WordSet",
-    "bootstrap_interval",
-    "ceat",
-    "direct_bias",
-    "ect",
-    "fetch_debias_multiclass",
-    "fetch_debiaswe",
-    "fetch_eds",
-    "fetch_gn_glove",
-    "group_permutation_p_value",
-    "gweat",
-    "load_bingliu",
-    "load_weat",
-    "load_weat_w2v",
-    "log_probabilities",
-    "lpbs",
-    "mac",
-    "mean_sc_weat",
-    "ml_eat",
-    "pair_preference",
-    "permutation_p_value",
-    "plot_eat_map",
-    "preprocess_word",
-    "pseudo_log_likelihood",
-    "random_effects",
-    "residual_bias",
-    "read_sentence_pairs",
-    "read_sentence_triples",
-    "ripa",
-    "rnd",
-    "rnsb",
-    "run_queries",
-    "same",
-    "sc_weat",
-    "score_pairs",
-    "sentence_log_likelihood",
-    "sign_flip_p_value",
-    "target_permutation_p_value",
-    "weat",
-    "weat_effect_size",
-]
+__all__ = sorted(name for name in globals() if name[0] != "_" and not isinstance(globals()[name], _ModuleType))
 
 
 def __dir__() -> list[str]:

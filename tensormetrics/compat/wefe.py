@@ -103,16 +103,11 @@ class BaseMetric:
     """Base class of metrics written for WEFE, which override `run_query`; options of our metric may be given here."""
 
     kind: type[association.BaseMetric] = association.BaseMetric
-    first_options: tuple[str, ...] = ()  # that WEFE takes by position between the model and the threshold
+    first_options: Sequence[str] = ()  # that WEFE takes by position between the model and the threshold
     empty: dict[str, Any] = {}  # further entries of the result of a query that lost too many words
     metric_template: Template
     metric_name: str
     metric_short_name: str
-
-    def __init_subclass__(cls) -> None:
-        if "kind" in vars(cls):
-            for name in ("metric_template", "metric_name", "metric_short_name"):
-                setattr(cls, name, getattr(cls.kind, name))
 
     def __init__(self, **options: Any) -> None:
         self.options = options
@@ -140,72 +135,41 @@ class BaseMetric:
         estimate = metric.run_query(query, model)
         result = {"query_name": estimate.name, "result": np.float64(estimate.value)} | self.empty
         if "words" in estimate.details:
-            result |= self.entries(estimate)
+            result |= entries_of(estimate)
         if options.get("p_value_verbose"):
             print(f"{owner}, {estimate.name}: p = {result['p_value']}")
         return result
 
-    def entries(self, estimate: Estimate) -> dict[str, Any]:
-        """Return the details of an estimate as numbers and dictionaries."""
-        details = {name: value for name, value in estimate.details.items() if name not in ("words", "lost", "reason")}
-        return {name: np.float64(value) if isinstance(value, Tensor) else value for name, value in details.items()}
+
+def entries_of(estimate: Estimate) -> dict[str, Any]:
+    """Return the details of an estimate as WEFE names and orders them, as numbers and dictionaries."""
+    details = {name: value for name, value in estimate.details.items() if name not in ("words", "lost", "reason")}
+    details = {name: np.float64(value) if isinstance(value, Tensor) else value for name, value in details.items()}
+    if distances := details.get("distance_by_word"):
+        details["distance_by_word"] = dict(sorted(distances.items(), key=lambda item: item[1]))
+    if means := details.pop("mean_by_word", {}):
+        stds = details.pop("std_by_word")
+        details["word_values"] = {word: {"mean": means[word], "std": stds[word]} for word in means}
+    return details
 
 
-class WEAT(BaseMetric):
-    """`association.WEAT` with the arguments and results of WEFE."""
-
-    kind = association.WEAT
-    empty = {"weat": np.nan, "effect_size": np.nan, "p_value": np.nan}
-    first_options = ("return_effect_size", "calculate_p_value", "p_value_test_type", "p_value_method",
-                     "p_value_iterations", "p_value_verbose")  # fmt: skip
-
-
-class RND(BaseMetric):
-    """`association.RND` with the arguments and results of WEFE."""
-
-    kind = association.RND
-    empty = {"rnd": np.nan, "distance_by_word": {}}
-    first_options = ("distance",)
-
-    def entries(self, estimate: Estimate) -> dict[str, Any]:
-        entries = super().entries(estimate)
-        ascending = sorted(entries.get("distance_by_word", {}).items(), key=lambda item: item[1])
-        return entries | {"distance_by_word": dict(ascending)}
+def served(kind: type[association.BaseMetric], first_options: str = "", **empty: Any) -> type[BaseMetric]:
+    """Return a metric of `association` as a class with the arguments and results of WEFE."""
+    fields = {name: getattr(kind, name) for name in ("metric_template", "metric_name", "metric_short_name")}
+    fields |= {"kind": kind, "first_options": first_options.split(), "empty": {kind.__name__.lower(): np.nan} | empty}
+    fields["__doc__"] = f"`association.{kind.__name__}` with the arguments and results of WEFE."
+    return type(kind.__name__, (BaseMetric,), fields | {"__module__": __name__})
 
 
-class RNSB(BaseMetric):
-    """`association.RNSB` with the arguments and results of WEFE."""
-
-    kind = association.RNSB
-    empty = {"rnsb": np.nan, "negative_sentiment_probabilities": {}, "negative_sentiment_distribution": {}}
-    first_options = ("estimator", "estimator_params", "n_iterations", "random_state", "holdout",
-                     "print_model_evaluation")  # fmt: skip
-
-
-class RIPA(BaseMetric):
-    """`association.RIPA` with the arguments and results of WEFE."""
-
-    kind = association.RIPA
-    empty = {"ripa": np.nan, "word_values": {}}
-
-    def entries(self, estimate: Estimate) -> dict[str, Any]:
-        entries = super().entries(estimate)
-        means, stds = (entries.pop(f"{name}_by_word", {}) for name in ("mean", "std"))
-        return entries | {"word_values": {word: {"mean": means[word], "std": stds[word]} for word in means}}
-
-
-class ECT(BaseMetric):
-    """`association.ECT` with the arguments and results of WEFE."""
-
-    kind = association.ECT
-    empty = {"ect": np.nan}
-
-
-class MAC(BaseMetric):
-    """`association.MAC` with the arguments and results of WEFE."""
-
-    kind = association.MAC
-    empty = {"mac": np.nan, "targets_eval": {}}
+P_VALUES = "calculate_p_value p_value_test_type p_value_method p_value_iterations p_value_verbose"
+WEAT = served(association.WEAT, f"return_effect_size {P_VALUES}", effect_size=np.nan, p_value=np.nan)
+RND = served(association.RND, "distance", distance_by_word={})
+CLASSIFIER = "estimator estimator_params n_iterations random_state holdout print_model_evaluation"
+SENTIMENT: dict[str, Any] = {"negative_sentiment_probabilities": {}, "negative_sentiment_distribution": {}}
+RNSB = served(association.RNSB, CLASSIFIER, **SENTIMENT)
+RIPA = served(association.RIPA, word_values={})
+ECT = served(association.ECT)
+MAC = served(association.MAC, targets_eval={})
 
 
 class WordEmbeddingModel(association.WordEmbeddingModel):

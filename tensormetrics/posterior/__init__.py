@@ -1,11 +1,12 @@
 """Posteriors of classification metrics, given a confusion matrix."""
 
+from types import ModuleType as _ModuleType
+
 # Subpackages, each built on those before it:
 #   sampling: draws of confusion matrices
 #   metrics: metrics as functions of confusion matrices
 #   plots: densities and differences
 #   study: studies of many experiments, and the metric for training loops
-
 from ..uncertainty.statistics.heterogeneity import HeterogeneityResult as HeterogeneityResult
 from ..uncertainty.statistics.heterogeneity import estimate_i2 as estimate_i2
 from ..uncertainty.statistics.heterogeneity import interpret_i2 as interpret_i2
@@ -45,45 +46,7 @@ from .study.experiment import Experiment as Experiment
 from .study.sample_size import items_needed as items_needed
 from .study.study import Study as Study
 
-__all__ = [
-    "AGGREGATION_REGISTRY",
-    "AVERAGING_REGISTRY",
-    "AveragedMetric",
-    "Averaging",
-    "ConfMatIOError",
-    "ConfMatIOWarning",
-    "ConfigError",
-    "ConfigWarning",
-    "ConfusionPosterior",
-    "ConfusionSums",
-    "Experiment",
-    "ExperimentAggregator",
-    "HeterogeneityResult",
-    "PairedItems",
-    "METRIC_REGISTRY",
-    "PosteriorWarning",
-    "RootMetric",
-    "Study",
-    "UnknownNameError",
-    "compute_confusion_matrix",
-    "dirichlet_prior",
-    "estimate_i2",
-    "get_experiment_aggregator",
-    "get_metric",
-    "interpret_i2",
-    "items_needed",
-    "load_csv",
-    "plot_distributions",
-    "sample_confusion_matrices",
-    "sample_dirichlet",
-    "sample_log_gamma",
-    "sample_metrics",
-    "sample_paired_matrices",
-    "sample_sums",
-    "sums_from_matrices",
-    "temporary_registrations",
-    "validate_confusion_matrix",
-]
+__all__ = sorted(name for name in globals() if name[0] != "_" and not isinstance(globals()[name], _ModuleType))
 
 
 def __dir__() -> list[str]:

@@ -1,5 +1,7 @@
 """Nearest-neighbor search, and scores of embeddings by their neighbors and their clusters."""
 
+from types import ModuleType as _ModuleType
+
 # The subpackages; each depends only on those above it.
 #   deterministic, relevance: exact sums, and the relevant references of a query
 #   sources, inputs: files of rows that are read in blocks, and rows with labels
@@ -9,7 +11,6 @@
 #   clusters: k-means, and scores of clusterings
 #   calculator: many scores by name from one search
 #   runs: ranked lists of documents in files of TREC and BEIR, scored against judgements
-
 from . import trials  # noqa: F401  it registers the trials of the GPU kernels
 from .calculator.calculator import AccuracyCalculator as AccuracyCalculator
 from .clusters.cluster_accuracy import ClusterAccuracy as ClusterAccuracy
@@ -52,6 +53,10 @@ from .scores.centroid import NearestCentroidAccuracy as NearestCentroidAccuracy
 from .scores.centroid import nearest_centroid as nearest_centroid
 from .scores.ndcg import NDCG as NDCG
 from .scores.ndcg import ndcg as ndcg
+from .scores.pair_metrics import EqualErrorRate as EqualErrorRate
+from .scores.pair_metrics import PairwiseAUROC as PairwiseAUROC
+from .scores.pair_metrics import PairwiseROC as PairwiseROC
+from .scores.pair_metrics import TARAtFAR as TARAtFAR
 from .scores.position import FirstRank as FirstRank
 from .scores.position import InverseNegativePenalty as InverseNegativePenalty
 from .scores.position import RankingAUROC as RankingAUROC
@@ -70,11 +75,7 @@ from .scores.recall import hit_rate as hit_rate
 from .scores.recall import recall as recall
 from .scores.reciprocal_rank import ReciprocalRank as ReciprocalRank
 from .scores.reciprocal_rank import reciprocal_rank as reciprocal_rank
-from .scores.verification import EqualErrorRate as EqualErrorRate
 from .scores.verification import OperatingPoints as OperatingPoints
-from .scores.verification import PairwiseAUROC as PairwiseAUROC
-from .scores.verification import PairwiseROC as PairwiseROC
-from .scores.verification import TARAtFAR as TARAtFAR
 from .scores.verification import equal_error_rate as equal_error_rate
 from .scores.verification import pairwise_auroc as pairwise_auroc
 from .scores.verification import pairwise_roc as pairwise_roc
@@ -87,83 +88,7 @@ from .search.knn import TorchKNN as TorchKNN
 from .sources.files import open_embeddings as open_embeddings
 from .sources.source import EmbeddingSource as EmbeddingSource
 
-__all__ = [
-    "AccuracyCalculator",
-    "AdjustedMutualInfo",
-    "AdjustedRand",
-    "AveragePrecision",
-    "AveragePrecisionAtR",
-    "ClusterAccuracy",
-    "Completeness",
-    "Contingency",
-    "EmbeddingClusterAccuracy",
-    "EqualErrorRate",
-    "FaissKMeans",
-    "FaissKNN",
-    "FirstRank",
-    "FowlkesMallows",
-    "HitRate",
-    "Homogeneity",
-    "InverseNegativePenalty",
-    "KeOpsKNN",
-    "MetricLearningRecall",
-    "NDCG",
-    "NearestCentroidAccuracy",
-    "NormalizedMutualInfo",
-    "OperatingPoints",
-    "PairwiseAUROC",
-    "PairwiseROC",
-    "PositiveRanks",
-    "PrecisionAtK",
-    "Qrels",
-    "RPrecision",
-    "RankingAUROC",
-    "RecallAtK",
-    "ReciprocalRank",
-    "EmbeddingSource",
-    "Run",
-    "RunMetric",
-    "RunScores",
-    "ShardedKNN",
-    "StoredKNN",
-    "TARAtFAR",
-    "TorchKMeans",
-    "TorchKNN",
-    "VMeasure",
-    "adjusted_mutual_info",
-    "adjusted_rand",
-    "average_precision",
-    "average_precision_at_r",
-    "cluster_accuracy",
-    "cmc",
-    "completeness",
-    "contingency",
-    "count_relevant",
-    "equal_error_rate",
-    "evaluate_run",
-    "expected_mutual_info",
-    "first_rank",
-    "fowlkes_mallows",
-    "hit_rate",
-    "homogeneity",
-    "inverse_negative_penalty",
-    "mutual_info",
-    "ndcg",
-    "nearest_centroid",
-    "normalized_mutual_info",
-    "open_embeddings",
-    "pairwise_auroc",
-    "pairwise_roc",
-    "positive_ranks",
-    "precision",
-    "r_precision",
-    "ranking_auroc",
-    "ranks_of_neighbors",
-    "recall",
-    "reciprocal_rank",
-    "tar_at_far",
-    "v_measure",
-]
+__all__ = sorted(name for name in globals() if name[0] != "_" and not isinstance(globals()[name], _ModuleType))
 
 
 def __dir__() -> list[str]:

@@ -41,17 +41,21 @@ def try_direct_search(device: torch.device) -> bool:
 
 def try_neighbor_scores(device: torch.device) -> bool:
     from .inputs import RetrievalInputs
-    from .ranking.neighbor_ranks import ranks_of_labels
+    from .ranking.neighbor_ranks import label_ranker
+    from .scores.average_precision import average_precision
     from .scores.ndcg import ndcg
     from .scores.query_metric import Classes, means
 
     def compute(x: Tensor) -> tuple[Tensor, ...]:
         labels = torch.arange(len(x), device=x.device) % 40
         indices = (7 * torch.arange(len(x), device=x.device)[:, None] + torch.arange(9, device=x.device)) % len(x)
-        ranks = ranks_of_labels(indices, RetrievalInputs(x, labels, x, labels, len(x)))
-        classes = (Classes(labels, x[:, 0] > 0, on_lone) for on_lone in ("zero", "exclude"))
-        gains = (ndcg(ranks, k) for k in (1, 5, 9))
-        return ranks.rank, ranks.relevant, *gains, *(means(1e3 * x.T.double(), c) for c in classes)
+        ranks = label_ranker(RetrievalInputs(x, labels, x, labels, len(x)))(slice(0, len(x)), indices)
+        classes = [Classes(labels, x[:, 0] > 0, on_lone) for on_lone in ("zero", "exclude")]
+        gain, table = (ranks.rank % 3).double(), 1e3 * x.T.double()
+        graded = ranks._replace(gain=gain, ideal=gain.sort(descending=True).values)
+        scores = [score(y, k) for score in (ndcg, average_precision) for y in (ranks, graded) for k in (1, 5, 9)]
+        averages = (means(table, of, by_class) for of in classes for by_class in (False, True))
+        return ranks.rank, ranks.relevant, *scores, *averages
 
     return is_equal_on(device, compute, sample_input(130, 16))
 
@@ -60,20 +64,21 @@ def try_counting(device: torch.device) -> bool:
     from .ranking.positive_ranks import positive_ranks
 
     def compute(x: Tensor) -> tuple[Tensor, ...]:
-        ranks = positive_ranks(x, torch.arange(len(x), device=x.device) % 40)
+        rows = x[torch.arange(len(x), device=x.device) % 70]  # equal ones are undecided
+        ranks = positive_ranks(rows, torch.arange(len(x), device=x.device) % 40)
         return ranks.rank, ranks.relevant
 
     return is_equal_on(device, compute, sample_input(130, 16))
 
 
-def try_cluster_sums(device: torch.device) -> bool:
+def try_clusters(device: torch.device) -> bool:
     from .clusters.kmeans import TorchKMeans
 
     def compute(x: Tensor) -> tuple[Tensor, ...]:
-        kmeans = TorchKMeans(4, init=x[:9])  # of which one is empty at first
-        return kmeans(x, 9), kmeans.centroids, kmeans.inertia
+        kmeans = TorchKMeans(4, init=x[:140])  # of which two are equal, so that one is empty at first
+        return kmeans(x, 140), kmeans.centroids, kmeans.inertia
 
-    return is_equal_on(device, compute, sample_input(130, 16).index_fill(0, torch.arange(2, device="cpu"), 9.0))
+    return is_equal_on(device, compute, sample_input(300, 16).index_fill(0, torch.arange(2, device="cpu"), 9.0))
 
 
 def try_clustering_scores(device: torch.device) -> bool:
@@ -92,5 +97,6 @@ register_trial("preparation", "Triton", "TorchKNN and its users", try_search, ("
 register_trial("direct search", "Triton", "TorchKNN and its users", try_direct_search)
 register_trial("neighbor scores", "Triton", "retrieval scores of neighbors", try_neighbor_scores)
 register_trial("counting", "Triton", "ranks of all positives", try_counting, ("canonical distances",))
-register_trial("cluster sums", "Triton", "TorchKMeans", try_cluster_sums)
+register_trial("cluster sums", "Triton", "TorchKMeans", try_clusters)
+register_trial("cluster assignment", "Triton", "TorchKMeans", try_clusters, ("preparation", "canonical distances"))
 register_trial("clustering scores", "Triton", "mutual information of clusters", try_clustering_scores)

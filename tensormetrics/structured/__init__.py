@@ -5,6 +5,8 @@ scores Python objects by it; `dsl` has a constructor for each node. `evaluate` s
 model field by field, by the annotations of `fields`. `suites` are ready-made scores of one structure each.
 """
 
+from types import ModuleType as _ModuleType
+
 from . import dsl as dsl
 from . import fields as fields
 from . import trials  # noqa: F401  it registers the trial of a GPU kernel
@@ -78,77 +80,7 @@ from .tensors.set_match import MultisetMatch as MultisetMatch
 from .tensors.set_match import SequenceMatch as SequenceMatch
 from .tensors.set_match import SetMatch as SetMatch
 
-__all__ = [
-    "AMR",
-    "Argument",
-    "BoxMatch",
-    "ClusterMatchScores",
-    "Constraint",
-    "CorefScores",
-    "CountMetric",
-    "Entity",
-    "EntitySet",
-    "Event",
-    "EventScores",
-    "EventSet",
-    "FScore",
-    "Family",
-    "FieldReport",
-    "FieldScores",
-    "Hook",
-    "Jaccard",
-    "LatentMatch",
-    "Match",
-    "Matching",
-    "Membership",
-    "Mention",
-    "MultisetMatch",
-    "Normalizer",
-    "Overlap",
-    "OverlapMetric",
-    "Pairs",
-    "Path",
-    "Policy",
-    "Precision",
-    "Prop",
-    "RankingScores",
-    "Recall",
-    "Relation",
-    "RelationScores",
-    "RelationSet",
-    "SequenceMatch",
-    "SetMatch",
-    "Smatch",
-    "SolverResult",
-    "SolvedMapping",
-    "SpanErrors",
-    "SpanScores",
-    "StructuredMetric",
-    "TagSpans",
-    "Trigger",
-    "Variable",
-    "box_iou",
-    "derive",
-    "evaluate",
-    "graph_overlap",
-    "json_schema",
-    "latent_overlap",
-    "macro_average",
-    "metametric",
-    "metric_of",
-    "micro_average",
-    "multiset_overlap",
-    "ner_report",
-    "normalize",
-    "reachability",
-    "read_conll_coref",
-    "read_penman",
-    "read_tags",
-    "read_triples",
-    "sequence_overlap",
-    "set_overlap",
-    "span_errors",
-]
+__all__ = sorted(name for name in globals() if name[0] != "_" and not isinstance(globals()[name], _ModuleType))
 
 
 def __dir__() -> list[str]:

@@ -1,8 +1,8 @@
 from ..core.resampling.corrections import correct_p_values as correct_p_values
 from ..core.resampling.errors import UncertaintyWarning as UncertaintyWarning
+from ..core.results.cells import as_scalars as as_scalars
 from ..core.results.estimates import Comparison as Comparison
 from ..core.results.estimates import Estimate as Estimate
-from ..core.results.estimates import as_scalars as as_scalars
 from ..core.results.table import ComparisonTable as ComparisonTable
 from ..core.results.table import Table as Table
 from .battles.bradley_terry import bradley_terry as bradley_terry

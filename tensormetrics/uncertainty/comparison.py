@@ -1,15 +1,48 @@
 """Comparison of two metrics on the same items, of a metric with a number, or of several models."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, overload
+
+from torchmetrics import MetricCollection
+from typing_extensions import Unpack  # torch brings it
 
 from ..core.resampling.families import without_draws
+from ..core.results.estimates import Comparison, Estimate
+from ..core.results.score_table import ScoreTable, scored
+from ..core.results.table import ComparisonTable, Table
 from .anytime.sequences import check_anytime
+from .intervals import HasInterval, SampleOptions
 from .item_scores.score_sources import NO_SOURCE, Source, is_number, is_scores
 from .pairs.model_tables import compare_models
 from .pairs.sampled import ComparisonOptions, PairedScores, Sample, check_comparable, compare_sequences
 
 
+class Options(SampleOptions, total=False):
+    """Options of `compare`."""
+
+    score: str | None
+    on_missing: str
+    higher_is_better: bool | None
+    confidence: float
+    alternative: str
+    rope: float | None
+    correction: str
+
+
+@overload
+def compare(a: HasInterval[Estimate], b: Any, **options: Unpack[Options]) -> Comparison: ...
+@overload
+def compare(a: HasInterval[Mapping[str, Estimate]], b: Any, **options: Unpack[Options]) -> ScoreTable[Comparison]: ...
+@overload
+def compare(
+    a: Any, b: None = None, *, baseline: str, model: str | None = None, **options: Unpack[Options]
+) -> Table: ...
+@overload
+def compare(
+    a: Any, b: None = None, *, baseline: None = None, model: str | None = None, **options: Unpack[Options]
+) -> ComparisonTable: ...
+@overload
+def compare(a: Any, b: Any, **options: Unpack[Options]) -> Comparison: ...
 def compare(
     a: Any,
     b: Any = None,
@@ -21,6 +54,7 @@ def compare(
     metric: str | None = None,
     filter: str | None = None,
     model: str | None = None,
+    paired: bool = True,
     on_missing: str = "error",
     higher_is_better: bool | None = None,
     confidence: float = 0.95,
@@ -46,6 +80,9 @@ def compare(
     whose differences of items all have one size, such as fractions of right items, have the exact binomial test
     (McNemar's). Of more than 1,000 items or groups swaps are always drawn. Options that say how a model answers, such
     as the distance or the search of embeddings, may differ.
+
+    Two samples of other items (`paired=False`), such as two data sets or the users of an A/B test: the difference of
+    two independent scores, whose draws also give the p-value. Missing scores are left out.
 
     A number: the interval is `interval(a)` minus it. The p-value of a fraction of right items without groups, at most
     1,000, is that of the exact binomial test (two-sided twice the smaller tail), of other means that of random signs of
@@ -74,6 +111,7 @@ def compare(
         metric: Name of a metric in files; see `read_scores`.
         filter: Name of the answers' filter in logs of lm-evaluation-harness.
         model: Column of a DataFrame that names the models.
+        paired: Whether both have the same items.
         on_missing: Treatment of items without a score of some model: ``"error"``; ``"drop"`` leaves them out,
             ``"zero"`` counts them as 0, and `details` has their number.
         higher_is_better: Direction of scores, by default True; metrics know theirs.
@@ -93,7 +131,8 @@ def compare(
         looks: With `anytime`, the numbers of items (or groups) after which the comparison is wanted.
 
     Returns:
-        A `Comparison` of a minus b, or several by name; a `Table` of several models.
+        A `Comparison` of a minus b, or a `Table` of several, which is also a mapping by name; a `Table` of several
+        models.
 
     Raises:
         ValueError: If the classes, scoring options, items, groups or targets differ, or an option is out of range.
@@ -105,6 +144,8 @@ def compare(
         >>> small, large = hard < 0.5, hard < 0.8
         >>> print(f"{compare(large, small):.2f}")
         +0.30 [+0.14, +0.45], p < 0.001
+        >>> print(f"{compare(large, small[:30], paired=False):.2f}")
+        +0.13 [-0.09, +0.34], p = 0.238
         >>> compare({"small": small, "large": large, "larger": hard < 0.82}).best
         ('large', 'larger')
         >>> from tensormetrics.retrieval import HitRate
@@ -118,12 +159,13 @@ def compare(
         >>> print(f"{compare(b, 0.4, alternative='greater'):.2f}")
         +0.17 [+0.06, +0.60], p = 0.007
     """
-    options = ComparisonOptions(confidence, alternative, replicates, seed, rope)
+    options = ComparisonOptions(confidence, alternative, replicates, seed, rope, is_paired=paired)
     check_anytime(anytime, looks, replicates=replicates, seed=seed)
     source = Source(ids, groups, bounds, score, metric, filter, higher_is_better)
     if model is not None:
         a = source.models(a, model)
         source = NO_SOURCE
+    _check_paired(paired, anytime, b)
     if isinstance(a, Mapping) and not (b is not None and is_scores(a)):
         if b is not None:
             raise TypeError("b: got a second argument beside several models, wanted baseline='name of a model'")
@@ -140,18 +182,42 @@ def compare(
             on_missing = "drop"
         if anytime:
             return compare_sequences(scores, None if "b" in models else float(b), options, on_missing, looks)
-        samples = PairedScores.of(scores, options, on_missing).samples
+        of_each = {name: Sample.of(model, options) for name, model in scores.items()} if not paired else {}
+        samples = of_each or PairedScores.of(scores, options, on_missing).samples
         return samples["a"].compared(samples["b"] if "b" in models else Sample(float(b)), options)
     if anytime:
         name, model = next((name, model) for name, model in models.items() if not is_scores(model))
         raise TypeError(f"{name}: got a {type(model).__name__} with anytime=True, wanted scores of items in order")
     if is_scores(a) and b is None:
         raise TypeError("b: got a NoneType, wanted scores of the same items, or a number")
-    check_comparable(a, b)
+    if isinstance(a, MetricCollection):
+        return _of_collections(a, b, options, correction)
     source.check_unused(source._fields, f"a {type(a).__name__}, which knows its items")
+    return _of_metrics(a, b, options, correction)
+
+
+def _check_paired(paired: bool, anytime: bool, b: Any) -> None:
+    if not paired and (anytime or b is None or is_number(b)):
+        what = "anytime=True" if anytime else "several models" if b is None else "a number"
+        raise ValueError(f"paired: got False with {what}, wanted two samples")
+
+
+def _of_metrics(a: Any, b: Any, options: ComparisonOptions, correction: str) -> Any:
+    check_comparable(a, b)
     correct = getattr(a, "corrected", None) if type(a) is type(b) else None
     options = options._replace(of_family=correct is not None)
     comparisons = Sample.of(a, options).compared(Sample.of(b, options), options)
-    if correct is None:
-        return comparisons
-    return {name: without_draws(comparison) for name, comparison in correct(b, comparisons, correction).items()}
+    if correct is not None:
+        comparisons = {name: without_draws(x) for name, x in correct(b, comparisons, correction).items()}
+    return scored(comparisons, a._direction, "")
+
+
+def _of_collections(a: MetricCollection, b: Any, options: ComparisonOptions, correction: str) -> ScoreTable[Comparison]:
+    if not is_number(b) and not (isinstance(b, MetricCollection) and a.keys() == b.keys()):
+        raise TypeError(f"b: got a {type(b).__name__}, wanted a MetricCollection of the metrics of a, or a number")
+    results: dict[str, Comparison] = {}
+    for name, metric in a.items():
+        result = _of_metrics(metric, b if is_number(b) else b[name], options, correction)
+        several = result if isinstance(result, Mapping) else {"": result}
+        results |= {"/".join(filter(None, (name, key))): comparison for key, comparison in several.items()}
+    return ScoreTable.by_name(results, bool, "")

@@ -1,20 +1,65 @@
 """The score of a metric, or the mean of given scores, with its interval."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypedDict, overload
+
+from torchmetrics import Metric, MetricCollection
+from typing_extensions import TypeVar, Unpack  # torch brings them
 
 from ..core.results.estimates import Estimate
+from ..core.results.score_table import ScoreTable
 from ..core.results.table import Table
 from .anytime.sequences import check_anytime, interval_sequence
 from .item_scores.item_scores import Scores
 from .item_scores.score_sources import Source, is_frame, is_scores
 
+Answer = TypeVar("Answer", covariant=True)
 
+
+class HasInterval(Protocol[Answer]):
+    """A metric, or anything else with an interval."""
+
+    def interval(
+        self, *, confidence: float = 0.95, replicates: int | None = None, seed: int | None = None
+    ) -> Answer: ...
+
+
+class SampleOptions(TypedDict, total=False):
+    """Options of `interval` and `compare`."""
+
+    groups: Any
+    ids: Any
+    bounds: tuple[float, float] | None
+    metric: str | None
+    filter: str | None
+    replicates: int | None
+    seed: int | None
+    anytime: bool
+    looks: Sequence[int] | None
+
+
+class IntervalOptions(SampleOptions, total=False):
+    """Options of `interval`."""
+
+    confidence: float | None
+
+
+@overload
+def interval(scores: HasInterval[Answer], **options: Unpack[IntervalOptions]) -> Answer: ...
+@overload
+def interval(
+    scores: Mapping[str, HasInterval[Any]] | MetricCollection, **options: Unpack[IntervalOptions]
+) -> ScoreTable[Estimate]: ...
+@overload
+def interval(scores: Any, *, score: list[str], **options: Unpack[IntervalOptions]) -> Table: ...
+@overload
+def interval(scores: Any, *, score: str | None = None, **options: Unpack[IntervalOptions]) -> Estimate: ...
 def interval(
     scores: Any,
     *,
     groups: Any = None,
     ids: Any = None,
+    weights: Any = None,
     bounds: tuple[float, float] | None = None,
     score: str | list[str] | None = None,
     metric: str | None = None,
@@ -38,6 +83,8 @@ def interval(
         groups: Integers or names of the groups of items, such as documents; a DataFrame's or file's column.
         ids: Integers or names of the items; scores of equal ids are repeats, and an item's score is their mean. A
             DataFrame's or file's column.
+        weights: Importance of the items, numbers above 0, such as those of a survey; a DataFrame's column. The score is
+            the weighted mean, and items that weigh more count as larger units.
         bounds: Smallest and largest possible score; by default 0 and 1 if all scores are 0 or 1, else unknown.
         score: Column of a DataFrame; several make a table.
         metric: Name of a metric in a file.
@@ -56,11 +103,13 @@ def interval(
 
     Shape:
         - scores: ``(..., N)``; leading dimensions are several scores of the same items
+        - ids, groups, weights: ``(N,)``
         - Output: ``(...)``, with `looks` ``(..., L)``
 
     Returns:
-        An `Estimate`, or several by name of a metric, or a `Table` of a row for several columns. `details["missing"]`
-        counts missing scores.
+        An `Estimate`, or a `Table` of one row for several columns or scores, which is also a mapping from their names
+        to estimates: those of a metric, a dictionary of metrics or a MetricCollection. `details["missing"]` counts
+        missing scores.
 
     Raises:
         TypeError: If these are neither scores nor a metric of this package.
@@ -87,22 +136,39 @@ def interval(
     check_anytime(anytime, looks, replicates=replicates, seed=seed)
 
     def of_scores(sample: Scores) -> Estimate:
+        if anytime and sample.weights is not None:
+            raise ValueError("weights: got some with anytime=True, which counts items; leave one of them out")
         if anytime:
             return interval_sequence(sample, 0.95 if confidence is None else confidence, looks)
         return sample.interval(**options)
 
     if isinstance(score, list) and is_frame(scores):
-        sources = {name: Source(ids, groups, bounds, name, metric, filter) for name in score}
+        sources = {name: Source(ids, groups, bounds, name, metric, filter, weights=weights) for name in score}
         return Table.of({"mean": {name: of_scores(source.read(scores)) for name, source in sources.items()}})
     if isinstance(score, list):
         raise TypeError(f"score: got a list for a {type(scores).__name__}, wanted a DataFrame, or one name")
-    source = Source(ids, groups, bounds, score, metric, filter)
+    source = Source(ids, groups, bounds, score, metric, filter, weights=weights)
     if is_scores(scores):
         return of_scores(source.read(scores))
+    if isinstance(scores, Mapping | MetricCollection) and len(scores) and not hasattr(scores, "interval"):
+        return _of_several(scores, source, options)
     if not hasattr(scores, "interval"):
-        got = type(scores).__name__
-        raise TypeError(f"scores: got a {got}, wanted scores or a metric; write Uncertain(it) for torchmetrics'")
+        advice = "; wrap it in Uncertain before update" if isinstance(scores, Metric) else ""
+        raise TypeError(f"scores: got a {type(scores).__name__}, wanted scores or a metric of this package{advice}")
     if anytime:
         raise TypeError(f"anytime: got a {type(scores).__name__}, wanted the scores of its items in their order")
     source.check_unused(source._fields, f"a {type(scores).__name__}, which knows its items")
     return scores.interval(**options)
+
+
+def _of_several(metrics: Any, source: Source, options: dict[str, Any]) -> ScoreTable[Estimate]:
+    results: dict[str, Estimate] = {}
+    directions: dict[str, bool | None] = {}
+    for name, metric in metrics.items():
+        metric = source.read(metric, name) if is_scores(metric) else metric
+        result = interval(metric, **options)
+        several = result if isinstance(result, Mapping) else {"": result}
+        for key, estimate in several.items():
+            column = "/".join(filter(None, (name, key)))
+            results[column], directions[column] = estimate, metric._direction(key)
+    return ScoreTable.by_name(results, directions.get, "score")

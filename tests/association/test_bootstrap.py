@@ -169,6 +169,21 @@ def test_bootstrap_interval_sets_of_one_word_are_not_resampled(generator, device
     assert low < high and low_of_targets < high_of_targets
 
 
+def test_bootstrap_interval_of_words_that_are_all_alike_has_a_width(device):
+    def alike(count, axis):
+        return torch.eye(8, device=device)[axis].repeat(count, 1)
+
+    for count, width in (5, 2 / 6), (50, 2 / 51):  # at least the mean mass of an imagined score
+        x, y, a, b = (alike(count, axis) for axis in (0, 1, 0, 1))
+        value, low, high = bootstrap_interval(association.weat_effect_size, x, y, a, b)
+        assert float(value) == pytest.approx(float(high)) == pytest.approx(2) and low < 2 - width
+        value, low, high = bootstrap_interval(association.weat, x, y, a, b)
+        assert -4 * count <= low < value - width < value + width < high <= 4 * count
+        value, low, high = bootstrap_interval(association.mac, x, a[None])
+        assert value == low == 0 and high > width
+    assert bootstrap_interval(association.rnsb, x, a, b).high == math.inf  # has no largest score
+
+
 @pytest.mark.parametrize("metric", [association.weat, association.weat_effect_size])
 def test_weat_batch_of_counts_equals_repeated_sets(metric, generator, device):
     sets = random_sets("xyab", generator, device, 2)

@@ -1,6 +1,7 @@
 """Vectors of words in sentences, from all layers of tiny models of many architectures."""
 
 import functools
+import sys
 
 import pytest
 import torch
@@ -291,6 +292,7 @@ def test_encoding_reports_its_progress(monkeypatch):
             self.steps.append(count)
 
     monkeypatch.setattr(tqdm, "tqdm", Bar)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     model = WordEmbeddingModel.from_encoder(lambda texts: torch.ones(len(texts), 2), batch_size=2)
     model.index_query(Query([["a", "b"]], [["c"]]))
     assert [(bar.total, bar.steps) for bar in bars] == [(3, [2, 1])]

@@ -87,7 +87,7 @@ def test_plot_eat_map_draws_one_point_per_result_with_score():
         replace(nothing, name="two", details={"effect_size_x": np.nan, "effect_size_y": 0.1}),
         replace(nothing, name="three", details={"reason": "lost"}),
     ]
-    (ax,) = plot_eat_map(answers, title="here").axes
+    _, ax = plot_eat_map(answers, title="here")
     (point,) = ax.lines
     assert (point.get_xdata(), point.get_ydata()) == ([1.0], [-2.5]) and ax.get_title() == "here"
     assert ax.get_ylim() == pytest.approx((-2.75, 2.75)) and ax.get_xlim() == ax.get_ylim()

@@ -17,8 +17,9 @@ import torch
 from fasttext_files import fasttext_file
 
 from tensormetrics import association, posterior, retrieval, uncertainty
-from tensormetrics._cli import inputs as command_line
+from tensormetrics._cli.inputs.arrays import read_tensor
 from tensormetrics._cli.inputs.documents import read_lines
+from tensormetrics._cli.inputs.labels import read_labels
 from tensormetrics._cli.inputs.text import json_lines
 from tensormetrics._cli.option_types import BadInput
 from tensormetrics.association.embeddings.formats.arrays import word_list
@@ -27,6 +28,7 @@ from tensormetrics.retrieval.sources.arrow import read_column
 from tensormetrics.retrieval.sources.state import State
 from tensormetrics.structured.suites.amr import read_amr_file
 from tensormetrics.structured.suites.conll import read_coref_file
+from tensormetrics.structured.suites.entities.tag_files import read_tag_file
 
 ROWS = np.arange(24, dtype=np.float32).reshape(6, 4) / 8
 VOCABULARY = ["he", "him", "she", "her", "café", "work"]
@@ -240,7 +242,10 @@ def parse_pairs(content: Content) -> dict[str, dict[str, str]] | None:
     values_by_query: dict[str, dict[str, str]] = {}
     lines = [re.split("[\0- ]+", line.strip(SPACES)) for line in decoded(content).split("\n") if line.strip(SPACES)]
     columns = len(lines[0]) if lines else 0
-    has_heading = columns == 3 and not lines[0][-1].lstrip("-").isdecimal()
+    if columns not in (3, 6) and decoded(content).lstrip(SPACES).startswith("query-id\tcorpus-id\t"):
+        table = csv.DictReader(io.StringIO(decoded(content).lstrip(SPACES), newline=None), delimiter="\t", strict=True)
+        lines, columns = [[row["query-id"], row["corpus-id"], row["score"]] for row in table], 3
+    has_heading = columns == 3 and lines and not lines[0][-1].lstrip("-").isdecimal()
     for fields in lines[has_heading:]:
         query, document, value = fields[0], fields[-2 if columns < 6 else 2], fields[-1 if columns < 6 else 4]
         assert len(fields) == columns and document not in values_by_query.setdefault(query, {})
@@ -330,11 +335,11 @@ def write_tensor(path: Path) -> None:
 
 
 def tensor_of(path: Path) -> list[Any]:
-    return comparable_values(command_line.read_tensor(str(path)))
+    return comparable_values(read_tensor(str(path)))
 
 
 def column_of(path: Path) -> Any:
-    column = command_line.read_labels(str(path))
+    column = read_labels(str(path))
     return [str(value) for value in column.values()] if column.names else column.codes.tolist()
 
 
@@ -356,7 +361,7 @@ MODEL = association.WordEmbeddingModel
 LOAD_W2V = MODEL.from_word2vec
 NEEDS = {".safetensors": "safetensors", ".parquet": "pyarrow", ".arrow": "pyarrow"}
 REFERENCES = {".npy": parse_npy, ".safetensors": parse_safetensors}
-BAD_INPUT = (BadInput,)
+BAD_INPUT = BadInput, ValueError
 SUITES, CONLL = "structured.suites.", text("#begin document (a)", "he (0)", "#end document")
 SCORE_FILES = ("uncertainty.item_scores.records",)
 
@@ -371,6 +376,10 @@ def stored(
     """Return the row of a file that is not read sequentially."""
     options: dict[str, Any] = {"reference_read": REFERENCES.get(suffix), "needs": NEEDS.get(suffix)}
     return Reader(suffix, saved(write, suffix), read, (module,), errors, is_streamable=False, **options)
+
+
+def tags_of(path: Path) -> list[Any]:
+    return [[*sentence[:3]] for sentence in read_tag_file(path)]
 
 
 def of_pairs(suffix: str, content: Callable[[], Content], kind: Any) -> Reader:
@@ -470,6 +479,9 @@ READERS = {
     ),
     "AMR": Reader(".amr", text("(c / cat)"), lambda path: repr(read_amr_file(path)), (f"{SUITES}amr",), needs="penman"),
     "coreference": Reader(".conll", CONLL, lambda path: repr(read_coref_file(path)), (f"{SUITES}conll",)),
+    "tags": Reader(
+        ".conll", text("EU B-ORG", "", "Peter B-PER", "Black I-PER"), tags_of, ("structured.suites.entities.tag_files",)
+    ),
     "run": of_pairs(".txt", RUN, retrieval.Run),
     "qrels": of_pairs(".txt", QRELS, retrieval.Qrels),
     "qrels of BEIR": of_pairs(".tsv", BEIR, retrieval.Qrels),
@@ -512,7 +524,7 @@ READERS = {
     "command line, documents": Reader(
         ".jsonl",
         text('{"a": 1}', '{"a": [2]}'),
-        lambda path: [line.text for line in read_lines(str(path), is_prediction=False)],
+        lambda path: [line.text for line in read_lines(str(path))],
         (f"{INPUTS}documents", f"{INPUTS}text"),
         BAD_INPUT,
     ),

@@ -241,7 +241,7 @@ def family_oracle(pred: np.ndarray, ref: np.ndarray) -> list[float]:
 class FieldScoresOfRows(structured.FieldScores):
     """Scores of fields whose update takes tensors: an integer, and a list of integers."""
 
-    def __init__(self, replicates: int = 0) -> None:
+    def __init__(self, replicates: int | None = None) -> None:
         integers = {"type": "array", "items": {"type": "integer"}}
         schema = {"type": "object", "properties": {"first": {"type": "integer"}, "others": integers}}
         super().__init__(schema, replicates=replicates)

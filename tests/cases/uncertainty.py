@@ -136,7 +136,7 @@ METRICS = {
         not_finite=lambda position, value: LeftOut("no judgement") if value != value else "raises",
     ),
     "Uncertain": MetricCase(
-        lambda: uncertainty.Uncertain(MeanSquaredError(), replicates=0),  # with replicates: test_table.py
+        lambda: uncertainty.Uncertain(MeanSquaredError()),
         predictions_and_targets,
         lambda preds, target: [np.mean((preds - target) ** 2)],
         rtol=1e-6,

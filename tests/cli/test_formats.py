@@ -90,25 +90,10 @@ def test_tables_show_large_and_small_numbers(run):
     assert row.count("3.6e+13 [") == 2 and "1.765e-07 [" in row
 
 
-@pytest.mark.parametrize("command", ["posterior m.csv", "trec run.txt qrels.txt", "ner a.bio a.bio", "coref a a"])
-def test_every_command_has_a_signature(run, command):
-    Path("run.txt").write_text("q Q0 a 1 3 t\n")
-    Path("qrels.txt").write_text("q 0 a 1\n")
-    Path("a.bio").write_text("a B-PER\n")
-    Path("a").write_text("#begin document (x); part 000\na (0\nb 0)\n#end document\n")
-    name = command.split()[0]
-    result = running.run(command)
-    last = result.stdout.splitlines()[-1]
-    assert result.exit_code == 0 and last.startswith(f"{name}|") and last.endswith(f"|version:{__version__}")
-    assert running.answer(command)["signature"] == last
-
-
 COMMANDS = {
     "retrieval": "retrieval x.npy y.txt --metric r_precision",
     "posterior": "posterior m.csv",
     "association": "association v.txt --queries q.json",
-    "structured": "ner r.bio r.bio",
-    "trec": "trec run.txt qrels.txt",
 }
 
 
@@ -120,9 +105,6 @@ def test_plot_has_requested_title_and_size(run, command):
     Path("v.txt").write_text("8 2\nhe 1 2\nhim 2 1\nshe 3 1\nher 1 3\nwork 2 2\nwage 4 1\nhome 1 1\ncare 2 5\n")
     sets = {"target_sets": [["he", "him"], ["she", "her"]], "attribute_sets": [["work", "wage"], ["home", "care"]]}
     Path("q.json").write_text(json.dumps([sets]))
-    Path("r.bio").write_text("a B-PER\nb O\n")
-    Path("run.txt").write_text("q1 Q0 a 1 3 t\n")
-    Path("qrels.txt").write_text("q1 0 a 1\n")
     with matplotlib.rc_context({"svg.fonttype": "none"}):
         options = ["--plot", "o.svg", "--title", "$5 & $\\x of it", "--figsize", "5.5x4"]
         running.succeed(COMMANDS[command], *options)

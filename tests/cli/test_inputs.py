@@ -7,7 +7,8 @@ import pytest
 import torch
 from test_malformed import pt
 
-from tensormetrics._cli.inputs import read_labels, read_table, read_tensor
+from tensormetrics._cli.inputs.arrays import read_tensor
+from tensormetrics._cli.inputs.labels import read_labels
 
 ROWS = np.arange(6, dtype=np.float32).reshape(3, 2)
 
@@ -68,18 +69,17 @@ def test_readers_accept_encodings_of_spreadsheets(tmp_path, encoding):
 
 
 @pytest.mark.parametrize(
-    ("content", "columns", "rows"),
+    "content",
     [
-        (b"1,2\n3,4\n", None, None),
-        (b"\n1,2\n\n3,4\n\n", None, None),
-        (b"\xef\xbb\xbf1,2\r\n3,4\r\n", None, None),
-        (b'"1","2"\n3,4\n', None, None),
-        (b"a,b\n1,2\n3,4\n", ["a", "b"], None),
-        (b",a,b\n0,1,2\n1,3,4\n", ["a", "b"], ["0", "1"]),
-        (b"truth,a,b\na,1,2\nb,3,4\n", ["a", "b"], ["a", "b"]),
+        b"1,2\n3,4\n",
+        b"\n1,2\n\n3,4\n\n",
+        b"\xef\xbb\xbf1,2\r\n3,4\r\n",
+        b'"1","2"\n3,4\n',
+        b"a,b\n1,2\n3,4\n",
+        b",a,b\n0,1,2\n1,3,4\n",
+        b"truth,a,b\na,1,2\nb,3,4\n",
     ],
 )
-def test_read_table_with_and_without_names(tmp_path, content, columns, rows):
+def test_read_tensor_of_csv_leaves_out_names(tmp_path, content):
     (tmp_path / "a.csv").write_bytes(content)
-    table = read_table(tmp_path / "a.csv")
-    assert (table.columns, table.rows, table.values.tolist()) == (columns, rows, [[1, 2], [3, 4]])
+    assert read_tensor(f"{tmp_path}/a.csv").tolist() == [[1, 2], [3, 4]]

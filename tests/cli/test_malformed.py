@@ -81,7 +81,7 @@ GOOD = {
     "e.csv": "score\n5\n2\n",
     "battles.csv": "question_id,model_a,model_b,winner\n1,gpt,opus,tie\n1,gpt,llama,model_a\n2,opus,llama,tie\n",
 }
-NO_TAG = "wanted 'O', or a prefix of B, I, E, L, S, U, a dash and a label"
+NO_TAG = "wanted 'O', or a prefix of B, I, M, E, L, S, U, a dash and a label"
 
 
 def cp1252(place, byte, letter):
@@ -112,7 +112,6 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
             ("1", ": got a file of type '.doc', wanted one of .npy, .npz, .pt, .pth, .safetensors, .csv, .jsonl"),
         ],
         "x.npy y.txt --compare bad.npy": [(npy(np.eye(9)), "y.txt: got 3 labels for the 9 rows of bad.npy")],
-        "x.npy bad.npy --levels --per-class": [(npy(LEVELS), "--per-class: not together with --levels; leave one out")],
         "x.npy y.txt --reference x.npy --reference-labels bad.csv": [
             ("a\nb\nc\n", ": wanted labels of the kind of y.txt, words or integers"),
         ],
@@ -122,7 +121,6 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
             for row in ("--5", "+-3", "9" * 5000, "12")
         ],
         "bad.npy y.txt": [
-            (b"", ": the file is empty"),
             (b"\x93NUMPY", ": wanted a .npy file; EOF: reading magic string, expected 8 bytes got 6"),
             (npy(np.array(["a"])), ": got an array of <U1, wanted numbers"),
             (npy(ROWS[:0]), ": got an array of shape (0, 2), wanted at least one row"),
@@ -154,15 +152,11 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
         ],
         "x.npy y.txt --cameras bad.txt": [
             ("a\n", ": got 1 labels for the 3 rows of x.npy"),
-            ("", ": the file is empty"),
-            ("1\n2\n0.5\n", ", line 3: got '0.5', wanted an integer of at most 64 bits or a word"),
         ],
         "x.npy bad.csv --levels": [("a,b\nc\nd,e\n", ", line 2: got 1 columns, wanted 2 as above")],
         "x.npy bad.txt": [
             ("1\nnan\n", ", line 2: got 'nan', wanted an integer of at most 64 bits or a word"),
             ("\n\n", ": got no label, wanted one per line"),
-            ("0\n1\n", ": got 2 labels for the 3 rows of x.npy"),
-            ("0\n1.5\n1\n", ", line 2: got '1.5', wanted an integer of at most 64 bits or a word"),
         ],
         "x.npy bad.csv": [
             ("word\na\na\nb\n", ": got 4 labels for the 3 rows of x.npy; leave out the header"),
@@ -183,7 +177,6 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
             ("7\n8\n9\n", "y.txt: none of its labels is one of bad.txt")
         ],
         "x.npy --gains bad.csv": [
-            ("", ": the file is empty"),
             ("0,1\n", f", line 1: got 2 columns, wanted {GAINS}"),
             ("0,1,2\n0,2\n", f", line 2: got 2 columns, wanted {GAINS}"),
             ("0,1,2\n0,0,2,1\n", ", line 2: got 4 columns, wanted 3 as above"),
@@ -196,8 +189,6 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
             ("0,1,2\n0,2,x\n", ", line 2: got the gain 'x', wanted a finite number"),
             ("0,1,2\n1,0,1\n0,1,0\n", ", line 3: got '1' for '0' again, wanted each pair once"),
             ("query,row,gain\n", ": got no gain, wanted lines of a query, a reference and a gain"),
-            (b"0,1,2\n\xe9,1,2\n", cp1252(", line 2", "0xe9", "é")),
-            ('0,"1,2\n', ", line 1: unexpected end of data"),
         ],
         "x.npy --reference x.npy --gains g.txt --reference-ids bad.txt": [
             ("a\na\nb\n", ": got the id 'a' more than once, wanted a different one per row"),
@@ -214,16 +205,13 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
     },
     "trec": {
         "bad.txt qrels.txt": [
-            ("", ": the file is empty"),
             ("q1 Q0 a 1 3\n", ", line 1: got 5 fields, wanted 6: query - document - score -"),
             ("q9 Q0 a 1 1 t\n", "bad.txt and qrels.txt: no query is in both; their names begin with 'q9', 'q1', 'q2'"),
-            (b"q1 Q0 \xff 1 3 t\n" * 2, cp1252(", line 1", "0xff", "ÿ")),
             (RUN.encode("utf-16-le"),
              ": got bytes of 0, wanted text in UTF-8; write iconv -f utf-16le -t utf-8 bad.txt > NEW"),
             (b"\x93NUMPY" + bytes(100), ", line 1: got the byte 0x93, wanted text in UTF-8"),
         ],
         "run.txt bad.txt": [
-            ("", ": the file is empty"),
             ("q1 0 a\nq1 0 b 1\n", ", line 2: got 4 fields, wanted 3: query document gain"),
             ("q1 0 b 0.5\n", ": got the gain '0.5' for 'b', wanted an integer"),
             (b"\xff\xfe" + b"q", ": got a file marked as UTF-16 that is not whole, or is none"),
@@ -231,7 +219,6 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
     },
     "posterior": {
         "bad.csv": [
-            ("", ": the file is empty"),
             ("cat,dog\n9,nan\n2,8\n", ", line 2: got 'nan', wanted a count"),
             ("9,1\n2\n", ", line 2: got 1 columns, wanted 2 as above"),
         ],
@@ -241,20 +228,16 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
         ],
         "bad.npy": [
             (npy(np.ones((2, 2, 2))), ": got shape (2, 2, 2), wanted (C, C) with C >= 2"),
-            (CUT, ": wanted a .npy file; mmap length is greater than file size"),
-            (OBJECT, ": wanted a .npy file; got Python objects, which are not unpickled"),
         ],
         "--paired bad.csv": [
             ("truth,mlp\ncat,cat\n", ": got the one label 'cat', wanted at least two"),
             ("truth,mlp\ncat,dog\ncat\n", ", line 3: got 1 columns, wanted 2 as above"),
             ("truth,mlp,mlp\ncat,dog,cat\n", ": got models called mlp, mlp, wanted distinct names"),
         ],
-        "bad.jsonl": [("[9, 1]\n[2, 8\n", ", line 2: this is no JSON: Expecting ',' delimiter at character 6")],
         "m.csv bad.csv": [("cat,cow\n9,1\n2,8\n", ": its classes are cat, cow, but those before are cat, dog")],
     },
     "association": {
         f"bad.txt {QUERIES}": [
-            ("", ": the file is empty"),
             (VECTORS.replace("8 2", "8 3"), ", line 2: got 3 fields, wanted a word and 3 numbers"),
             (VECTORS.replace("her 1", "her nan"), ": the vector of 'her' holds NaN or infinity"),
             (f"2 {10**9}\nhe 1 2\n", ", line 1: got 1000000000 dimensions, wanted at most 1048576"),
@@ -266,7 +249,7 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
              "('utf-8' codec can't decode byte 0x93 in position 0: invalid start byte)")
         ],
         "v.txt --queries bad.json": [
-            (QUERY[:-2], ": this is no JSON: Expecting ',' delimiter: line 1 column 105 (char 104)"),
+            (QUERY[:-2], ": this is no JSON: Expecting ',' delimiter at character 105"),
             ('[{"target_sets": [["he"]]}]', ", query 0: missing 1 required positional argument: 'attribute_sets'"),
             ('{"target_sets": [["he"]]}',
              'bad.json: wanted a list of at least one query, got {"target_sets": [["he"]]}'),
@@ -275,7 +258,6 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
     },
     "structured": {
         f"bad.jsonl {SCHEMA_OPTION}": [
-            ("", ": the file is empty"),
             ("[1]\n" + DOCUMENT, ", line 1: got an array, wanted an object"),
             (DOCUMENT.replace("1", "NaN") + DOCUMENT,
              ", line 1: mentions[0].left: got nan, wanted int; write null for a missing value"),
@@ -301,19 +283,16 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
     },
     "ner": {
         "bad.bio r.bio": [
-            ("", ": the file is empty"),
             ("\n-DOCSTART- O\n\n", ": there is no sentence in it"),
             ("a B-PER\nb nan\nc O\n\nd B-LOC\n", f", line 2: got tag 'nan', {NO_TAG}"),
             ("a B-PER\nb\nc O\n\nd B-LOC\n", f", line 2: got tag 'b', {NO_TAG}"),
             ("a B-PER\nb I-PER\nc O\n", ": number of sentences is 1, but that of r.bio is 2"),
-            (OBJECT, ", line 1: got the byte 0x93, wanted text in UTF-8"),
             ("a B-PER\nb I-PER\n\nd B-LOC\n", ", line 1: got 2 tokens, but r.bio, line 1 has 3"),
             ("a B-PER\nb Q-PER\nc O\n\nd B-LOC\n", f", line 2: got tag 'Q-PER', {NO_TAG}"),
             ('{"a": "B-PER"}\n', f", line 1: got tag '\"B-PER\"}}', {NO_TAG}"),
         ],
         "bad.bio r.bio --mode iob2": [
             ("a B-PER\nb B-\nc O\n\nd B-LOC\n", f", line 2: got tag 'B-', {NO_TAG}"),
-            (b"a B-PER\nb \xff\nc O\n", cp1252(", line 2", "0xff", "ÿ")),
         ],
         "r.bio bad.bio": [
             ("a B-PER\nb I-PER\nc O\nd B-LOC\n", "r.bio, line 1: got 3 tokens, but bad.bio, line 1 has 4")
@@ -321,19 +300,15 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
     },
     "coref": {
         "bad.conll r.conll": [
-            ("", ": the file is empty"),
             ("# no document\n", ": there is no document in it"),
             ("a (0)\n", ", line 1: got 'a (0)' outside of a document, wanted #begin document"),
-            (OBJECT, ", line 1: got the byte 0x93, wanted text in UTF-8"),
             (CONLL.replace("#end", "c -\n#end"), ", line 2: got 3 tokens, but r.conll, line 2 has 2"),
         ],
     },
     "amr": {
         "bad.amr r.amr": [
-            ("", ": the file is empty"),
             ("# ::id 1\n\n", ": there is no graph in it"),
             ("# ::snt He.\n" + AMR, ", line 1: got 'He.', but r.amr, line 2 has 'Boys.'"),
-            (OBJECT, ", line 1: got the byte 0x93, wanted text in UTF-8"),
             ("(w / want-01)\n\n(b / boy)\n", ": number of graphs is 2, but that of r.amr is 1"),
         ],
     },
@@ -367,6 +342,7 @@ OPTIONS = {  # command -> further words -> the line; after an invalid value come
         "--compare x.npy --checkpoint s.pt": "--compare: not together with --checkpoint; leave one out",
     },
     "retrieval x.npy y.txt": {
+        "--levels --per-class": "--per-class: not together with --levels; leave one out",
         "--k many": "--k: got 'many', wanted an integer >= 1 or max_bin_count; leave it out for all neighbors",
         "--k None": "--k: got 'None', wanted an integer >= 1 or max_bin_count; leave it out for all neighbors",
         "--json no/o.json": "no/o.json: cannot be written: there is no folder no",
@@ -470,7 +446,7 @@ OPTIONS = {  # command -> further words -> the line; after an invalid value come
     },
     "scores a.csv": {
         "": "--metric: got 'score', wanted one of 'id', 'right', 'topic' of a.csv",
-        "d.csv --metric right": "ids: b lacks 59 of 60, 59 are missing in some model; write on_missing=...",
+        "d.csv --metric right": "--ids: b lacks 59 of 60, 59 are missing in some model; write on_missing=...",
         "--metric right --rope 1": "--rope: is for several files...",
         "--metric right --power .8": "--power: is for several files...",
         "a.csv --metric right": "a.csv: got this file twice...",
@@ -488,6 +464,8 @@ OPTIONS = {  # command -> further words -> the line; after an invalid value come
         "--groups topic": "battles.csv, line 2: got no 'topic'...",
     },
     "demo": {
+        "--epochs 0": "Invalid value for '--epochs': 0 is not in the range x>=1.",
+        "--device abacus": "--device: got 'abacus', which cannot be used here...",
         "--output x.npy/x": "--output: x.npy/x cannot be made: Not a directory",
         f"--seed {10**23}": f"Invalid value for '--seed': {10**23} is not in the range {-(2**63)}<=x<={2**64 - 1}.",
     },
@@ -527,6 +505,17 @@ def test_malformed_file_prints_one_line_with_status_2(folder, command, arguments
     line = f"{bad}{line}" if line[0] in ":," else line
     check_refused(line.replace("{bad}", bad), command, *arguments.split(), "--json", "out.json", "--plot", "out.png")
     assert not list(Path().glob("out.*"))
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"), [(command, arguments) for command, lists in CASES.items() for arguments in lists]
+)
+@pytest.mark.parametrize("content", ["", OBJECT])
+def test_empty_and_binary_files_are_refused_by_name(folder, command, arguments, content):
+    bad = next(word for word in arguments.split() if word.startswith("bad")).partition(":")[0]
+    write(bad, content)
+    result = run(command, *arguments.split())
+    assert result.exit_code == 2 and bad in result.stderr and len(result.stderr.splitlines()) == 1, result.output
 
 
 @pytest.mark.parametrize(

@@ -67,14 +67,6 @@ def test_failing_output_exits_with_status_1(folder):
     assert result.stderr == "tensormetrics: /dev/full: cannot be written: No space left on device\n"
 
 
-def test_json_output_replaces_the_file_atomically(folder):
-    Path("out.json").write_text("old")
-    old_file = open("out.json")
-    assert run("posterior", "m.csv", "--json", "out.json").exit_code == 0
-    assert old_file.read() == "old" and json.loads(Path("out.json").read_text())["command"] == "posterior"
-    old_file.close()
-
-
 @pytest.mark.full  # imports torch in a process
 def test_json_to_dev_stdout_follows_the_table(folder):
     command = [sys.executable, "-m", "tensormetrics", "posterior", "m.csv", "--metric", "acc", "--json", "/dev/stdout"]

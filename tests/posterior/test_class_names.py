@@ -49,9 +49,9 @@ def test_tables_and_plots_contain_class_name():
     study = make_study()
     assert [*study.table("tpr", experiments=["g/a", "h/c"]).columns] == ["tpr/cat", "tpr/dog", "tpr/emu"]
     for label in "dog", 1:
-        figure = study.plot("tpr", label, experiments=["g/a"], minus="h/c", grid_samples=20)
+        figure, _ = study.plot("tpr", label, experiments=["g/a"], minus="h/c", grid_samples=20)
         assert figure.axes[-1].get_xlabel() == "True Positive Rate, class dog: difference"
-        figure = study.plot("tpr", label, experiments=["g/a", "g/aggregated"], grid_samples=20)
+        figure, _ = study.plot("tpr", label, experiments=["g/a", "g/aggregated"], grid_samples=20)
         assert figure.axes[-1].get_xlabel() == "True Positive Rate, class dog"
 
 
@@ -108,6 +108,6 @@ def test_scalars_and_plots_of_metric_contain_class_names(device):
         expected["/".join([prefix, metric_name, *index, *filter(None, [field])])] = value
     assert metric.as_scalars("val/") == expected and "val/tpr/2/emu/low" in expected and "val/acc/0/low" in expected
     pytest.importorskip("matplotlib")
-    assert [ax.get_ylabel() for ax in metric.plot_posterior("tpr").axes][:4] == [
-        f"0, class {name}" for name in NAMES
-    ] + ["1, class cat"]
+    assert [ax.get_ylabel() for ax in metric.plot_posterior("tpr")[1]][:4] == [f"0, class {name}" for name in NAMES] + [
+        "1, class cat"
+    ]

@@ -366,7 +366,7 @@ def test_plot_posterior_draws_each_class(device):
     metric = ConfusionPosterior(3, ["acc", "tpr"], replicates=300, batch_shape=(2,)).to(device)
     preds, target = torch.randint(0, 3, (2, 2, 60), device=device)
     metric.update(preds, target)
-    figure = metric.plot_posterior("tpr", hide="extrema")
+    figure, _ = metric.plot_posterior("tpr", hide="extrema")
     names = [ax.get_ylabel() for ax in figure.axes]
     assert type(figure) is Figure and names == [f"{i}, class {c}" for i in (0, 1) for c in range(3)]
     assert figure.axes[-1].get_xlabel() == "True Positive Rate"
@@ -377,7 +377,7 @@ def test_plot_posterior_draws_each_class(device):
     single = Figure().subplots()
     unbatched = ConfusionPosterior(3, replicates=300).to(device)
     unbatched.update(preds[0], target[0])
-    assert unbatched.plot_posterior(ax=single) is single.figure and single.get_ylabel() == "acc"
+    assert unbatched.plot_posterior(ax=single) == (single.figure, [single]) and single.get_ylabel() == "acc"
     with pytest.raises(ValueError, match="^metric: got 'mcc', wanted one of 'acc', 'tpr'$"):
         metric.plot_posterior("mcc")
     metric.num_invalid += 1
@@ -401,7 +401,7 @@ def test_plot_posterior_of_ranks_uses_synchronized_counts():
     for posterior, counts in (metric, local_counts), (single, local_counts + remote_counts):
         posterior.update(*labels_of(counts, "cpu"))
     lines, expected = (
-        [tuple(line.get_xdata()) for line in posterior.plot_posterior().axes[0].lines] for posterior in (metric, single)
+        [tuple(line.get_xdata()) for line in posterior.plot_posterior()[1][0].lines] for posterior in (metric, single)
     )
     assert lines == expected and torch.equal(metric.counts, local_counts)
 

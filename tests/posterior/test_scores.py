@@ -165,3 +165,15 @@ def test_metrics_float32_agrees_with_float64(device):
     for metric, x, y in zip(metrics, single, double, strict=True):
         assert x.dtype == torch.float32
         torch.testing.assert_close(x.double(), y, rtol=1e-5, atol=1e-6, msg=lambda text, metric=metric: metric + text)
+
+
+def test_metrics_of_unseen_classes_float32_agrees_with_float64(device):
+    counts = torch.eye(120, device=device) * 30
+    counts[-2:] = 0
+    counts[-2, 0] = 5  # the last class but one is never predicted, the last is not even true
+    metrics = ["precision", "recall", "f1", "jaccard", "ba", "f1@macro", "precision@macro"]
+    single, double = (sample_metrics(counts, metrics, 500, dtype=dtype) for dtype in (torch.float32, torch.float64))
+    for x, y in zip(single, double, strict=True):
+        x, y = x[:, 0, -2:].double(), y[:, 0, -2:]
+        assert x.isclose(y, rtol=1e-3, atol=1e-6, equal_nan=True).double().mean() > 0.99
+    assert double[0].isnan().double().mean() < 0.01

@@ -101,6 +101,14 @@ def test_study_table_lists_values_and_intervals(generator):
         assert [low, high] == pytest.approx([min(ends[0], value), max(ends[1], value)])
     assert table["a", "acc"].confidence == 0.9 and study.table("fnr", 1).select("fnr/1")["a"]
     assert [*study.table(["acc", "fnr"], 1).columns] == ["acc", "fnr/1"]
+    compared = study.compare(baseline="b")
+    assert compared.rows == ("a - b", "pooled/first - b")
+    assert [*compared.columns] == [part for name in table.columns for part in (name, f"{name} p")]
+    for row, column in (("a", "acc"), ("pooled/first", "fnr/2")):
+        observed = float(table[row, column]) - float(table["b", column])
+        assert float(compared[f"{row} - b", column]) == pytest.approx(observed, nan_ok=True)
+    with pytest.raises(ValueError, match="^baseline: got 'c/c', wanted one of 'a/a', 'b/b', 'pooled/first'$"):
+        study.compare("acc", baseline="c")
     with pytest.raises(ValueError, match="the study has no experiments"):
         Study(0, metrics={"acc": {}}).table()
     with pytest.raises(ValueError, match="a comparison needs at least 2"):

@@ -40,18 +40,18 @@ def num_artists(figure):
 @pytest.mark.parametrize("plot", PLOTS)
 def test_plots_parts_can_be_removed_and_styled(plot, study):
     parts, arguments = PLOTS[plot]
-    full = study.plot("acc", **arguments)
+    full, _ = study.plot("acc", **arguments)
     for part in parts:
         if part == "area" and plot == "difference":
             continue  # it is divided
-        partial = study.plot("acc", **arguments, hide=[part])
+        partial, _ = study.plot("acc", **arguments, hide=[part])
         texts = [[t.get_text() for t in fig.findobj(matplotlib.text.Text) if t.get_text()] for fig in (full, partial)]
         assert num_artists(partial) < num_artists(full) or len(texts[1]) < len(texts[0]), part
     study.plot("acc", **arguments, style={part: {"alpha": 0.5} for part in parts if part != "legend"})
-    study.plot("f1", 1, **arguments, method="hist", bins=13, normalize=True).draw_without_rendering()
-    titled = study.plot("acc", **arguments, style={"legend": {"title": "what"}})
+    study.plot("f1", 1, **arguments, method="hist", bins=13, normalize=True)[0].draw_without_rendering()
+    titled, _ = study.plot("acc", **arguments, style={"legend": {"title": "what"}})
     assert titled.legends[0].get_title().get_text() == "what"
-    everything = study.plot("acc", **arguments, hide=list(parts))
+    everything, _ = study.plot("acc", **arguments, hide=list(parts))
     assert num_artists(everything) == 0 and not everything.legends
     for name in "style", "hide":
         with raises(ValueError, f"{name}: there is no part 'shadow', this plot has {', '.join(parts)}"):
@@ -59,21 +59,21 @@ def test_plots_parts_can_be_removed_and_styled(plot, study):
 
 
 def test_plots_of_one_experiment_accept_background():
-    make_study("a").plot("acc", background="xkcd:light grey").draw_without_rendering()
+    make_study("a").plot("acc", background="xkcd:light grey")[0].draw_without_rendering()
 
 
 def test_plots_use_existing_axes(study):
     figure = Figure()
     axes = figure.subplots(2, 1)
-    assert study.plot("acc", ax=axes, **COARSE) is figure and len(axes[0].lines) > 3
+    assert study.plot("acc", ax=axes, **COARSE) == (figure, list(axes)) and len(axes[0].lines) > 3
     with pytest.raises(ValueError, match="^ax: got 2 axes, this plot has 3$"):
         study.plot("acc", experiments=["mlp/a", "mlp/b", "mlp/aggregated"], **COARSE, ax=axes)
     single = Figure().subplots()
-    assert study.plot("acc", **PAIR, **COARSE, ax=single) is single.figure
+    assert study.plot("acc", **PAIR, **COARSE, ax=single) == (single.figure, [single])
 
 
 def test_plots_contain_values_of_comparison(study):
-    figure = study.plot("acc", **PAIR, rope=0.02, precision=3)
+    figure, _ = study.plot("acc", **PAIR, rope=0.02, precision=3)
     draws = (study.column("acc", None, "mlp/a") - study.column("acc", None, "mlp/b")).double()
     texts = [text.get_text() for text in figure.axes[0].texts]
     shares = [(draws < -0.02).double().mean(), (draws.abs() <= 0.02).double().mean(), (draws > 0.02).double().mean()]
@@ -86,7 +86,7 @@ def test_plots_contain_values_of_comparison(study):
     observed = [line.get_xdata()[0] for line in figure.axes[0].lines if line.get_label() == "observed"]
     points = [float(study.column("acc", None, name, "input")) for name in ("mlp/a", "mlp/b")]
     assert observed == pytest.approx([points[0] - points[1]])
-    figure = study.plot("acc", experiments=["mlp/a", "mlp/aggregated"], centre=-1)
+    figure, _ = study.plot("acc", experiments=["mlp/a", "mlp/aggregated"], centre=-1)
     assert [ax.get_ylabel() for ax in figure.axes] == ["mlp/a", "mlp/aggregated"]
     center = np.mean(figure.axes[0].get_xlim())
     assert center == pytest.approx(np.median(study.samples("acc", "mlp/aggregated").numpy()), abs=1e-6)
@@ -96,16 +96,16 @@ def test_plots_perfect_classifier_stays_within_bounds():
     study = Study(0, metrics={"acc": {"aggregation": "fe"}})
     for name in "p/a", "p/b":
         study.add_experiment(name, [[9, 0], [0, 9]], 0, 0)
-    figure = study.plot("acc", **COARSE)
+    figure, _ = study.plot("acc", **COARSE)
     figure.draw_without_rendering()
-    study.plot("acc", minus="p/a", rope=0.1, **COARSE).draw_without_rendering()
+    study.plot("acc", minus="p/a", rope=0.1, **COARSE)[0].draw_without_rendering()
 
 
 def test_plots_undefined_samples_are_labeled():
     study = Study(0, metrics={"ppv": {}})
     with pytest.warns(UserWarning, match="never predicted"):
         study.add_experiment("a", [[8, 0], [5, 0]], 0, 0)
-    assert study.plot("ppv", 1).axes[0].texts[0].get_text() == "undefined"
+    assert study.plot("ppv", 1)[1][0].texts[0].get_text() == "undefined"
 
 
 def test_outline_of_uniform_samples_is_flat():
@@ -147,10 +147,10 @@ def test_plots_scale_is_common_unless_heights_differ():
         """Return the largest height and the upper limit of each axis."""
         return [(max(np.max(line.get_ydata()) for line in ax.lines), ax.get_ylim()[1]) for ax in axes]
 
-    peaks, limits = np.transpose(heights(study.plot("acc", grid_samples=100).axes))
+    peaks, limits = np.transpose(heights(study.plot("acc", grid_samples=100)[1]))
     assert (peaks < limits).all() and limits[2] > 4 * limits[0]
     for axes in (None, list(Figure().subplots(2))):
-        peaks, limits = np.transpose(heights(make_study().plot("acc", ax=axes, grid_samples=100).axes))
+        peaks, limits = np.transpose(heights(make_study().plot("acc", ax=axes, grid_samples=100)[1]))
         assert (peaks < limits).all() and limits[0] == limits[1]
 
 

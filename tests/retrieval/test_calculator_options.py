@@ -200,12 +200,16 @@ def test_get_accuracy_logs_its_search_method(logged):
     ]
 
 
-def test_progress_with_tqdm_is_written_to_stderr(capsys):
+def test_progress_with_tqdm_is_written_to_stderr(capsys, monkeypatch):
     pytest.importorskip("tqdm")
     AccuracyCalculator(KNN, progress=True).get_accuracy(TINY, TINY_LABELS)
     assert "10/10" in capsys.readouterr().err
     AccuracyCalculator(KNN).get_accuracy(TINY, TINY_LABELS)
     assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(progress, "DELAY", 0)
+    AccuracyCalculator(KNN).get_accuracy(TINY, TINY_LABELS)
+    assert "query" in capsys.readouterr().err
 
 
 def test_progress_without_tqdm_prints_lines(capsys, monkeypatch):

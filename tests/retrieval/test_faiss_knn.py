@@ -118,7 +118,8 @@ def test_faiss_knn_invalid_input_raises(rows):
         "gpus: got [], wanted at least one GPU number; None is the GPU of the tensors"
     )
     assert error_message(ValueError, FaissKNN(), rows, 1) == (
-        "reference: got None while the index holds no rows; pass references, or train() or load()"
+        "reference: got None while the index holds no rows; pass references, or train() or load(), with "
+        "FaissKNN(reset_after=False) for several searches"
     )
     assert error_message(ValueError, FaissKNN().save, "index") == "save: got no index to write; train() first"
     knn = FaissKNN(index_init_fn=faiss.IndexFlatIP)

@@ -6,14 +6,14 @@ from kernels import INTERPRETED, interpreted
 from retrieval_oracle import families
 
 from tensormetrics.core.native import native
-from tensormetrics.retrieval import TorchKMeans, TorchKNN, positive_ranks
+from tensormetrics.retrieval import TorchKNN, positive_ranks
+from tensormetrics.retrieval.clusters.assignment import Assignment
 from tensormetrics.retrieval.ranking import rank_counts
 from tensormetrics.retrieval.search import direct_search
 from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.fp16_filter import Float16Filter
 from tensormetrics.retrieval.search.fp16_search import Float16Search
 from tensormetrics.retrieval.search.product_filter import Filter
-from tensormetrics.retrieval.search.references import QueryCache
 from tensormetrics.retrieval.search.stages import ProductStage
 
 N = 140  # two tiles; the last one has few rows
@@ -89,15 +89,25 @@ def test_kernels_nonfinite_rows_equal_torch(value, both, both_by_tiles, device):
     assert torch.equal(actual, expected)
 
 
-def test_kernels_cached_queries_equal_torch(both, device):
-    x, references = torch.randn(N, 6, device=device), torch.randn(100, 6, device=device, dtype=torch.float64)
-    query_cache = QueryCache(x, 2**28)
-    for factor in (1.0, 1000.0):
-        references[8] *= factor
-        expected, actual = both(lambda: TorchKNN("sqeuclidean").search(x, 1, references, query_cache=query_cache)[1])
-        assert torch.equal(actual, expected)
-    expected, actual = both(lambda: TorchKMeans(3, init="k-means++")(x, 90))
-    assert torch.equal(actual, expected)
+CENTROIDS = {  # of rows x and some of them, y
+    "rows": lambda x, y: y,
+    "close": lambda x, y: torch.cat([y[:9], y, y[9:] + 1e-4]),  # some of which are in another tile
+    "means": lambda x, y: (x[1:] + x[:-1]) / 2,
+    "far": lambda x, y: torch.cat([y[:5], y[:20] + 1e3, y[:3] - 1e8]),  # the last beyond the range of float16
+    "not finite": lambda x, y: y.index_fill(0, torch.arange(1, 9, device=y.device), torch.nan),
+}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # raised by NumPy in the interpreter
+@pytest.mark.parametrize("kind", CENTROIDS)
+def test_kernels_assignment_to_centroids_equals_torch(kind, both_by_tiles, device):
+    for of_rows in (1.0, torch.logspace(-3, 3, N, device=device)[:, None]):
+        x = (of_rows * torch.randn(N, 6, device=device)).double()
+        x[20:40] = x[40:60]
+        centroids = CENTROIDS[kind](x, x[:100])
+        x = x if kind == "far" else x.float()
+        expected, actual = both_by_tiles(lambda: Assignment(x)(centroids, is_near=False))  # noqa: B023
+        assert all(map(torch.equal, actual, expected))
 
 
 @pytest.mark.parametrize("scale", [1e-18, 1e18])
@@ -189,19 +199,12 @@ def test_kernels_ranks_without_exact_leave_positives_out(both, device):
     assert torch.equal(both(lambda: positive_ranks(x, labels, exact=False).rank)[1], exact)
 
 
-def test_kernels_more_positives_than_limit_equal_torch(both, device, monkeypatch):
-    monkeypatch.setattr(rank_counts, "_WIDEST", 2)
+@pytest.mark.parametrize("limit, value", [("_WIDEST", 2), ("_MAX_UNDECIDED", 1), ("_MAX_UNDECIDED", 7)])
+def test_kernels_ranks_above_limit_equal_torch(limit, value, both, device, monkeypatch):
+    monkeypatch.setattr(rank_counts, limit, value)
     x = torch.tensor(families(45)["every point five times"], dtype=torch.float32, device=device)
     expected, actual = both(lambda: positive_ranks(x, torch.arange(45, device=device) % 7, ties="optimistic"))
     assert torch.equal(actual.rank, expected.rank)
-
-
-@pytest.mark.slow
-def test_kernels_undecided_entries_above_budget_equal_torch(both, device):
-    x = torch.zeros(45, 3, device=device)
-    labels = torch.arange(45, device=device) % 7
-    expected, actual = both(lambda: positive_ranks(x, labels, memory_budget=20_000).rank)
-    assert torch.equal(actual, expected)
 
 
 @pytest.mark.parametrize("dim", [100, 128, 512])

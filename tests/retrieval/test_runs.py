@@ -1,11 +1,12 @@
 """Runs and relevance judgments: hand-computed measures, TREC and BEIR files, similar names; RunMetric on tensors."""
 
+import json
 import math
+import re
 
 import numpy as np
 import pytest
 import torch
-from fake_device import DEVICE, Device
 from torchmetrics import retrieval as peers
 
 from tensormetrics import compare
@@ -262,6 +263,83 @@ def test_swapped_run_and_qrels_dicts_warn(run):
     evaluate_run(judgements, judgements)
 
 
+RUN_OF_FORMS = {"q1": {"d1": 3.5, "d2": 2.5, "d3": 1.0}, "q2": {"d4": 1.5, "d1": 0.5}}
+RANKS_OF_FORMS = [(q, d, i) for q, documents in RUN_OF_FORMS.items() for i, d in enumerate(documents, 1)]
+ROWS_OF_FORMS = [(q, d, score) for q, documents in RUN_OF_FORMS.items() for d, score in documents.items()]
+FORMS_OF_RUN = {
+    "run.trec": "".join(f"{q} Q0 {d} 1 {score} tag\n" for q, d, score in ROWS_OF_FORMS),
+    "run.json": json.dumps(RUN_OF_FORMS, indent=1),
+    "line.json": json.dumps(RUN_OF_FORMS),
+    "lists.json": json.dumps({q: [*documents] for q, documents in RUN_OF_FORMS.items()}),
+    "run.csv": "query,document,score\n" + "".join(f"{q},{d},{score}\n" for q, d, score in ROWS_OF_FORMS),
+    "comma.csv": "qid;pid;Score\n" + "".join(f"{q};{d};{score:,}\n".replace(".", ",") for q, d, score in ROWS_OF_FORMS),
+    "run.tsv": "docno\tqid\trank\tscore\n" + "".join(f"{d}\t{q}\t1\t{score}\n" for q, d, score in ROWS_OF_FORMS),
+    "rank.tsv": "qid\tdocno\trank\n" + "".join(f"{q}\t{d}\t{rank}\n" for q, d, rank in RANKS_OF_FORMS),
+    "marco.tsv": "".join(f"{q}\t{d}\t{rank}\n" for q, d, rank in RANKS_OF_FORMS),
+    "three.txt": "".join(f"{q} {d} {score}\n" for q, d, score in ROWS_OF_FORMS),
+}
+QRELS_OF_FORMS = {"q1": {"d2": 2, "d3": 0}, "q2": {"d1": 1}}
+FORMS_OF_QRELS = {
+    "qrels.trec": "q1 0 d2 2\nq1 0 d3 0\nq2 0 d1 1\n",
+    "qrels.json": json.dumps(QRELS_OF_FORMS),
+    "short.json": json.dumps({"q1": {"d2": 2}, "q2": {"d1": 1}}, indent=0),
+    "qrels.csv": "query,document,gain\nq1,d2,2\nq1,d3,0\nq2,d1,1\n",
+    "beir.tsv": "query-id\tcorpus-id\tscore\nq1\td2\t2\nq1\td3\t0\nq2\td1\t1\n",
+}
+WRONG_RUNS = {
+    "beir.tsv": (FORMS_OF_QRELS["beir.tsv"], ": got judgements (query-id corpus-id score), wanted a run; were the two"),
+    "gains.txt": ("q d 1\nq e 1\n", ": got judgements (query 0 document gain), wanted a run; were the two swapped?"),
+    "heading.csv": ("qid,docno,relevance\nq,d,1\n", ": got the columns qid, docno, relevance, wanted one of values: "),
+    "row.csv": ("qid,docno,score\nq,d\n", ", line 2: got 2 fields, wanted 3: qid docno score"),
+    "word.csv": ("qid,docno,score\nq,d,high\n", ": got the score 'high', wanted a number"),
+    "broken.json": ('{"q": {"d": 1', ": "),
+}
+
+
+@pytest.mark.parametrize("name", FORMS_OF_RUN)
+def test_run_in_any_form_has_the_same_scores(name, tmp_path):
+    (tmp_path / name).write_text(FORMS_OF_RUN[name])
+    expected = evaluate_run(RUN_OF_FORMS, QRELS_OF_FORMS, ["map", "ndcg"]).summary()
+    assert evaluate_run(tmp_path / name, QRELS_OF_FORMS, ["map", "ndcg"]).summary() == expected
+
+
+@pytest.mark.parametrize("name", FORMS_OF_QRELS)
+def test_judgements_in_any_form_have_the_same_scores(name, tmp_path):
+    (tmp_path / name).write_text(FORMS_OF_QRELS[name])
+    expected = evaluate_run(RUN_OF_FORMS, QRELS_OF_FORMS, ["map", "ndcg"]).summary()
+    assert evaluate_run(RUN_OF_FORMS, tmp_path / name, ["map", "ndcg"]).summary() == expected
+
+
+def test_frames_and_lists_are_runs():
+    pd = pytest.importorskip("pandas")
+    expected = evaluate_run(RUN_OF_FORMS, QRELS_OF_FORMS, ["map"]).summary()
+    run = pd.DataFrame(ROWS_OF_FORMS, columns=["query", "document", "score"])
+    qrels = pd.DataFrame([("q1", "d2", 2), ("q1", "d3", 0), ("q2", "d1", 1)], columns=["qid", "docno", "rel"])
+    lists = {query: [*documents] for query, documents in RUN_OF_FORMS.items()}
+    for form in run, run.rename(columns={"score": "rank"}).assign(rank=[rank for *_, rank in RANKS_OF_FORMS]), lists:
+        assert evaluate_run(form, qrels, ["map"]).summary() == expected
+
+
+@pytest.mark.parametrize("name", WRONG_RUNS)
+def test_other_tables_are_no_runs(name, tmp_path):
+    text, message = WRONG_RUNS[name]
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=f"^{re.escape(str(tmp_path / name) + message)}"):
+        Run.read(tmp_path / name)
+
+
+@pytest.mark.parametrize("aggregation", ["median", "min", "max", lambda values, dim: values.square().sum(dim)])
+def test_aggregation_of_queries_is_that_of_torchmetrics(aggregation):
+    preds, target = torch.rand(200, generator=torch.Generator().manual_seed(0)), torch.arange(200) % 3 == 0
+    indexes = torch.arange(200) // 10
+    ours, theirs = RunMetric(["map"], aggregation=aggregation), peers.RetrievalMAP(aggregation=aggregation)
+    for metric in ours, theirs:
+        metric.update(preds, target, indexes=indexes)
+    assert float(ours.compute()["map"]) == pytest.approx(float(theirs.compute()), abs=1e-6)
+    with pytest.raises(NotImplementedError, match="has no interval; write 'mean'$"):
+        ours.interval()
+
+
 def test_wrong_types_of_runs_and_qrels_raise_error():
     with pytest.raises(TypeError, match="run: got a list, wanted a dict of queries of dicts of documents"):
         Run([("q", "d")])
@@ -431,21 +509,6 @@ def test_queries_of_very_different_lengths_are_scored_in_small_tables(generator,
     assert {name: float(value) for name, value in parts.compute().items()} == pytest.approx(
         {name: float(value) for name, value in expected.items()}, abs=1e-15
     )
-
-
-def test_run_metric_on_device_waits_once_and_copies_no_scores(generator):
-    n = 1000 * 100
-    data = torch.rand(n, generator=generator), torch.randint(0, 3, (n,), generator=generator), torch.arange(n) // 100
-    with Device() as device:
-        metric, data = RunMetric().to(DEVICE), [column.to(DEVICE) for column in data]
-        metric(*data)  # makes tables of constants
-        metric.reset()
-        device.waits.clear()
-        device.copied.clear()
-        device.operators = 0
-        metric.update(*data)
-        metric.compute()
-        assert len(device.waits) == 1 and max(device.copied) < 10 and device.operators <= 65
 
 
 @pytest.mark.parametrize("action", ["neg", "pos", "skip"])

@@ -17,7 +17,7 @@ import pytest
 from typing_extensions import NotRequired, TypedDict
 
 from tensormetrics.structured import json_schema
-from tensormetrics.structured.fields import by, exact, from_func, ignore, match, near, similar, weight
+from tensormetrics.structured.fields import by, exact, from_func, match, near, similar, weight
 from tensormetrics.structured.fields.schemas.json_schema import read_json_schema
 from tensormetrics.structured.fields.schemas.json_writer import write_json_schema
 from tensormetrics.structured.types.class_tree import schema_of
@@ -258,11 +258,6 @@ def test_schema_of_annotations_that_do_not_fit_raises(tp, message):
     cls = dataclasses.make_dataclass("Doc", [("value", tp)])
     with pytest.raises(ValueError, match=re.escape(message)):
         json_schema(cls)
-
-
-def test_schema_of_fields_with_two_annotations_has_both():
-    cls = dataclasses.make_dataclass("Doc", [("note", Annotated[str, weight(0), ignore()])])
-    assert json_schema(cls)["properties"]["note"]["x-tensormetrics"] == {"weight": 0, "ignore": True}
 
 
 def test_schema_with_defaults_aliases_and_forbidden_keys():

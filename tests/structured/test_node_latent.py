@@ -152,13 +152,6 @@ def test_value_and_bound_come_from_one_search(monkeypatch):
     assert len(solution) == len(GOLDEN["latent"])
 
 
-def test_batch_scores_equal_a_loop():
-    inputs = [[facts(case["input"][role]) for case in GOLDEN["latent"]] for role in ("pred", "ref")]
-    metric = derive(list[Fact])
-    singles = [metric.score(p, r) for p, r in zip(*inputs, strict=True)]
-    assert metric(*inputs).tolist() == singles and metric([], []).shape == (0,)
-
-
 class Graph:
     def __init__(self, labels, edges):
         self.labels, self.edges = labels, edges

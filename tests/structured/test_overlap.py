@@ -69,22 +69,6 @@ def test_inequalities_and_mirror(generator):
             assert torch.allclose(value, overlap(similarity.mT, constraint=c))
 
 
-def test_order_of_items_changes_no_set(generator):
-    similarity = torch.randn(50, 5, 6, generator=generator)
-    shuffled = similarity[:, torch.randperm(5, generator=generator)][:, :, torch.randperm(6, generator=generator)]
-    for constraint in CONSTRAINTS:
-        assert torch.allclose(
-            set_overlap(similarity, constraint=constraint), set_overlap(shuffled, constraint=constraint)
-        )
-
-
-def test_constraint_spellings_are_equivalent():
-    for arrow, ratio in (("<->", "1:1"), ("->", "1:*"), ("<-", "*:1"), ("~", "*:*")):
-        assert Constraint.parse(arrow) is Constraint.parse(ratio)
-    with raises(ValueError, "constraint: got '1-1', wanted one of '<->', '->', '<-', '~', '1:1', '1:*', '*:1', '*:*'"):
-        Constraint.parse("1-1")
-
-
 def test_rows_never_collide(generator):
     """Rows that agree in the sum, the xor and the low bits of their columns, or differ in one bit of one column."""
     a, b = 2**40 + 1, 2**40 + 2
@@ -95,13 +79,6 @@ def test_rows_never_collide(generator):
     for i in range(0, len(rows), 7):
         result = multiset_overlap(rows[i : i + 1], rows, columns=True, constraint="~")
         assert (result.cross, result.ref) == (1, len(rows))
-
-
-def test_overlap_gradient_flows_through_selected_pairs(generator):
-    similarity = torch.rand(3, 3, 4, generator=generator, dtype=torch.float64).requires_grad_()
-    for constraint in CONSTRAINTS:
-        assert torch.autograd.gradcheck(lambda s: set_overlap(s, constraint=constraint), similarity)  # noqa: B023
-        assert torch.autograd.gradcheck(lambda s: sequence_overlap(s, constraint=constraint), similarity)  # noqa: B023
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
@@ -232,12 +209,7 @@ def test_equals_the_torch_code(shape, dtype, constraint, generator):
     similarity[2::3, 0, 0] = -torch.inf
     value = sequence_overlap(similarity, constraint=constraint)
     assert value.dtype == torch.float64 and value[1::3].isnan().all()
-    assert torch.equal(value.nan_to_num(torch.inf), antidiagonals(similarity, constraint))
-
-
-def test_sequence_overlap_ignores_strides(generator):
-    similarity = torch.randn(4, 6, 5, 3, generator=generator).permute(3, 0, 2, 1)
-    assert torch.equal(sequence_overlap(similarity), sequence_overlap(similarity.contiguous()))
+    assert torch.equal(value.nan_to_num(torch.inf), antidiagonals(similarity, *constraint.once))
 
 
 def test_heaviest_chain_passes_opcheck():

@@ -136,18 +136,6 @@ def test_ranked_objects_match_enumeration(generator, similarity):
 
 
 @pytest.mark.parametrize("inner", [CLOSE, SAME], ids=["partial", "equal"])
-def test_ranked_objects_batch_equals_single_documents(generator, inner):
-    preds, refs = documents(generator, 30, 6, repeats=True)
-    one, ranking = RankingScores((1, 3), NAMES), dsl.ranking[3](inner)
-    for pred, ref in zip(preds, refs, strict=True):
-        one.update_rankings(ranking, [pred], [ref])
-    one.update_rankings(ranking, [], [])
-    expected = pytest.approx({name: float(value) for name, value in one.compute().items()}, abs=1e-12)
-    assert scored(inner, preds, refs, max_k=3, ks=(1, 3)) == expected
-    assert scored(inner, [pred[:3] for pred in preds], refs, ks=(1, 3)) == expected  # later predictions are ignored
-
-
-@pytest.mark.parametrize("inner", [CLOSE, SAME], ids=["partial", "equal"])
 def test_ranked_objects_without_items_use_zero_division(inner):
     over_references = {"recall@2", "ap@2", "ndcg@2", "ap", "ndcg", "r_precision"}
     for zero_division, pred, expected in ((0.5, [1], 0.5), (0.5, [], 0.5), ("agree", [], 1), ("agree", [1], 0)):

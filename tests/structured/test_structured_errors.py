@@ -191,7 +191,10 @@ TYPE_ERRORS = [
         lambda: SpanScores().update_tags(["B-PER", "O"], ["B-PER", "O"]),
         "document 0: got the text 'B-PER', wanted a list of tags; write [tags]",
     ),
-    (lambda: SpanScores().update_tags("O", "O"), "pred: got 'O', wanted a list of documents, lists of tags"),
+    (
+        lambda: SpanScores().update_tags("O", "O"),
+        "pred: got 'O', wanted a list of documents, lists of tags, or the path of a file",
+    ),
     (lambda: SpanScores().update_tags([3], [["O"]]), "document 0: got 3, wanted a list of tags"),
     (lambda: read_penman(b"(a / b)"), "text: got bytes, wanted a str; write text.decode() for bytes"),
     (lambda: Smatch().update(b"(a)", [[]]), "preds: got a bytes, wanted a list of graphs; write [preds]"),
@@ -340,7 +343,7 @@ VALUE_ERRORS = [
     ),
     (
         lambda: SpanScores().update_tags(torch.zeros(3).long(), torch.zeros(3).long(), vocabulary=["O", "Q-b"]),
-        "vocabulary[1]: got tag 'Q-b', wanted 'O', or a prefix of B, I, E, L, S, U, a dash and a label",
+        "vocabulary[1]: got tag 'Q-b', wanted 'O', or a prefix of B, I, M, E, L, S, U, a dash and a label",
     ),
     (
         lambda: SpanScores(labels=["a"]).update_tags(*[torch.zeros(3).long()] * 2, vocabulary=["O", "B-b"]),

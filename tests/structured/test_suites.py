@@ -14,7 +14,6 @@ from tensormetrics.structured import (
     MultisetMatch,
     RankingScores,
     SpanScores,
-    read_tags,
 )
 from tensormetrics.uncertainty import as_scalars
 
@@ -87,21 +86,6 @@ def test_coref_scores_ignore_names_and_order(generator):
     assert torch.allclose(values[0], values[1]) and torch.allclose(values[0], values[2])
 
 
-def test_tags_outside_the_scheme_are_ignored():
-    tags = [["I-X", "B-X", "I-X", "E-X", "S-X", "I-Y", "O", "B-Y", "I-X"]]
-    for mode, spans in (
-        ("lenient", [[0, 0], [1, 3], [4, 4], [5, 5], [7, 7], [8, 8]]),
-        ("iob2", [[1, 2], [7, 7]]),
-        ("iobes", [[1, 3], [4, 4]]),
-    ):
-        if mode == "lenient":
-            read = read_tags(tags, mode)
-        else:
-            with pytest.warns(UserWarning, match=f"^tags do not fit mode='{mode}': "):
-                read = read_tags(tags, mode)
-        assert read.spans[0, : read.lengths[0], 1:].tolist() == spans
-
-
 @pytest.mark.filterwarnings("ignore:(pred|ref). tags do not fit")
 @pytest.mark.parametrize("mode", ["lenient", "iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou"])
 def test_tags_as_numbers(mode, generator):
@@ -136,22 +120,6 @@ def test_ranking_without_references(generator):
         metric = RankingScores((2,), ("recall", "ap", "ndcg", "r_precision"), zero_division)
         metric.update(pred, pred, torch.tensor([0, 3]), torch.tensor([0, 0]))
         assert {float(value) for value in metric.compute().values()} == {expected}
-
-
-def test_gains_of_ranked_items(generator):
-    """NDCG with gains, item by item; names of items are nothing."""
-    pred = torch.stack([torch.randperm(12, generator=generator)[:6] for _ in range(20)])
-    ref = torch.stack([torch.randperm(12, generator=generator)[:5] for _ in range(20)])
-    gain = torch.randint(1, 4, (20, 5), generator=generator)
-    metric = RankingScores((4,), ("ndcg",))
-    metric.update(pred * 7 - 3, ref * 7 - 3, ref_gain=gain)
-    discount = 1 / torch.arange(2, 6, dtype=torch.float64).log2()
-    ratios = []
-    for p, r, g in zip(pred.tolist(), ref.tolist(), gain.tolist(), strict=True):
-        of = dict(zip(r, g, strict=True))
-        result = torch.tensor([of.get(item, 0) for item in p[:4]])
-        ratios.append(float((result * discount).sum() / (torch.tensor(sorted(g)[::-1][:4]) * discount).sum()))
-    assert float(metric.compute()["ndcg@4"]) == pytest.approx(sum(ratios) / 20)
 
 
 def test_several_thresholds_and_formats():

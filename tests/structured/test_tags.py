@@ -56,10 +56,10 @@ def test_read_tags_bare_prefix_has_seqeval_label():
     ("tag", "suffix", "expected"),
     [
         *(
-            (tag, False, "a prefix of B, I, E, L, S, U, a dash and a label")
+            (tag, False, "a prefix of B, I, M, E, L, S, U, a dash and a label")
             for tag in ("Q-X", "B-", "-A", "O-A", "A", "")
         ),
-        *((tag, True, "a label, a dash and a prefix of B, I, E, L, S, U") for tag in ("B-A", "-B")),
+        *((tag, True, "a label, a dash and a prefix of B, I, M, E, L, S, U") for tag in ("B-A", "-B")),
     ],
 )
 def test_invalid_tags_raise_with_position(tag, suffix, expected):
@@ -183,7 +183,7 @@ def test_ner_report_matches_hand_computation():
 weighted avg      0.500     0.667     0.556         3
 """
     assert "\n" + ner_report(PRED, REF, digits=3) == expected
-    metric = SpanScores(labels=("PER", "MISC"))  # one that never occurs has no row
+    metric = SpanScores(labels=("PER", "MISC"), replicates=0)  # one that never occurs has no row
     metric.update_tags([["B-PER"]], [["B-PER"]])
     assert "MISC" not in metric.report() and "PER" in metric.report()
 
@@ -255,3 +255,31 @@ def test_report_needs_counts():
     metric = SpanScores(average="macro")
     with pytest.raises(ValueError, match="^average: got 'macro', the mean over documents"):
         metric.report()
+
+
+FILES_OF_TAGS = {
+    "plain.conll": "EU B-ORG\nrejects O\n\n-DOCSTART- O\nPeter B-PER\nBlack I-PER\n",
+    "columns.conll": "EU NNP B-ORG\nrejects V O\n\nPeter NNP B-PER\nBlack NNP I-PER\n",
+    "bmes.bmes": "EU S-ORG\nrejects O\n\nPeter B-PER\nBlack E-PER\n",
+    "words.conllu": (
+        "# sent_id = 1\n1-2\tEU rejects\t_\t_\n1\tEU\tN\tB-ORG\n2\trejects\tV\tO\n\n"
+        "1\tPeter\tN\tB-PER\n1.1\tM\tN\tI-PER\n2\tBlack\tN\tI-PER\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FILES_OF_TAGS)
+def test_files_of_tags_are_documents(name, tmp_path):
+    for file, text in FILES_OF_TAGS.items():
+        (tmp_path / file).write_text(text)
+    path, plain = tmp_path / name, str(tmp_path / "plain.conll")
+    spans = read_tags(path, labels=["ORG", "PER"])
+    assert spans.spans.tolist() == [[[0, 0, 0]], [[1, 0, 1]]]
+    scores = SpanScores()
+    scores.update_tags(path, plain)
+    assert float(scores.compute()["f1"]) == 1
+    assert ner_report(path, plain) == ner_report(plain, plain)
+    other = tmp_path / "other.conll"
+    other.write_text(FILES_OF_TAGS["plain.conll"].replace("Black", "White"))
+    with pytest.raises(ValueError, match=r"line 6: got 'White', but .*, line \d+ has 'Black'$"):
+        scores.update_tags(other, path)

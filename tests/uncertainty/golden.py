@@ -9,6 +9,5 @@ import pytest
 def golden(file: str, function: str) -> pytest.MarkDecorator:
     """Parametrize a test by the stored cases of a function."""
     cases = json.loads((Path(__file__).parent / f"golden_{file}.json").read_text())
-    # Intervals have no importance weights, so such cases are left out.
-    cases = [case for case in cases if case["function"] == function and not case["inputs"].get("weights")]
+    cases = [case for case in cases if case["function"] == function]
     return pytest.mark.parametrize("case", cases, ids=lambda case: case["id"])

@@ -131,10 +131,6 @@ def test_family_interval_does_not_depend_on_update_order(generator):
     for key, estimate in shuffled.interval().items():
         assert torch.equal(estimate.low, estimates[key].low)
     assert list(compare(one, other)) == list(estimates) == list(compare(one, 0.4, alternative="less"))
-    with pytest.raises(ValueError, match="^replicates: Family keeps sums; write Family"):
-        without_replicates = make_family()
-        without_replicates.update(documents[0], documents[1])
-        without_replicates.interval()
 
 
 def test_uncertain_interval_treats_updates_as_items(generator):

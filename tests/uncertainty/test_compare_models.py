@@ -27,27 +27,34 @@ def test_compare_several_models_equals_pairwise_compare(models):
     hit_rates = {name: metrics["hits"] for name, metrics in models.items()}
     table = compare(hit_rates, rope=0.01)
     assert table.rows == ("small - large", "small - middle", "large - middle")
-    assert [*table.columns] == ["difference", "p", "corrected p", "p_better", "verdict"] and table.best == ("large",)
+    rope = ["p_rope", "p_not_worse", "p_equivalent"]
+    assert [*table.columns] == ["difference", "p", "corrected p", "p_better", *rope, "verdict"]
+    assert table.best == ("large",)
     for row in table.rows:
         one = compare(*(hit_rates[name] for name in row.split(" - ")), rope=0.01)
         cell = table[row, "difference"]
         assert [*map(float, (cell, cell.p_better, cell.p_rope))] == [*map(float, (one, one.p_better, one.p_rope))]
+        assert [table[row, name] for name in rope] == [float(getattr(one, name)) for name in rope]
         assert cell.low <= one.low and cell.high >= one.high and table[row, "verdict"] == cell.verdict
         assert table[row, "p"] == float(one.p_value) <= table[row, "corrected p"] == float(cell.p_corrected)
         assert ((cell.low > 0) | (cell.high < 0)) == (cell.p_corrected <= 0.05)
 
 
 def test_compare_with_baseline_adds_differences_to_scores(models):
-    table = compare(models, baseline="small", correction="bh")
+    table = compare(models, baseline="small", correction="bh", rope=0.01)
     assert table.rows == ("small", "large", "middle") and table.index == "model"
-    assert [*table.columns] == ["hits", "hits - small", "hits p", "rank", "rank - small", "rank p"]
+    assert [*table.columns] == [
+        f"{score}{field}" for score in ("hits", "rank") for field in ("", " - small", " p", " p_not_worse", " verdict")
+    ]
     assert table.higher_is_better["hits"] is True and table.higher_is_better["rank"] is False
     for name, metrics in models.items():
         for score, metric_of in metrics.items():
             assert [*map(float, table[name, score])] == [*map(float, metric_of.interval())]
             if name != "small":
-                one = compare(metric_of, models["small"][score])
+                one = compare(metric_of, models["small"][score], rope=0.01)
+                assert table[name, f"{score} p_not_worse"] == float(one.p_not_worse)
                 cell = table[name, f"{score} - small"]
+                assert table[name, f"{score} verdict"] == cell.verdict
                 assert cell.difference == one.difference and cell.low <= one.low and cell.high >= one.high
     p_values = [compare(models[name]["hits"], models["small"]["hits"]).p_value for name in ("large", "middle")]
     expected = correct_p_values(torch.stack(p_values), "bh")

@@ -2,12 +2,15 @@
 
 import itertools
 import json
+import math
 import pickle
 
 import numpy as np
 import pytest
+import scipy.stats
 import torch
 from golden import golden
+from raising import raises
 
 from tensormetrics import Comparison, Table, compare, interval
 from tensormetrics.core.resampling.families import MEMBER, FamilyMember, corrected
@@ -42,8 +45,51 @@ def close_to(result):
 @golden("scores", "interval")
 def test_interval_golden_cases_equal_stored_values(case):
     inputs = case["inputs"]
-    options = {name: inputs.get(name) for name in ("groups", "replicates", "confidence")}
-    check_golden(case, interval(inputs["scores"], **options))
+    options = {name: inputs.get(name) for name in ("groups", "replicates", "confidence", "weights")}
+    check_golden(case, result := interval(inputs["scores"], **options))
+    if error := case["expected"].get("se"):
+        quantile = scipy.stats.t.ppf(0.975, result.effective_groups - 1)
+        assert float(result.high - result.low) / 2 == pytest.approx(quantile * error, rel=0.05)
+
+
+def test_interval_weights_equal_copies_in_groups(generator):
+    scores = torch.rand(50, generator=generator) < 0.8
+    copies = torch.randint(1, 4, (50,), generator=generator)
+    ids = torch.arange(50).repeat_interleave(copies)
+    expected = interval(scores.repeat_interleave(copies), groups=ids)
+    frame = pytest.importorskip("pandas").DataFrame({"right": scores.double(), "weight": copies})
+    for result in (interval(scores, weights=0.5 * copies), interval(frame, score="right", weights="weight")):
+        assert close_to(result) == statistics(expected)
+        assert (result.groups, result.effective_groups) == (50, pytest.approx(expected.effective_groups))
+    with raises(ValueError, "weights: got from 0 to 2, wanted finite numbers above 0"):
+        interval([1, 0, 1], weights=[1, 0, 2])
+    with raises(ValueError, "weights: got some for a, wanted none for paired items; write paired=False"):
+        compare(Scores([1, 0, 1], weights=[1, 1, 2]), [1, 0, 0])
+
+
+def test_compare_independent_samples_equals_welch(generator):
+    a, b = torch.randn(400, generator=generator).double(), 0.1 + 2 * torch.randn(250, generator=generator).double()
+    result = compare(a, b, paired=False, rope=0.3, replicates=4000)
+    expected = scipy.stats.ttest_ind(a, b, equal_var=False)
+    ends = expected.confidence_interval()
+    assert [*result] == [pytest.approx(float(x), abs=0.02) for x in (a.mean() - b.mean(), ends.low, ends.high)]
+    assert float(result.p_value) == pytest.approx(expected.pvalue, abs=0.02)
+    not_worse = scipy.stats.ttest_ind(a + 0.3, b, equal_var=False, alternative="greater").pvalue
+    assert float(result.p_not_worse) == pytest.approx(not_worse, abs=0.02)
+    assert float(result.se) == pytest.approx(float((a.var() / 400 + b.var() / 250).sqrt()))
+    assert (result.items, result.groups, result.discordant, result.test) == (650, 650, None, "bootstrap")
+    p_value = float(compare([1] * 5, [0] * 5, paired=False).p_value)
+    assert p_value == pytest.approx(2 / math.comb(10, 5))  # of all splits
+    metrics = [BrierScore(replicates=1000), BrierScore(replicates=1000)]
+    for metric, count in zip(metrics, (30, 40), strict=True):
+        metric.update(torch.rand(count, generator=generator), torch.arange(count) % 2)
+    difference = compare(*metrics, paired=False)
+    assert float(difference) == pytest.approx(float(metrics[0].compute() - metrics[1].compute()))
+    assert float(difference.low) < 0 < float(difference.high) and float(difference.p_value) > 0.05
+    refused = (0.5, {}, "a number"), (None, {}, "several models"), ([1, 0], {"anytime": True}, "anytime=True")
+    for b, options, what in refused:
+        with raises(ValueError, f"paired: got False with {what}, wanted two samples"):
+            compare([1, 0, 1], b, paired=False, **options)
 
 
 @golden("scores", "compare")

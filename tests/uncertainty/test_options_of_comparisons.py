@@ -28,9 +28,9 @@ SCORING = {
             batch_shape confidence confusion_prior dtype ignore_index interval method metrics num_classes
             prevalence_prior replicates seed zero_division""",
         "retrieval": """
-            average avg_of_avgs beta denominator depth empty_target_action exclude far gain gains ignore
-            ignore_index include k label_columns label_comparison_fn label_levels metrics on_lone relevance_level
-            return_per_class score statistic ties top_k""",
+            aggregation average avg_of_avgs beta denominator depth empty_target_action exclude far gain gains
+            ignore ignore_index include k label_columns label_comparison_fn label_levels metrics on_lone
+            relevance_level return_per_class score statistic ties top_k""",
         "structured": """
             average by columns constraint counts duplicates empty format ks labels link metric metrics
             node_limit objective policy reduction repeated_mentions replicates restarts schema scheme scores seed

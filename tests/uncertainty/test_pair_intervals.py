@@ -1,6 +1,7 @@
 """Intervals of scores of pairs: replicates against a list of all pairs, each with the weights of its two items."""
 
 import warnings
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -190,7 +191,7 @@ def test_interval_of_two_or_fewer_items_is_nan(name, count):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UncertaintyWarning)
         estimates = metric.interval(replicates=20)
-    for estimate in estimates.values() if isinstance(estimates, dict) else [estimates]:
+    for estimate in estimates.values() if isinstance(estimates, Mapping) else [estimates]:
         assert all(end.isnan().all() for end in estimate)
 
 

@@ -64,9 +64,15 @@ def matches(*args, replicates=200, **items):
     return metric
 
 
-def posterior():
-    metric = ConfusionPosterior(2)
-    metric.update(ONES, ONES)
+def posterior(batch_shape=()):
+    metric = ConfusionPosterior(2, batch_shape=batch_shape)
+    metric.update(ONES.expand(*batch_shape, 5), ONES.expand(*batch_shape, 5))
+    return metric
+
+
+def merged(make):
+    metric = make()
+    metric.merge_state(make())
     return metric
 
 
@@ -153,13 +159,18 @@ VALUES = [  # calls that raise a ValueError
     (lambda: compare(matches(), matches(), rope=-0.1), "rope: got -0.1, wanted None or a number >= 0."),
     (lambda: matches().interval(confidence=0), "confidence: got 0, wanted a number between 0 and 1."),
     (lambda: matches(replicates=0).interval(),
-     "replicates: MultisetMatch keeps sums; write MultisetMatch(..., replicates=1000) and update again."),
+     "replicates: got 0 for MultisetMatch, which keeps nothing of items; leave it out, update again."),
     (lambda: matches().interval(replicates=7),
      "replicates: got 7, but this MultisetMatch was made with replicates=200; leave it out."),
     (lambda: matches(ids=ONES.double()), "ids: got torch.float64, wanted an integer dtype; write ids.long()."),
     (lambda: matches(ids=torch.arange(3)), "ids: got shape (3,), wanted (5,)."),
-    (lambda: compare(posterior(), posterior()),
-     "ids: got none, so that items cannot be paired; write update(preds, target, ids=...)."),
+    (lambda: compare(posterior(batch_shape=(1,)), posterior(batch_shape=(1,))),
+     "ids: got none for more than 262,144 items, or for a batch of matrices, so that items cannot be paired; write "
+     "update(preds, target, ids=...)."),
+    (lambda: compare(merged(posterior), posterior()),
+     "ids: got none for items of merged metrics, which have no common order; write ids= in update."),
+    (lambda: compare(merged(partial(matches, replicates=None)), matches(replicates=None)),
+     "ids: got none for items of merged metrics, which have no common order; write ids= in update."),
     (lambda: Uncertain(StoredAUROC()),
      "metric: BinaryAUROC keeps preds, target, which is no sum; metrics of scores want thresholds=100."),
     (lambda: Uncertain(MeanSquaredError(), item_bounds=({"total": torch.ones(())}, {})),

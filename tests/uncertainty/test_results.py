@@ -117,11 +117,22 @@ def test_results_to_frame_has_labels_and_ends():
     ends = torch.tensor([[0.1, 0.2], [0.0, 0.1], [0.3, 0.4]], dtype=torch.float64)
     frame = Estimate(*ends, labels=("cat", "dog")).to_frame()
     assert [*frame.columns] == ["value", "low", "high"] and frame.loc["dog", "high"] == 0.4
-    assert [*comparison().to_frame().columns] == ["difference", "low", "high", "p_value", "p_better", "p_rope"]
-    assert (
-        "0.200 [0.100, 0.400]" in Estimate(*ends)._repr_html_()
-        and "p &lt; 0.001" in comparison(p_value=0)._repr_html_()
-    )
+    columns = ["difference", "low", "high", "p_value", "p_better", "p_rope"]
+    assert [*comparison().to_frame().columns] == [*columns, "verdict"]
+    with_rope = comparison(rope=0.01, p_not_worse=torch.tensor(0.02), p_equivalent=torch.tensor(0.5)).to_frame()
+    assert with_rope.iloc[0, 6:].tolist() == [pytest.approx(0.02), 0.5, "better by more than rope"]
+
+
+def test_single_results_are_tables():
+    difference = comparison(p_value=0.5, rope=0.01, p_rope=0.2, p_not_worse=torch.tensor(0.02), higher_is_better=False)
+    cells = ["", "+0.05 [+0.04, +0.06]", "0.50", "0.99", "0.20", "0.02", "worse by more than rope"]
+    assert [cell.strip() for cell in difference.to_markdown(2).splitlines()[-1].split("|")[1:-1]] == cells
+    assert all(cell in difference.to_latex(2) for cell in cells)
+    assert "<td>+0.049 [+0.042, +0.056]</td><td>0.500</td>" in difference._repr_html_()
+    classes = estimate([0.084, math.nan], [0.061, -math.inf], [1.0, 1.0], labels=("cat", "dog"))
+    assert [line.split(" | ")[0].strip("| ") for line in classes.to_markdown().splitlines()[2:]] == ["cat", "dog"]
+    document = json.loads(classes.to_json())
+    assert document["value"][1] is None and document["low"][1] == "-inf" and document["labels"] == ["cat", "dog"]
 
 
 def test_results_plot_labels_axes():
@@ -129,7 +140,7 @@ def test_results_plot_labels_axes():
     _, axes = Estimate(*ends, labels=("cat", "dog")).plot()
     assert [label.get_text() for label in axes.get_yticklabels()] == ["cat", "dog"]
     _, panels = table().plot()
-    assert [panel.get_xlabel() for panel in panels] == ["acc, higher is better", "loss, lower is better"]
+    assert [panel.get_xlabel() for panel in panels] == ["accuracy, higher is better", "loss, lower is better"]
 
 
 def table(**texts):

@@ -16,6 +16,7 @@ from tensormetrics.core.resampling.intervals import interval
 from tensormetrics.core.resampling.paired import comparisons
 from tensormetrics.core.resampling.resampling import Items, Resampled
 from tensormetrics.core.resampling.statements import Question
+from tensormetrics.core.resampling.units import read_entries
 from tensormetrics.retrieval import HitRate
 from tensormetrics.uncertainty import BinaryAUROC, BrierScore, Uncertain, UncertaintyWarning, compare
 
@@ -251,6 +252,21 @@ def test_interval_of_a_sum_metric_does_not_depend_on_order_or_merges(count, gene
         estimate = metric.interval()
         assert torch.equal(estimate.low, expected.low) and torch.equal(estimate.high, expected.high)
         assert estimate.items == count and estimate.groups == expected.groups
+
+
+def test_draws_of_sums_of_several_items_cover_as_those_of_all(generator):
+    """The spread of draws of a mean is that of the deviations of units: of 1,000 sums instead of 5,000 items."""
+    ratios = []
+    for _ in range(100):
+        wrong, metric = (torch.rand(5000, generator=generator) < 0.3).double(), BrierScore()
+        metric.update(torch.zeros(5000), wrong.long())
+        metric._fold()
+        units, _, is_grouped = read_entries(metric.units)
+        assert is_grouped and 900 < len(units.ids) <= 1000 and metric.interval().groups == 5000
+        deviations = units.rows[:, 0] - wrong.mean() * units.rows[:, 1]
+        ratios.append(deviations.square().sum() / (wrong - wrong.mean()).square().sum())
+    coverage = 2 * torch.special.ndtr(1.96 * torch.stack(ratios).sqrt()) - 1
+    assert float(coverage.mean()) == pytest.approx(0.95, abs=0.01)
 
 
 def test_merge_state_of_separately_numbered_items_is_refused():

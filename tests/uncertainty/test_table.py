@@ -10,7 +10,7 @@ import itertools
 import math
 import re
 import string
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,35 +24,22 @@ from torch.utils._pytree import tree_leaves
 
 from tensormetrics.core.metric.base import Metric
 from tensormetrics.core.metric.sum_metric import SumMetric
+from tensormetrics.core.results.estimates import Result
 from tensormetrics.core.results.ranks import RANK_COLUMNS
 from tensormetrics.core.results.table import ComparisonTable
-from tensormetrics.uncertainty import Comparison, Estimate, Table, Uncertain, UncertaintyWarning, compare
+from tensormetrics.uncertainty import Comparison, Estimate, Table, Uncertain, UncertaintyWarning, compare, interval
 
 N, REPLICATES = 60, 40
+OPTIONS = {"replicates": REPLICATES}
 
 WITHOUT_INTERVAL = {name for name, case in METRICS.items() if case.make().no_interval != Metric.no_interval}
 
 
 def fields(answer: Any, kind: type) -> list[Any]:
     """Return the estimates or comparisons of an answer: one, or several by name."""
-    results = list(answer.values()) if isinstance(answer, dict) else [answer]
+    results = list(answer.values()) if isinstance(answer, Mapping) else [answer]
     assert results and all(isinstance(result, kind) for result in results)
     return results
-
-
-def make_metric(case: MetricCase) -> Metric:
-    """Make the metric of a case, with replicates where it stores sums."""
-    metric = case.make()
-    if not isinstance(metric, SumMetric) or metric.replicates:
-        return metric
-    if type(metric).no_interval is not Metric.no_interval:
-        return metric
-    args, kwargs = metric._arguments
-    return type(metric)(*args, **{**kwargs, "replicates": REPLICATES})
-
-
-def options(metric: Metric) -> dict[str, int]:
-    return {} if isinstance(metric, SumMetric) else {"replicates": REPLICATES}
 
 
 def items_of(metric: Metric, inputs: tuple[Tensor, ...], order: Tensor, **identity: Tensor) -> Iterator[tuple]:
@@ -67,8 +54,11 @@ def items_of(metric: Metric, inputs: tuple[Tensor, ...], order: Tensor, **identi
 def updated_metric(
     case: MetricCase, inputs: tuple[Tensor, ...], order: Tensor | None = None, **identity: Tensor
 ) -> Metric:
-    metric = make_metric(case)
-    for batch, batch_identity in items_of(metric, inputs, torch.arange(N) if order is None else order, **identity):
+    return updated(case.make(), inputs, torch.arange(N) if order is None else order, **identity)
+
+
+def updated(metric: Metric, inputs: tuple[Tensor, ...], order: Tensor, **identity: Tensor) -> Metric:
+    for batch, batch_identity in items_of(metric, inputs, order, **identity):
         metric.update(*batch, **batch_identity)
     return metric
 
@@ -82,6 +72,8 @@ rows = pytest.mark.parametrize(("name", "case"), TABLE.items(), ids=TABLE.keys()
 ids = torch.arange(N) * 7 + 2**40
 # Metrics whose groups are their items, and which have no value for a single item.
 WITHOUT_A_VALUE_OF_ONE = {"association.ResidualBias": "a word is predicted from the other words"}
+REFUSE_ONE = {"PassAtK", "Ratings", "ClusterAccuracy", "EmbeddingClusterAccuracy", "NormalizedMutualInfo"}
+REFUSE_ONE |= {"Homogeneity", "Completeness", "VMeasure"}  # without an interval of one item, or battle of two
 WITHOUT_UNIT_SUMS = "uncertainty.BinaryAUROC", "uncertainty.BinaryAveragePrecision"  # not functions of sums over units
 
 
@@ -90,7 +82,7 @@ def test_interval_does_not_depend_on_order_of_batches(name, case, generator):
     inputs = case.inputs(generator, N)
     metric = updated_metric(case, inputs, ids=ids)
     shuffled = updated_metric(case, inputs, torch.randperm(N, generator=generator), ids=ids)
-    estimates = fields(metric.interval(**options(metric)), Estimate)
+    estimates = fields(metric.interval(**OPTIONS), Estimate)
     for value, low, high in estimates:
         assert value.shape == low.shape == high.shape and (low <= high).all()
     assert any((high > low).any() for _, low, high in estimates)
@@ -98,7 +90,7 @@ def test_interval_does_not_depend_on_order_of_batches(name, case, generator):
     if len(values) == len(estimates):
         for leaf, estimate in zip(values, estimates, strict=True):
             torch.testing.assert_close(estimate.value, leaf, rtol=0, atol=2e-2)  # a posterior's is its median
-    for one, other in zip(estimates, fields(shuffled.interval(**options(shuffled)), Estimate), strict=True):
+    for one, other in zip(estimates, fields(shuffled.interval(**OPTIONS), Estimate), strict=True):
         for end in ("low", "high"):
             assert torch.equal(getattr(one, end), getattr(other, end)), "the ends depend on the order of the batches"
 
@@ -132,21 +124,21 @@ def test_interval_of_single_item_groups_equals_ungrouped(name, case, generator):
 
 
 def estimates_of(metric: Metric) -> list[Estimate]:
-    return fields(metric.interval(**options(metric)), Estimate)
+    return fields(metric.interval(**OPTIONS), Estimate)
 
 
 @rows
 def test_comparison_of_equal_metrics_is_undecided_and_of_other_items_refused(name, case, generator):
     inputs = case.inputs(generator, N)
     a, b = (updated_metric(case, inputs, ids=ids) for _ in range(2))
-    for comparison in fields(compare(a, b, rope=0.1, **options(a)), Comparison):
+    for comparison in fields(compare(a, b, rope=0.1, **OPTIONS), Comparison):
         assert not comparison.difference.any() and (comparison.low <= 0).all() and (comparison.high >= 0).all()
         assert (
             (comparison.p_better == 0.5).all() and (comparison.p_rope > 0.5).all() and (comparison.p_value == 1).all()
         )
     others = updated_metric(case, inputs, ids=ids + 1)
     with pytest.raises(ValueError, match="^a, b: their items differ"):
-        compare(a, others, **options(a))
+        compare(a, others, **OPTIONS)
 
 
 EDGES_LEFT_OUT = {"uncertainty.Ratings": "equal battles do not connect its models; see test_ratings.py"}
@@ -188,7 +180,7 @@ def test_comparison_has_no_contradictions(name, case, alternative, data, confide
         return
     value, low = estimate.value.flatten()[0], estimate.low.flatten()[0]
     constant = float(low.lerp(value, 0.2) if low.isfinite() else value.nan_to_num(0.6) - 0.1)
-    asked = {"confidence": confidence, "alternative": alternative, "rope": 0.1, **options(metric)}
+    asked = {"confidence": confidence, "alternative": alternative, "rope": 0.1, **OPTIONS}
     for b in (constant, other):
         try:
             result = compare(metric, b, **asked)
@@ -197,7 +189,7 @@ def test_comparison_has_no_contradictions(name, case, alternative, data, confide
             continue
         if b is other and alternative == "two-sided" and confidence == 0.95 and name not in ESTIMATES_OF_MODELS:
             for models in ({"a": metric, "b": other}, {"a": metric, "b": other, "c": metric}):
-                assert_table_agrees(compare(models, confidence=confidence, **options(metric)), confidence)
+                assert_table_agrees(compare(models, confidence=confidence, **OPTIONS), confidence)
         for comparison in fields(result, Comparison):
             assert comparison.alternative == alternative
             assert_agrees(comparison, confidence)
@@ -236,12 +228,12 @@ def test_results_print_and_make_tables(name, case, generator):
     metric, other = (updated_metric(case, case.inputs(generator, N), ids=ids) for _ in range(2))
     values = metric.compute()
     # The posterior draws the sample size of `compute` by default.
-    intervals = metric.interval(**({} if name.startswith("posterior") else options(metric)))
+    intervals = metric.interval(**({} if name.startswith("posterior") else OPTIONS))
     values = values._asdict() if isinstance(values, tuple) else values
     if name in ESTIMATES_OF_MODELS:
         assert tuple(values) == intervals.labels
         values = torch.stack([*values.values()])
-    values, intervals = (result if isinstance(result, dict) else {"": result} for result in (values, intervals))
+    values, intervals = (result if isinstance(result, Mapping) else {"": result} for result in (values, intervals))
     compared = 0
     for key, value in values.items():
         key, _, end = key.rpartition("/") if key.endswith(("/low", "/high")) else (key, "", "value")
@@ -259,7 +251,7 @@ def test_results_print_and_make_tables(name, case, generator):
             assert "\n" not in f"{estimate}{estimate!r}{estimate:.1%}"
     if name in ESTIMATES_OF_MODELS:
         return
-    table = metric.table("one", **options(metric)) | other.table("two", **options(other))
+    table = metric.table("one", **OPTIONS) | other.table("two", **OPTIONS)
     assert Table.from_json(table.to_json()) == table and len(str(table).splitlines()) == 3
     header, *lines = csv.reader(io.StringIO(table.to_csv()))
     for column, cells in table.columns.items():
@@ -272,9 +264,9 @@ def test_results_print_and_make_tables(name, case, generator):
 def test_comparison_holds_estimates_of_both_metrics(name, case, generator):
     inputs = case.inputs(generator, N)
     a, b = (updated_metric(case, inputs, ids=ids) for _ in range(2))
-    comparisons = compare(a, b, **options(a))
-    estimates = a.interval(**options(a))
-    for key, comparison in comparisons.items() if isinstance(comparisons, dict) else [("", comparisons)]:
+    comparisons = compare(a, b, **OPTIONS)
+    estimates = a.interval(**OPTIONS)
+    for key, comparison in comparisons.items() if isinstance(comparisons, Mapping) else [("", comparisons)]:
         estimate = estimates[key] if key else estimates
         assert comparison.name == comparison.a.name == estimate.name and comparison.labels == estimate.labels
         assert comparison.higher_is_better is (a._direction(key) is not False)
@@ -286,7 +278,7 @@ def test_comparison_holds_estimates_of_both_metrics(name, case, generator):
 @rows
 def test_interval_after_forward_and_copy_equals_update(name, case, generator):
     inputs = case.inputs(generator, N)
-    metric, other = updated_metric(case, inputs), make_metric(case)
+    metric, other = updated_metric(case, inputs), case.make()
     for batch, _ in items_of(other, inputs, torch.arange(N)):
         other(*batch)
     for one, two in zip(estimates_of(metric), estimates_of(copy.deepcopy(other)), strict=True):
@@ -302,7 +294,7 @@ def test_page_of_intervals_names_metrics_without_interval():
 @pytest.mark.parametrize("name", sorted(WITHOUT_INTERVAL))
 def test_metrics_without_interval_raise_not_implemented(name, generator):
     case = METRICS[name]
-    metric = make_metric(case)
+    metric = case.make()
     metric.update(*case.inputs(generator, N))
     with pytest.raises(NotImplementedError, match=f"^{type(metric).__name__}: "):
         metric.interval()
@@ -315,10 +307,14 @@ def run_rank(rank: int, world: int, folder: str) -> None:
         results = {}
         for name, case in TABLE.items():
             inputs = case.inputs(torch.Generator().manual_seed(0), N)
-            metric = make_metric(case)
+            metric = case.make()
             for batch, batch_identity in items_of(metric, inputs, torch.arange(N)[rank::world], ids=ids):
                 metric.update(*batch, **batch_identity)
-            results[name] = metric.interval(**options(metric))
+            results[name] = metric.interval(**OPTIONS)
+            if isinstance(metric, SumMetric):
+                unnamed = [updated(case.make(), inputs, torch.arange(N)[rank::world]) for _ in range(2)]
+                comparison = fields(compare(*unnamed, **OPTIONS), Comparison)[0]
+                assert comparison.items == N and "paired by position" in comparison.test
         torch.save(results, Path(folder) / f"{rank}.pt")
     finally:
         torch.distributed.destroy_process_group()
@@ -334,3 +330,43 @@ def test_two_ranks_and_one_process_agree_exactly(tmp_path):
         for results in ranks:
             for estimate, one in zip(fields(results[name], Estimate), expected, strict=True):
                 assert torch.equal(estimate.low, one.low) and torch.equal(estimate.high, one.high), name
+
+
+@pytest.mark.parametrize("name", [name for name, case in TABLE.items() if isinstance(case.make(), SumMetric)])
+def test_weights_of_each_update_equal_those_of_the_interval(name, generator):
+    case = TABLE[name]
+    inputs = case.inputs(generator, N)
+    metric = updated_metric(case, inputs, ids=ids)
+    args, kwargs = metric._arguments
+    streaming = updated(type(metric)(*args, **{**kwargs, **OPTIONS}), inputs, torch.arange(N), ids=ids)
+    for one, other in zip(estimates_of(metric), fields(streaming.interval(), Estimate), strict=True):
+        assert all(map(torch.equal, one, other)) or bool(one.value.isnan().all())
+
+
+@pytest.mark.filterwarnings("ignore::tensormetrics.uncertainty.UncertaintyWarning")
+@pytest.mark.parametrize(
+    "count", [*(pytest.param(n, marks=pytest.mark.full) for n in (1, 30)), pytest.param(5000, marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("name", METRICS)
+def test_metric_as_made_by_default_answers_to_every_question(name, count, generator):
+    """In batches and merged; but for documented refusals."""
+    case = METRICS[name]
+    inputs, size = case.inputs(generator, count), 1 if case.make().__class__ is Uncertain else 1 + count // 3
+    a, b, merged = case.make(), case.make(), case.make()
+    for batch in torch.arange(count).split(size):
+        for metric in (a, b):
+            metric.update(*(tensor[batch] for tensor in inputs))
+    for metric in (a, b):
+        merged.merge_state(metric)
+    if name in WITHOUT_INTERVAL or (count == 1 and name.partition(".")[2] in REFUSE_ONE):
+        with pytest.raises((NotImplementedError, ValueError)):
+            interval(a)
+        return
+    for answer in (interval(a), interval(merged), compare(a, b)):
+        results = fields(answer, Comparison if hasattr(answer, "p_value") else Result)
+        assert str(answer) and repr(answer) and answer.plot() is not None
+        table = answer if isinstance(answer, Table) else Table.of({"row": answer})
+        assert table.to_latex().startswith(r"\begin{tabular}") and results
+    if isinstance(a, SumMetric):
+        with pytest.raises(ValueError, match="ids: got none for items of merged metrics"):
+            compare(merged, merged)

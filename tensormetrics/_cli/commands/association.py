@@ -1,13 +1,9 @@
 """Association of sets of words."""
 
 import json
-import logging
 import math
 import warnings
 from abc import ABCMeta
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import click
@@ -19,24 +15,14 @@ from ...association import BaseMetric, Query, WordEmbeddingModel
 from ...association.embeddings.formats.fasttext import is_fasttext
 from ...association.queries.run_queries import corrected, planned, scored
 from ...association.resampling.null_distribution import Method
-from ...core.results.plots import (
-    COLORS,
-    FONT,
-    LINE,
-    dress,
-    inches,
-    ink,
-    legend_below,
-    lines_of,
-    name_rows,
-    new_axes,
-    wrapped,
-)
-from ..inputs import BadInput, existing, naming, open_text
+from ...core.results.table import Table
+from ..inputs.documents import json_file
+from ..inputs.text import existing
 from ..names import ASSOCIATION, CORRECTIONS
-from ..option_types import Arguments, Device, Option, Probability, Replicates, Rope, SecondModel
-from ..output import Size, find_device, publish
-from ..score_tables import Comparisons, table_of_rows
+from ..naming import Logged, naming
+from ..option_types import Arguments, BadInput, Device, Option, Probability, Replicates, Rope, SecondModel, refuse
+from ..output import find_device, publish
+from ..score_tables import comparison_json, comparison_table, table_of_rows
 from .pairs import prefer
 
 LEVEL = 0.05  # below it a p-value survives
@@ -124,55 +110,56 @@ def association(
     """
     if pairs is not None:
         others = {"VECTORS": vectors, "--queries": queries, "--compare": compare, "--p-value": p_value}
-        if name := _first_specified(others):
-            raise BadInput(f"--pairs: got {name} too, wanted one of them")
+        refuse({f"--pairs: got {name} too, wanted one of them": value is not None for name, value in others.items()})
         return prefer(pairs, model, protocol, correction, replicates, confidence, device, outputs)
-    if vectors is None:
-        raise BadInput("VECTORS: got nothing, wanted a file; or --pairs FILE --model DIRECTORY")
-    if name := _first_specified({"--model": model, "--protocol": protocol}):
-        raise BadInput(f"{name}: is for --pairs; write both")
-    _check_options(metrics, p_value, correction)
+    by_draws, untested = correction == "max-t", min({*metrics} - TESTED, default="")
+    types = "approximate or auto" if by_draws else "exact, approximate or auto"
+    got = f"got {correction} with --p-value {p_value or 'left out'}"
+    refuse(
+        {
+            "VECTORS: got nothing, wanted a file; or --pairs FILE --model DIRECTORY": vectors is None,
+            "--model: is for --pairs; write both": model is not None,
+            "--protocol: is for --pairs; write both": protocol is not None,
+            f"--p-value: {untested} has none for a query; leave out --metric {untested}": p_value and untested,
+            f"--correction: {got}, wanted {types}": correction and (not p_value or (by_draws and p_value == "exact")),
+        }
+    )
+    assert vectors is not None
     query_list = _read_queries(queries) if queries else _weat_queries()
     files = [vectors, *filter(None, [compare])]
     models = [_read_vectors(file, query_list, member, words).to(find_device(device)) for file in files]
     by_metric: dict[str, Rows] = {}
+    picture: dict[str, dict[str, Any]] = {}  # query -> score and p-value of each metric
     common: dict[str, tuple[Any, Any]] = {}
     tables = []
     for metric in dict.fromkeys(metrics):
         resampled = {"replicates": replicates, "confidence": confidence} if replicates else {}
         kind = METRICS[metric]
-        with naming(method=f"--p-value of {metric}"), _suppressed_log():
+        with naming(method=f"--p-value of {metric}"):
+            warnings.simplefilter("ignore", Logged)  # the reasons list the lost words
             rows = _scores(kind, query_list, models[0], p_value, correction, **option, **resampled)
             others = [_scores(kind, query_list, model, None, None, **option) for model in models[1:]]
         by_metric[metric] = rows
         for file, file_rows in zip(files, [rows, *others], strict=True):
-            for name, reason in ((name, row["reason"]) for name, row in file_rows.items() if row["reason"]):
-                warnings.warn(f"{file}: {name}: {reason}" if compare else f"{name}: {reason}", stacklevel=1)
-        tables.append(table_of_rows(rows, confidence, metric))
+            if reasons := [f"{name}: {row['reason']}" for name, row in file_rows.items() if row["reason"]]:
+                warnings.warn(f"{file}: {'; '.join(reasons)}", stacklevel=1)
+        table = table_of_rows(rows, confidence, metric)
+        tables.append(table)
+        tested = [name for name in table.columns if name.startswith("p")][-1:]  # "p", or else the corrected one
+        shown = {"score": metric, **{name: f"{name} of {metric}" for name in tested}}
+        for name in table.rows:
+            picture.setdefault(name, {}).update({heading: table[name, key] for key, heading in shown.items()})
         for other in others:
             common[metric] = _common_scores(metric, rows, other)
     answer: dict[str, Any] = {"files": {"vectors": vectors, "queries": queries}, "metrics": by_metric}
     if compare:
         answer["files"]["compare"] = compare
         statement: dict[str, Any] = {"confidence": confidence, "replicates": replicates, "rope": rope}
-        comparisons = Comparisons.of(common, (vectors, compare), has_direction=False, **statement)
-        tables.append(comparisons.table("mean over queries"))
-        answer["comparison"] = comparisons.answer()
-    scores = [row["score"] for rows in by_metric.values() for row in rows.values()]
-    return publish(tables, answer, lambda size: draw(by_metric, correction, size), scores, **outputs)
-
-
-def _first_specified(arguments: dict[str, Any]) -> str | None:
-    """Return the name of the first argument that is not None."""
-    return next((name for name, value in arguments.items() if value is not None), None)
-
-
-def _check_options(metrics: tuple[str, ...], p_value: str | None, correction: str | None) -> None:
-    if untested := sorted(set(metrics) - TESTED) if p_value else []:
-        raise BadInput(f"--p-value: {untested[0]} has none for a query; leave out --metric {untested[0]}")
-    if correction and (not p_value or (correction, p_value) == ("max-t", "exact")):
-        expected = "approximate or auto" if correction == "max-t" else "exact, approximate or auto"
-        raise BadInput(f"--correction: got {correction} with --p-value {p_value or 'left out'}, wanted {expected}")
+        heading = "mean over queries"
+        tables.append(comparison_table(common, (vectors, compare), heading, has_direction=False, **statement))
+        answer["comparison"] = comparison_json(tables[-1])
+    columns = dict.fromkeys(heading for cells in picture.values() for heading in cells)
+    return publish(tables, answer, Table([*picture], [*columns], [*picture.values()]), **outputs)
 
 
 def _common_scores(metric: str, rows: Rows, other: Rows) -> tuple[dict[str, float], dict[str, float]]:
@@ -181,18 +168,6 @@ def _common_scores(metric: str, rows: Rows, other: Rows) -> tuple[dict[str, floa
     if not common:
         raise BadInput(f"--compare: {metric} has no query with a score by both models")
     return {name: rows[name]["score"] for name in common}, {name: other[name]["score"] for name in common}
-
-
-@contextmanager
-def _suppressed_log() -> Iterator[None]:
-    """Suppress the domain's log of lost words: the table's reasons list them. The caller's log level is restored."""
-    log = logging.getLogger("tensormetrics.association")
-    level = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        log.setLevel(level)
 
 
 def _weat_queries() -> list[Query]:
@@ -204,16 +179,11 @@ def _weat_queries() -> list[Query]:
 
 
 def _read_queries(file: str) -> list[Query]:
-    try:
-        rows = json.load(open_text(file))
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{file}: this is no JSON: {error}") from error
+    rows = json_file(file)
     if not isinstance(rows, list) or not rows:
         raise BadInput(f"{file}: wanted a list of at least one query, got {json.dumps(rows)[:60]}")
     queries = []
     for index, row in enumerate(rows):
-        if not isinstance(row, dict):
-            raise BadInput(f"{file}, query {index}: wanted an object, got {json.dumps(row)[:60]}")
         try:
             queries.append(Query(**row))
         except (TypeError, ValueError) as error:
@@ -222,52 +192,35 @@ def _read_queries(file: str) -> list[Query]:
 
 
 def _read_vectors(file: str, queries: list[Query], member: str | None, words: str | None) -> WordEmbeddingModel:
-    """Read the vectors of the words of the queries only."""
-    kind = existing(file).suffix
-    if words and kind not in (".npz", ".safetensors"):
-        raise BadInput(f"--words: got {words} for {file}, wanted a .npz or .safetensors file")
-    if member and kind != ".zip":
-        raise BadInput(f"--member: got {member} for {file}, which is no .zip")
-    arrays, name = _vectors_of_words(file, _words_of(queries), member, words)
+    """Read the vectors of the words of the queries only, also in lower case."""
+    kind, listed = existing(file).suffix, existing(words) if words else None
+    has_list = kind in (".npz", ".safetensors")
+    refuse(
+        {
+            f"--words: got {words} for {file}, wanted a .npz or .safetensors file": words and not has_list,
+            f"--member: got {member} for {file}, which is no .zip": member and kind != ".zip",
+            f"{file}: this has no words; give them by --words": kind == ".safetensors" and not words,
+        }
+    )
+    sets = (s for query in queries for sets in (query.target_sets, query.attribute_sets) for s in sets)
+    vocabulary = {form for s in sets for word in s for form in (word, word.lower())}
+    try:
+        if has_list:
+            open_list = WordEmbeddingModel.from_npz if kind == ".npz" else WordEmbeddingModel.from_safetensors
+            model = open_list(file, listed)
+        elif is_fasttext(file):
+            model = WordEmbeddingModel.from_fasttext(file)
+        else:
+            model = WordEmbeddingModel.from_word2vec(file, only=vocabulary, member=member)
+        arrays = model.arrays(sorted(word for word in vocabulary if word in model))
+    except (ValueError, OSError) as error:
+        reason = str(error).partition("; write ")[0]  # hints about Python arguments that the command sets itself
+        raise ValueError(reason if file in reason or str(words) in reason else f"{file}: {reason}") from error
     if not arrays:
         raise BadInput(f"{file}: none of the words of the queries is in it")
     if bad := [word for word, vector in arrays.items() if not np.isfinite(vector).all()]:
         raise BadInput(f"{file}: the vector of {bad[0]!r} holds NaN or infinity")
-    return WordEmbeddingModel.from_numpy(np.stack(list(arrays.values())), list(arrays), name)
-
-
-def _words_of(queries: list[Query]) -> set[str]:
-    """Return all words of the queries, also in lower case."""
-    sets = (s for query in queries for sets in (query.target_sets, query.attribute_sets) for s in sets)
-    words = {word for s in sets for word in s}
-    return words | {word.lower() for word in words}
-
-
-def _vectors_of_words(
-    file: str, vocabulary: set[str], member: str | None, words: str | None
-) -> tuple[dict[str, np.ndarray], str]:
-    # ->  the vectors of the words that are in the file, and the model's name
-    try:
-        with naming(member="--member"):
-            model = _all_vectors(file, member, existing(words) if words else None, vocabulary)
-            return model.arrays(sorted(word for word in vocabulary if word in model)), model.name
-    except OSError as error:
-        raise BadInput(f"{file}: {error}") from error
-    except BadInput as error:
-        reason = error.message.partition("; write ")[0]  # hints about Python arguments that the command sets itself
-        raise BadInput(reason if file in reason or str(words) in reason else f"{file}: {reason}") from error
-
-
-def _all_vectors(file: str, member: str | None, words: Path | None, vocabulary: set[str]) -> WordEmbeddingModel:
-    if file.endswith(".npz"):
-        return WordEmbeddingModel.from_npz(file, words)
-    if file.endswith(".safetensors"):
-        if not words:
-            raise BadInput(f"{file}: this has no words; give them by --words")
-        return WordEmbeddingModel.from_safetensors(file, words)
-    if is_fasttext(file):
-        return WordEmbeddingModel.from_fasttext(file)
-    return WordEmbeddingModel.from_word2vec(file, only=vocabulary, member=member)
+    return WordEmbeddingModel.from_numpy(np.stack(list(arrays.values())), list(arrays), model.name)
 
 
 def _scores(
@@ -299,31 +252,3 @@ def _scores(
     return {
         name: {**row, "reason": reasons.get((model.name, name))} for name, row in zip(plan.names, rows, strict=True)
     }
-
-
-def draw(answer: dict[str, Rows], correction: str | None = None, size: Size = None) -> Any:
-    """Draw a panel per metric and a bar per query; bars of (corrected) p-values below 0.05 are filled."""
-    column = f"p ({correction})" if correction else "p"
-    labels = {metric: [wrapped(name, 60) for name in rows] for metric, rows in answer.items()}
-    names = sum(labels.values(), [])
-    height = max(0.3, LINE * (lines_of(names) + 0.5))
-    size = size or (inches(names) + 4.5, height * len(names) + 0.7 * len(answer) + 0.3)
-    ratios = {"height_ratios": [len(rows) for rows in answer.values()]}
-    figure, panels = new_axes(None, size, len(answer), gridspec_kw=ratios)
-    for panel, (metric, rows) in zip(panels, answer.items(), strict=True):
-        dress(panel, grid="x")
-        for y, row in enumerate(rows.values()):
-            score, p = row["score"], row.get(column, 0.0)
-            label = f"{column} {'<' if p < LEVEL else '≥'} {LEVEL}" if column in row else None
-            face = COLORS[0] if p < LEVEL else "white"
-            if math.isnan(score):
-                panel.annotate("no score", (0, y), (4, 0), textcoords="offset points", va="center", fontsize=FONT)
-            else:
-                panel.barh(y, score, 0.6, facecolor=face, edgecolor=COLORS[0], label=label)
-                if "low" in row:  # the interval need not contain the score
-                    panel.plot([row["low"], row["high"]], [y, y], color=ink(), linewidth=1.2, marker="|")
-        panel.axvline(0, color="black", linewidth=0.8)
-        panel.set_xlabel(f"{metric.upper()} score")
-        name_rows(panel, labels[metric])
-    legend_below(figure, panels)
-    return figure

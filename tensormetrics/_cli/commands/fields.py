@@ -1,6 +1,5 @@
 """JSON answers of language models against references, field by field."""
 
-import math
 import re
 from json import dumps
 from pathlib import Path
@@ -12,22 +11,25 @@ from ...structured import FieldReport, evaluate
 from ...structured.comparators import annotation_of_text
 from ...structured.fields.documents import read_schema
 from ...structured.types.tree import Fixed, Items
-from ..inputs import BadInput, naming
-from ..inputs.documents import (
-    Documents,
-    aligned,
-    answers_of,
-    json_file,
-    read_lines,
-    references_of,
-    without_blank_end,
+from ..inputs.documents import aligned, documents_of, json_file, read_lines
+from ..inputs.text import is_number
+from ..naming import naming
+from ..option_types import (
+    STDOUT,
+    Arguments,
+    Option,
+    OutputFile,
+    Probability,
+    Rope,
+    SecondModel,
+    refuse,
+    split_assignment,
 )
-from ..option_types import STDOUT, Arguments, Option, OutputFile, Probability, Rope, SecondModel, split_assignment
-from ..output import draw_scores, publish
+from ..output import publish
+from ..score_tables import score_table
 from .structured import imported_class
 
 UNMET = 4  # status if a --require is not met
-OPTION_NAMES = {"fields": "--field", "replicates": "--replicates"}
 
 
 def json(
@@ -83,21 +85,28 @@ def json(
         require: Status 4 if a score, such as micro-f1 or f1[total], is below X.
     """
     kind = (json_file(schema) if schema.endswith(".json") else imported_class(schema)) if schema else None
-    with naming():
-        are_lists = kind is not None and isinstance(read_schema(kind).root, Items | Fixed)
-    lines = read_lines(reference, False, are_lists)
-    references = references_of(reference, lines, answer=answer, id=id, group=group)
-    with naming():
-        specs = dict(split_assignment("--field", text) for text in field)
-        fields = {path: annotation_of_text(spec, "--field") for path, spec in specs.items()}
-    required = [_requirement(text) for text in require]
+    are_lists = kind is not None and isinstance(read_schema(kind).root, Items | Fixed)
+    lines = read_lines(reference, None, are_lists)
+    references = documents_of(reference, lines, False, answer=answer, id=id, group=group)
+    specs = dict(split_assignment("--field", text) for text in field)
+    fields = {path: annotation_of_text(spec, "--field") for path, spec in specs.items()}
+    required = [split_assignment("--require", text) for text in require]
+    refuse({f"--require: got {number!r}, wanted a number": not is_number(number) for _, number in required})
     options = option | {"fields": fields or None, "confidence": confidence, "replicates": replicates}
+    groups = None if references.groups is None else [str(name) for name in references.groups]
+    ids: list[Any] = references.lines if references.ids is None else [str(name) for name in references.ids]
+    options |= {"ids": ids, "groups": groups}
     reports: dict[str, FieldReport] = {}
     for file in filter(None, (predicted, compare)):
-        read = without_blank_end(read_lines(file, True, are_lists), len(lines) if id is None else 0)
-        answers = answers_of(file, read, answer=answer, id=id, dropped=[key for key in (id,) if key])
+        read = read_lines(file, len(lines) if id is None else 0, are_lists)
+        answers = documents_of(file, read, True, answer=answer, id=id, group=None)
         preds = aligned(file, answers, reference, references, answer)
-        reports[file] = _report(file, preds, reference, references, kind, options, has_ids=id is not None)
+        lines_of = {f"predictions[{name!r}]": f"{file}, {'line' if id is None else 'id'} {name}" for name in ids}
+        with naming(**lines_of, fields="--field"):
+            try:
+                reports[file] = evaluate(preds, references.values, kind, **options)
+            except ValueError as error:
+                raise ValueError(_located(str(error), reference, references.lines)) from error
     report = reports[predicted]
     tables = [report.table()]
     answer_of_command = {
@@ -115,16 +124,13 @@ def json(
         files[save_schema] = dumps(report.schema, indent=2) + "\n"
     if kind is None:
         click.echo(f"schema: {dumps(report.schema)}", err=True)
-    explanations = [report.explain(_id_of(name, [each.id for each in report.documents])) for name in explain]
+    names = {str(each.id): each.id for each in report.documents}
+    wanted = "wanted the id or the line of a document"
+    refuse({f"--explain: got {name!r}, {wanted}": name not in names for name in explain})
+    explanations = [report.explain(names[name]) for name in explain]
     unmet = _unmet(report, required)
-    status = publish(
-        tables,
-        answer_of_command,
-        lambda size: _draw_totals(report, replicates, size),
-        map(float, report.totals.values()),
-        files,
-        **outputs,
-    )
+    totals = score_table(report.totals, report.totals if replicates else {}, confidence, "score")
+    status = publish(tables, answer_of_command, totals, (), files, **outputs)
     is_json = outputs["text_format"] == "json" or outputs["json_file"] == STDOUT
     for explanation in explanations:
         click.echo(f"\n{explanation}", err=is_json)
@@ -133,55 +139,10 @@ def json(
     return UNMET if unmet else status
 
 
-def _report(
-    file: str,
-    preds: list[Any],
-    reference: str,
-    references: Documents,
-    kind: Any,
-    options: dict[str, Any],
-    *,
-    has_ids: bool,
-) -> FieldReport:
-    """Score one file of answers; errors name its lines or the lines of the reference file."""
-    ids = references.ids if references.ids is not None else references.lines
-    names = {f"predictions[{name!r}]": f"{file}, {'id' if has_ids else 'line'} {name}" for name in ids}
-    options = options | {"ids": [str(name) for name in ids] if has_ids else ids}
-    groups = None if references.groups is None else [str(name) for name in references.groups]
-    with naming(**names, **OPTION_NAMES):
-        try:
-            return evaluate(preds, references.values, kind, groups=groups, **options)
-        except ValueError as error:
-            if message := _reference_message(str(error), reference, references.lines):
-                raise BadInput(message) from error
-            raise
-
-
-def _draw_totals(report: FieldReport, replicates: int, size: Any) -> Any:
-    scores = {name: float(value) for name, value in report.totals.items()}
-    ends = {name: (float(total.low), float(total.high)) for name, total in report.totals.items()} if replicates else {}
-    return draw_scores(scores, ends, None, report.confidence, size)
-
-
-def _requirement(text: str) -> tuple[str, float]:
-    name, number = split_assignment("--require", text)
-    try:
-        return name, float(number)
-    except ValueError:
-        raise BadInput(f"--require: got {number!r}, wanted a number") from None
-
-
-def _reference_message(message: str, file: str, lines: list[int]) -> str:
-    """Return a message about a reference with its line instead of its position; "" for another message."""
+def _located(message: str, file: str, lines: list[int]) -> str:
+    """Return a message, of a reference with its line instead of its position."""
     match = re.match(r"references\[(\d+)\]\.?(.*)", message, re.DOTALL)
-    return f"{file}, line {lines[int(match[1])]}: {match[2].removeprefix(': ')}" if match else ""
-
-
-def _id_of(name: str, ids: list[Any]) -> Any:
-    by_name = {str(id): id for id in ids}
-    if name not in by_name:
-        raise BadInput(f"--explain: got {name!r}, wanted the id or the line of a document")
-    return by_name[name]
+    return f"{file}, line {lines[int(match[1])]}: {match[2].removeprefix(': ')}" if match else message
 
 
 def _numbers(report: FieldReport) -> dict[str, Any]:
@@ -189,13 +150,9 @@ def _numbers(report: FieldReport) -> dict[str, Any]:
     return scores | {f"f1[{path}]": float(report[path].f1) for path in report}
 
 
-def _unmet(report: FieldReport, required: list[tuple[str, float]]) -> list[str]:
+def _unmet(report: FieldReport, required: list[tuple[str, str]]) -> list[str]:
     """Return a text for each score below its required value."""
     scores = _numbers(report)
-    unmet = []
-    for name, minimum in required:
-        if name not in scores:
-            raise BadInput(f"--require: got {name!r}, wanted one of {', '.join(scores)}")
-        if not scores[name] >= minimum or math.isnan(scores[name]):
-            unmet.append(f"{name} is {scores[name]:.4g}, required {minimum:g}")
-    return unmet
+    refuse({f"--require: got {name!r}, wanted one of {', '.join(scores)}": name not in scores for name, _ in required})
+    unmet = [(name, number) for name, number in required if not scores[name] >= float(number)]  # also NaN
+    return [f"{name} is {scores[name]:.4g}, required {float(number):g}" for name, number in unmet]

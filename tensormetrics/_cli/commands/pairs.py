@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from ...association import PairPreference, read_sentence_pairs, read_sentence_triples, score_pairs
-from ..inputs import BadInput, existing, naming
-from ..output import Size, find_device, publish
+from ..inputs.text import existing
+from ..option_types import BadInput
+from ..output import find_device, publish
 from ..score_tables import table_of_rows
 
 
@@ -23,21 +24,19 @@ def prefer(
     """Score the pairs of a file by the language model of a folder; return the exit status."""
     if model is None:
         raise BadInput("--pairs: wanted --model DIRECTORY, too")
-    with naming():
-        is_triples = existing(pairs).suffix == ".json"
-        read: Any = read_sentence_triples(pairs) if is_triples else read_sentence_pairs(pairs)
+    is_triples = existing(pairs).suffix == ".json"
+    read: Any = read_sentence_triples(pairs) if is_triples else read_sentence_pairs(pairs)
     if protocol is not None and is_triples != (protocol == "stereoset"):
         raise BadInput(f"--protocol: got {protocol} for {pairs}, wanted a .json file for stereoset alone")
     protocol = "stereoset" if is_triples else protocol
-    with naming(model=f"--model {model}"):
-        network, tokenizer = _load(model)
-        scores = score_pairs(network.to(find_device(device)), tokenizer, read)
-        metric = PairPreference(protocol, categories=sorted(set(read.categories)))
-        metric.update(*scores, categories=read.categories, **({"terms": read.terms} if is_triples else {}))
-        values = {name: float(value) for name, value in metric.compute().items()}
-        draws = {"replicates": replicates} if replicates else {}
-        estimates = metric.interval(confidence=confidence, **draws) if replicates else None
-        tests = metric.sign_test(correction=correction or "max-t", confidence=confidence, **draws)
+    network, tokenizer = _load(model)
+    scores = score_pairs(network.to(find_device(device)), tokenizer, read)
+    metric = PairPreference(protocol, categories=sorted(set(read.categories)))
+    metric.update(*scores, categories=read.categories, **({"terms": read.terms} if is_triples else {}))
+    values = {name: float(value) for name, value in metric.compute().items()}
+    draws = {"replicates": replicates} if replicates else {}
+    estimates = metric.interval(confidence=confidence, **draws) if replicates else None
+    tests = metric.sign_test(correction=correction or "max-t", confidence=confidence, **draws)
     rows = {
         name: {
             "score": value,
@@ -48,9 +47,8 @@ def prefer(
         for name, value in values.items()
     }
     answer = {"files": {"pairs": pairs, "model": model}, "protocol": protocol, "metrics": {"pairpreference": rows}}
-    plotted = estimates or metric.compute()
     table = table_of_rows(rows, confidence, "pairpreference")
-    return publish([table], answer, lambda size: _draw(metric, plotted, size), list(values.values()), **outputs)
+    return publish([table], answer, table.select("score"), **outputs)
 
 
 def _load(folder: str) -> tuple[Any, Any]:
@@ -72,10 +70,3 @@ def _load(folder: str) -> tuple[Any, Any]:
 
 def _corrected(test: Any) -> float:
     return math.nan if test is None or test.p_corrected is None else float(test.p_corrected)
-
-
-def _draw(metric: PairPreference, values: Any, size: Size) -> Any:
-    figure, _ = metric.plot(values)
-    if size:
-        figure.set_size_inches(size)
-    return figure

@@ -1,24 +1,28 @@
 """Credible intervals of the scores of confusion matrices."""
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import click
 
+from ...core.results.estimates import Estimate
 from ...core.results.plots import legend_below, new_axes
 from ...core.results.table import Table
 from ...core.text.files import file_suffix
-from ...posterior import Study, get_metric, items_needed, load_csv
+from ...posterior import Study, items_needed, load_csv
 from ...posterior.plots.distributions import REGIONS_HEIGHT, ROW_HEIGHT
 from ...posterior.sampling.errors import ConfigWarning
-from ..inputs import BadInput, csv_rows, existing, is_number, naming, read_tensor
-from ..option_types import Device, Finite, Option, PositiveInt, Rope
+from ..inputs.arrays import read_tensor
+from ..inputs.text import csv_rows, existing, is_number
+from ..naming import naming
+from ..option_types import BadInput, Device, Finite, Option, PositiveInt, Rope, decoded
 from ..output import Size, find_device, publish
 from ..score_tables import caption_of
 
+Column = tuple[str, int | str | None]  # metric and class
 PRIORS = {"prevalence_prior": "--prior", "confusion_prior": "--prior"}
 
 
@@ -70,8 +74,8 @@ def posterior(
     if not matrices and not paired:
         raise BadInput("MATRIX: got no file, wanted at least one, or --paired FILE")
     of_rows = prior in ("balanced", "hierarchical")
-    priors = ("perks", prior) if of_rows else (_number_or_word(prior),) * 2
-    with warnings.catch_warnings(), naming(num_samples="--replicates", ci_probability="--confidence"):
+    priors = ("perks", prior) if of_rows else (decoded(prior),) * 2
+    with naming(num_samples="--replicates", ci_probability="--confidence"):
         warnings.simplefilter("ignore", ConfigWarning)
         undefined = None if zero_division is None else float(zero_division)
         study = Study(seed, replicates, confidence, device=find_device(device), zero_division=undefined)
@@ -82,44 +86,28 @@ def posterior(
         classes = _add_items(study, paired, classes, priors)
     if compare and len(study.list_experiments()) < 2:
         raise BadInput("--compare: got one experiment, wanted at least two")
-    columns = _columns(study, metrics, classes)
-    with naming():
-        scores = study.table()
-        tables = [Table(scores.rows, scores.higher_is_better, scores.cells, caption=caption_of(confidence))]
-        for name, column in columns.items() if compare else ():
-            pairs = study.compare(*column, rope=rope)
-            tables.append(Table(pairs.rows, pairs.higher_is_better, pairs.cells, index=name))
+    scores = study.table()
+    columns = _columns(scores, classes)
+    tables = [Table(scores.rows, scores.higher_is_better, scores.cells, caption=caption_of(confidence))]
+    for name, column in columns.items() if compare else ():
+        pairs = study.compare(*column, rope=rope)
+        tables.append(Table(pairs.rows, pairs.higher_is_better, pairs.cells, index=name))
     if width is not None:
         needed = [_items_needed(study, *column, width, priors) for column in columns.values()]
         index = f"items for an interval of {width:g}"
         tables.append(Table(scores.rows, [*columns], [*zip(*needed, strict=True)], index=index))
-    answer = {
-        "files": list(matrices),
-        "paired": paired,
-        "scores": {
-            name: {
-                row: {**scores[row, name].to_dict(), "median": float(scores[row, name].details["median"])}
-                for row in scores.rows
-            }
-            for name in columns
-        },
+    cells = {name: {row: scores[row, name] for row in scores.rows} for name in columns}
+    medians = {name: {row: float(cell.details["median"]) for row, cell in of.items()} for name, of in cells.items()}
+    numbers = {
+        name: {row: {**cell.to_dict(), "median": medians[name][row]} for row, cell in of.items()}
+        for name, of in cells.items()
     }
-    return publish(
-        tables,
-        answer,
-        lambda size: draw(study, [*columns.values()], compare, rope, size),
-        [float(scores[row, name].details["median"]) for row in scores.rows for name in columns],
-        **outputs,
-    )
+    answer = {"files": list(matrices), "paired": paired, "scores": numbers}
+    values = chain(*(of.values() for of in medians.values()))
+    return publish(tables, answer, lambda size: draw(study, columns.values(), compare, rope, size), values, **outputs)
 
 
-def draw(
-    study: Study,
-    columns: Sequence[tuple[str, int | str | None]],
-    compare: bool = False,
-    rope: float | None = None,
-    size: Size = None,
-) -> Any:
+def draw(study: Study, columns: Collection[Column], compare: bool = False, rope: Any = None, size: Size = None) -> Any:
     """Draw the posteriors of all experiments per metric, and with `compare` the differences from the best."""
     rows = len(study.list_experiments())
     heights = ([ROW_HEIGHT] * rows + [REGIONS_HEIGHT] * (rows - 1) * compare) * len(columns)
@@ -188,17 +176,13 @@ def _items_needed(
     return counts
 
 
-def _columns(
-    study: Study, metrics: tuple[str, ...], classes: list[str] | None
-) -> dict[str, tuple[str, int | str | None]]:
-    """Return the columns of the table of scores: each metric with None, or with each class if it has a value for it."""
-    columns: dict[str, tuple[str, int | str | None]] = {}
-    for metric in dict.fromkeys(metrics):
-        if get_metric(metric).is_multiclass:
-            columns[metric] = metric, None
-        else:
-            columns |= {f"{metric}/{label}": (metric, label) for label in classes or range(study.num_classes)}
-    return columns
+def _columns(scores: Table, classes: list[str] | None) -> dict[str, Column]:
+    """Return the metric of each column of the table of scores, and its class if it has a value for each."""
+    parts = {name: name.partition("/") for name, cells in scores.columns.items() if isinstance(cells, Estimate)}
+    return {
+        name: (metric, None if not has_class else label if classes else int(label))
+        for name, (metric, has_class, label) in parts.items()
+    }
 
 
 def _named(files: tuple[str, ...]) -> dict[str, str]:
@@ -212,13 +196,6 @@ def _named(files: tuple[str, ...]) -> dict[str, str]:
             raise BadInput(f"{file}: got a second experiment called {name}; rename one")
         names[file] = name
     return names
-
-
-def _number_or_word(prior: str) -> float | str:
-    try:
-        return float(prior)
-    except ValueError:
-        return prior
 
 
 def _sorted(labels: Iterable[str]) -> list[str]:

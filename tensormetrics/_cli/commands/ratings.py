@@ -5,11 +5,11 @@ from typing import Annotated, Any
 import torch
 
 from ...uncertainty import Ratings
-from ..inputs import naming
 from ..inputs.battles import read_battles
+from ..naming import naming
 from ..option_types import Arguments, Device, IntFromTwo, Option, Probability
 from ..output import find_device, publish
-from ..score_tables import Scores, caption_of
+from ..score_tables import caption_of, comparison_json, score_json
 
 
 def ratings(
@@ -53,19 +53,18 @@ def ratings(
     options: dict[str, Any] = {"confidence": confidence, "replicates": replicates}
     with naming(battles=", ".join(files)):
         metric = Ratings(**option)
-        score = torch.tensor(rows.outcomes, dtype=torch.float64).to(find_device(device))
-        metric.update(rows.a, rows.b, score, groups=rows.groups)
+        score = torch.tensor(rows["outcome"], dtype=torch.float64).to(find_device(device))
+        metric.update(rows["a"], rows["b"], score, groups=rows.get("groups"))
         table = metric.table(**options)
         effect = metric.position_effect(**options)
         further = [metric.win_rates(**options)] if win_rates else []
         compared = metric.compare(**options) if pairs else None
-    estimates = {model: table[model, "rating"] for model in table.rows}
-    scores = Scores({model: float(estimate) for model, estimate in estimates.items()}, estimates, confidence)
-    report: dict[str, Any] = {"files": list(files), "models": scores.answer(), "position_effect": effect.to_dict()}
+    report: dict[str, Any] = {"files": list(files), "models": score_json(table, "rating")}
+    report["position_effect"] = effect.to_dict()
     report["ranks"] = {model: [table[model, f"{end} rank"] for end in ("first", "last")] for model in table.rows}
     report["best"] = [model for model in table.rows if table[model, "best"]]
     caption = f"{caption_of(confidence)}; position effect: {effect:+.3f}"
     tables = [table._with(caption=caption), *([compared] if compared is not None else []), *further]
     if compared is not None:
-        report["comparison"] = {row: compared[row, "difference"].to_dict() for row in compared.rows}
-    return publish(tables, report, scores.draw, scores.values.values(), **outputs)
+        report["comparison"] = comparison_json(compared)
+    return publish(tables, report, table.select("rating"), **outputs)

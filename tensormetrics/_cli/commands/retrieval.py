@@ -1,6 +1,7 @@
 """The command `retrieval`: label agreement of nearest neighbors and clusters of embeddings."""
 
 import os
+import sys
 from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any, Literal
 
@@ -15,22 +16,33 @@ from ...retrieval import AccuracyCalculator, FaissKNN, KeOpsKNN
 from ...retrieval.calculator.metric_names import CENTROID, CLUSTERING, statistic_of
 from ...retrieval.scores.embedding_metric import Role
 from ...retrieval.scores.query_metric import Classes, averaged
-from ..inputs import BadInput, Column, naming
+from ..inputs.labels import Column
 from ..names import DISTANCES, RETRIEVAL_OF_NEIGHBORS
-from ..option_types import Arguments, Device, Finite, Option, PositiveInt, Probability, Replicates, Rope, SecondModel
-from ..output import find_device, on_a_terminal, publish, status_of, stdout_aside
-from ..score_tables import Comparisons, Scores, caption_of
-from .retrieval_inputs import FILES, RetrievalInputs, part_of, read_inputs
+from ..naming import naming
+from ..option_types import (
+    Arguments,
+    BadInput,
+    Device,
+    Finite,
+    Option,
+    PositiveInt,
+    Probability,
+    Replicates,
+    Rope,
+    SecondModel,
+    refuse,
+)
+from ..output import find_device, publish, status_of, stdout_aside
+from ..score_tables import caption_of, comparison_json, comparison_table, score_json, score_table
+from .retrieval_inputs import FILES, Files, RetrievalInputs, part_of, read_inputs
 
 KNN = {"faiss": FaissKNN, "keops": KeOpsKNN}
-FLAG_OF_ARGUMENT = {
+OPTIONS = {
     "include": "--metric",
-    "k": "--k",
-    "distance": "--distance",
-    "cameras": "--cameras",
     "audit_report": "--audit",
     "knn_func": "--knn",
     "label_levels": "--levels",
+    "cameras": "--cameras",
 }
 
 
@@ -117,16 +129,14 @@ def retrieval(
     options = {name: value for name, value in locals().items() if name != "outputs"}
     context = click.get_current_context()
     if gains and context.get_parameter_source("metrics") is ParameterSource.DEFAULT:
-        options["metrics"] = context.params["metrics"] = (
-            *RETRIEVAL_OF_NEIGHBORS,
-            "ndcg",
-        )  # clusterings cannot use gains
+        # Clusterings cannot use gains.
+        options["metrics"] = context.params["metrics"] = (*RETRIEVAL_OF_NEIGHBORS, "ndcg")
     files = {name: options[option] for name, option in FILES.items()}
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     _check(options, ranks)
     torch_device = find_device(options["device"])
     inputs = read_inputs(files, options["levels"], bool(options["checkpoint"]))
-    with naming(**files, **FLAG_OF_ARGUMENT), _compiler_output_aside(options):
+    with naming(**files, **OPTIONS), _compiler_output_aside(options):
         calculator = _calculator(options, inputs, torch_device)
         checkpoint = {"checkpoint": options["checkpoint"], "checkpoint_seconds": options["checkpoint_seconds"]}
         if ranks > 1:
@@ -135,66 +145,70 @@ def retrieval(
                 return status_of(values.values())
         else:
             values = _in_one_process(calculator, inputs, torch_device, checkpoint)
-        scores = _scores(calculator, values, options)
+        assert calculator.last is not None  # the scores that were just computed
+        has_means = options["replicates"] and any(statistic_of(name) == "mean" for name in calculator.last.scores)
+        draws = {"confidence": options["confidence"], "replicates": options["replicates"]}
+        estimates = dict(calculator.interval(**draws)) if has_means else {}
         by_class = _by_class(calculator, inputs.query.labels[0]) if options["per_class"] else {}
         audited = calculator.audit_report(confidence=options["confidence"]) if options["audit"] else {}
-    tables = [scores.table("metric")]
-    used = dict(files)
+    scores = score_table(values, estimates, options["confidence"], "metric")
+    tables, used = [scores], dict(files)
     if options["compare"]:
         used |= {name: options[name] for name in ("compare", "compare_reference")}
     report: dict[str, Any] = {
         "files": {name: file for name, file in used.items() if file},
         "queries": len(inputs.query.rows),
-        "metrics": scores.answer(),
+        "metrics": score_json(scores),
         "per_class": by_class,
     }
     if options["compare"]:
-        comparisons = _comparisons(calculator, files, torch_device, options)
-        tables.append(comparisons.table("metric"))
-        report["comparison"] = comparisons.answer()
+        other = _second_model(files, torch_device, options)
+        pair, compared = {"": (calculator, other)}, (options["embeddings"], options["compare"])
+        tables.append(comparison_table(pair, compared, "metric", rope=options["rope"], **draws))
+        report["comparison"] = comparison_json(tables[-1])
     if audited:
-        tables += _tables_of(audited, scores)
-        report["audit"] = _audit_report(audited, options["audit"])
-    names = [*next(iter(by_class.values()), ())]
+        tables += _tables_of(audited, values, caption_of(options["confidence"]))
+        recall = [{"k": k, **dict(zip(Estimate.tensors, map(float, row), strict=True))} for k, row in
+                  enumerate(zip(*audited["recall"], strict=True), 1)]  # fmt: skip
+        report["audit"] = {"queries": options["audit"], "recall": recall, "exact": score_json(tables[-2], "exact")}
     if by_class:
+        names = [*next(iter(by_class.values()))]
         tables.append(Table([*by_class], names, [*by_class.values()], index="class"))
-    class_values = {name: [row[name] for row in by_class.values()] for name in names}
-    return publish(
-        tables,
-        report,
-        lambda size: scores.draw(size, class_values),
-        values.values(),
-        **outputs,
-    )
+    return publish(tables, report, scores, **outputs)
 
 
 def _check(options: dict[str, Any], ranks: int) -> None:
     """Raise BadInput for options that need a missing option or exclude each other."""
     _depth(options["k"])
-    if options["per_class"] and (options["levels"] or ranks > 1 or not options["labels"]):
-        if ranks > 1:
-            raise BadInput("--per-class: not on several ranks; run it without torchrun")
-        if options["levels"]:
-            raise BadInput("--per-class: not together with --levels; leave one out")
-        raise BadInput("--per-class: not without LABELS; give them, too")
-    if options["checkpoint"] and not options["reference"]:
-        raise BadInput("--checkpoint: wanted a --reference, which is read in blocks; leave it out")
-    _check_comparison(options, ranks)
-    if (options["index"] or options["audit"]) and options["knn"] != "faiss":
-        option = "index" if options["index"] else "audit"
-        raise BadInput(f"--{option}: wanted --knn faiss, whose search may not be exact")
-    label_metrics = [name for name in options["metrics"] if name in CLUSTERING or name == CENTROID]
-    if label_metrics and options["gains"]:
-        raise BadInput(f"--gains: {label_metrics[0]} uses labels alone; leave out --metric {label_metrics[0]}")
-
-
-def _check_comparison(options: dict[str, Any], ranks: int) -> None:
-    if options["compare"] and options["checkpoint"]:
-        raise BadInput("--compare: not together with --checkpoint; leave one out")
-    if options["compare"] and ranks > 1:
-        raise BadInput("--compare: not on several ranks; run it without torchrun")
-    if bool(options["compare_reference"]) != bool(options["compare"] and options["reference"]):
-        raise BadInput("--compare-reference: give it where there are both --compare and --reference, and only there")
+    names = "labels", "gains", "levels", "reference", "reference_labels", "per_class", "compare", "checkpoint"
+    labels, gains, levels, reference, reference_labels, per_class, compare, checkpoint = map(options.get, names)
+    labeled = next((name for name in options["metrics"] if name in CLUSTERING or name == CENTROID), None)
+    inexact = next((name for name in ("index", "audit") if options[name]), None)
+    needs_cameras, needs_reference = options["cameras"] and reference, compare and reference
+    lacks_partner = not gains and bool(reference) != bool(reference_labels)
+    relevant, where = "which say what is relevant; leave one out", "give {0} where there are both {1} and only there"
+    cameras, both = where.format("them", "--cameras and --reference,"), where.format("it", "--compare and --reference,")
+    refuse(
+        {
+            "--per-class: not on several ranks; run it without torchrun": per_class and ranks > 1,
+            "--per-class: not together with --levels; leave one out": per_class and levels,
+            "--per-class: not without LABELS; give them, too": per_class and not labels,
+            "--checkpoint: wanted a --reference, which is read in blocks; leave it out": checkpoint and not reference,
+            "--compare: not together with --checkpoint; leave one out": compare and checkpoint,
+            "--compare: not on several ranks; run it without torchrun": compare and ranks > 1,
+            f"--compare-reference: {both}": bool(options["compare_reference"]) != bool(needs_reference),
+            f"--{inexact}: wanted --knn faiss, whose search may not be exact": inexact and options["knn"] != "faiss",
+            f"--gains: {labeled} uses labels alone; leave out --metric {labeled}": labeled and gains,
+            "LABELS: got no file, wanted one, or --gains FILE": not (labels or gains),
+            f"--levels: not together with --gains, {relevant}": gains and levels,
+            f"--reference-labels: not together with --gains, {relevant}": gains and reference_labels,
+            "--reference and --reference-labels: give both or neither": lacks_partner,
+            "--reference-ids: wanted --reference and --gains, which name its rows; leave them out": (
+                options["reference_ids"] and not (gains and reference)
+            ),
+            f"--reference-cameras: {cameras}": bool(options["reference_cameras"]) != bool(needs_cameras),
+        }
+    )
 
 
 def _compiler_output_aside(options: dict[str, Any]) -> AbstractContextManager[None]:
@@ -213,39 +227,26 @@ def _calculator(options: dict[str, Any], inputs: RetrievalInputs, device: torch.
         device=device,
         gains=inputs.gains,
         label_levels=options["levels"],
-        progress=on_a_terminal(),
+        progress=sys.stderr.isatty(),
         **searcher,
         **options["option"],
     )
 
 
-def _scores(calculator: AccuracyCalculator, values: dict[str, float], options: dict[str, Any]) -> Scores:
-    assert calculator.last is not None  # the scores that were just computed
-    confidence, estimates = options["confidence"], {}
-    if options["replicates"] and any(statistic_of(name) == "mean" for name in calculator.last.scores):
-        estimates = calculator.interval(confidence=confidence, replicates=options["replicates"])
-    return Scores(values, estimates, confidence)
-
-
-def _comparisons(
-    calculator: AccuracyCalculator, files: dict[str, str | None], device: torch.device, options: dict[str, Any]
-) -> Comparisons:
-    """Score the embeddings of the second model in the same way and compare both."""
-    first, second = options["embeddings"], options["compare"]
-    other_files = files | {"query": second, "reference": options["compare_reference"]}
+def _second_model(files: Files, device: torch.device, options: dict[str, Any]) -> AccuracyCalculator:
+    """Score the embeddings of the second model in the same way."""
+    other_files = {**files, "query": options["compare"], "reference": options["compare_reference"]}
     inputs = read_inputs(other_files, options["levels"], False)
-    with naming(**other_files, **FLAG_OF_ARGUMENT), _compiler_output_aside(options):
+    with naming(**other_files, **OPTIONS), _compiler_output_aside(options):
         other = _calculator(options | {"audit": None}, inputs, device)
         _in_one_process(other, inputs, device, {})
-    common = {name: options[name] for name in ("confidence", "replicates", "rope")}
-    return Comparisons.of({"": (calculator, other)}, (first, second), **common)
+    return other
 
 
-def _tables_of(exact: dict[str, Estimate], scores: Scores) -> list[Table]:
+def _tables_of(exact: dict[str, Estimate], values: dict[str, float], caption: str) -> list[Table]:
     """Return a table of approximate and exact scores, and one of the recall of the index."""
-    names, caption = [name for name in exact if name != "recall"], caption_of(scores.confidence)
-    rows = [[scores.values[name], exact[name]] for name in names]
-    recall = exact["recall"]
+    names, recall = [name for name in exact if name != "recall"], exact["recall"]
+    rows = [[values[name], exact[name]] for name in names]
     length = len(recall.value)
     depths = [k for k in range(1, length + 1) if k in (1, 2, 5, 10, 20, 50, 100, 200, 500, length)]
     return [
@@ -254,24 +255,12 @@ def _tables_of(exact: dict[str, Estimate], scores: Scores) -> list[Table]:
     ]
 
 
-def _audit_report(exact: dict[str, Estimate], audit: int) -> dict[str, Any]:
-    def to_lists(estimate: Estimate) -> dict[str, Any]:
-        return {name: getattr(estimate, name).tolist() for name in Estimate.tensors}
-
-    by_k = zip(*(tensor.tolist() for tensor in exact["recall"]), strict=True)
-    recall = [{"k": k, **dict(zip(Estimate.tensors, values, strict=True))} for k, values in enumerate(by_k, 1)]
-    scores = {name: to_lists(estimate) for name, estimate in exact.items() if name != "recall"}
-    return {"queries": audit, "recall": recall, "exact": scores}
-
-
-def _depth(k: str | None) -> int | Literal["max_bin_count"] | None:
-    if k is None:
-        return None
-    if k == "max_bin_count":
-        return "max_bin_count"
-    if k.isdecimal() and int(k):
-        return int(k)
-    raise BadInput(f"--k: got {k!r}, wanted an integer >= 1 or max_bin_count; leave it out for all neighbors")
+def _depth(k: str | None) -> Any:
+    if k is None or k == "max_bin_count":
+        return k
+    if not k.isdecimal() or not int(k):
+        raise BadInput(f"--k: got {k!r}, wanted an integer >= 1 or max_bin_count; leave it out for all neighbors")
+    return int(k)
 
 
 def _in_one_process(
@@ -322,10 +311,7 @@ def _by_class(calculator: AccuracyCalculator, labels: Column) -> dict[str, dict[
     scores: dict[str, Tensor] = calculator.last.scores
     codes = labels.codes.to(next(iter(scores.values())).device)
     classes = Classes(codes, torch.ones_like(codes, dtype=torch.bool))
-    rows: dict[str, dict[str, float]] = {
-        str(labels.names[n] if labels.names else n): {} for n in classes.labels.tolist()
-    }
-    for metric, score in scores.items():
-        for row, value in zip(rows.values(), averaged(score, classes, "class", statistic_of(metric)), strict=True):
-            row[metric] = float(value)
-    return rows
+    names = [str(labels.names[n] if labels.names else n) for n in classes.labels.tolist()]
+    columns = [averaged(score, classes, "class", statistic_of(name)).tolist() for name, score in scores.items()]
+    rows = (dict(zip(scores, row, strict=True)) for row in zip(*columns, strict=True))
+    return dict(zip(names, rows, strict=True))

@@ -8,7 +8,10 @@ import torch
 from torch import Tensor
 
 from ...retrieval.sources.source import EmbeddingSource
-from ..inputs import BadInput, Column, Rows, read_columns, read_gains, read_labels, read_rows
+from ..inputs.arrays import read_rows
+from ..inputs.gains import Rows, read_gains
+from ..inputs.labels import Column, concatenated, read_columns, read_labels
+from ..option_types import BadInput
 
 FILES = {  # argument of the library -> option
     "query": "embeddings",
@@ -52,7 +55,6 @@ class RetrievalInputs(NamedTuple):
 
 
 def read_inputs(files: Files, levels: bool, in_blocks: bool) -> RetrievalInputs:
-    check_files(files, levels)
     query = _read_embeddings(files, "query", levels)
     groups = query.labels[0]
     if files["groups"]:
@@ -75,22 +77,6 @@ def read_inputs(files: Files, levels: bool, in_blocks: bool) -> RetrievalInputs:
         pair = _joined(query.cameras, reference.cameras, files, "cameras")
         query, reference = query._replace(cameras=pair[0]), reference._replace(cameras=pair[1])
     return RetrievalInputs(query, reference, groups, gains)
-
-
-def check_files(files: Files, levels: bool) -> None:
-    """Raise BadInput for files that need a missing file or exclude each other."""
-    if not (files["query_labels"] or files["gains"]):
-        raise BadInput("LABELS: got no file, wanted one, or --gains FILE")
-    if files["gains"] and (levels or files["reference_labels"]):
-        option = "--levels" if levels else "--reference-labels"
-        raise BadInput(f"{option}: not together with --gains, which say what is relevant; leave one out")
-    if not files["gains"] and (files["reference"] is None) != (files["reference_labels"] is None):
-        raise BadInput("--reference and --reference-labels: give both or neither")
-    if files["reference_ids"] and not (files["gains"] and files["reference"]):
-        raise BadInput("--reference-ids: wanted --reference and --gains, which name its rows; leave them out")
-    expected = files["query_cameras"] is not None and files["reference"] is not None
-    if (files["reference_cameras"] is not None) != expected:
-        raise BadInput("--reference-cameras: give them where there are both --cameras and --reference, and only there")
 
 
 def part_of(rows: Any, row_slice: slice) -> Any:
@@ -150,11 +136,7 @@ def _joined(a: Column, b: Column, files: Files, kind: str) -> tuple[Column, Colu
     if (a.names is None) != (b.names is None):
         file, other = files[f"reference_{kind}"], files[f"query_{kind}"]
         raise BadInput(f"{file}: wanted {kind} of the kind of {other}, words or integers")
-    if a.names is None or b.names is None:
+    if a.names is None:
         return a, b
-    names = sorted({*a.names, *b.names})
-    codes = {word: i for i, word in enumerate(names)}
-    first, second = (
-        Column(torch.tensor([codes[word] for word in column.names or ()])[column.codes], names) for column in (a, b)
-    )
-    return first, second
+    both, size = concatenated([a, b]), len(a.codes)
+    return both._replace(codes=both.codes[:size]), both._replace(codes=both.codes[size:])

@@ -4,16 +4,17 @@ import glob
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from ...core.results.estimates import Comparison, Estimate
+from ...core.results.estimates import Estimate
 from ...core.results.table import Table
 from ...uncertainty import compare, interval, read_scores
-from ...uncertainty.item_scores.item_scores import Scores as ItemScores
+from ...uncertainty.item_scores.item_scores import Scores
 from ...uncertainty.item_scores.score_files import read_models
 from ...uncertainty.planning import more_items
-from ..inputs import BadInput, existing, naming
-from ..option_types import Device, IntFromTwo, Option, Power, Probability, Rope
+from ..inputs.text import existing
+from ..naming import naming
+from ..option_types import Device, IntFromTwo, Option, Power, Probability, Rope, refuse
 from ..output import publish
-from ..score_tables import Comparisons, Scores
+from ..score_tables import comparison_json, comparison_table, differences, score_json, score_table
 
 
 def scores(
@@ -64,70 +65,60 @@ def scores(
         replicates: Number of reweightings of the items or groups.
         device: Without effect: this command computes on the CPU.
     """
-    for option, value in (("--rope", rope), ("--power", power)):
-        if len(files) == 1 and model is None and value is not None:
-            raise BadInput(f"{option}: is for several files; give another one")
-    if len(files) > 1 and model is not None:
-        raise BadInput(f"--model: is for one file, got {len(files)}")
-    if model is not None and answer_filter is not None:
-        raise BadInput("--filter: is for logs, got it with --model, which is for a table")
-    if len(files) > 2 and anytime:
-        raise BadInput("--anytime: is for one file or two")
-    if len({*files}) < len(files):
-        twice = next(file for i, file in enumerate(files) if file in files[:i])
-        raise BadInput(f"{twice}: got this file twice, wanted distinct files")
-    models: dict[str, ItemScores] = {}
+    of_table, several = model is not None, len(files) > 1
+    refuse(
+        {
+            "--rope: is for several files; give another one": rope is not None and not (several or of_table),
+            "--power: is for several files; give another one": power is not None and not (several or of_table),
+            f"--model: is for one file, got {len(files)}": of_table and several,
+            "--filter: is for logs, got it with --model, which is for a table": of_table and answer_filter is not None,
+            "--anytime: is for one file or two": anytime and len(files) > 2,
+            **{
+                f"{file}: got this file twice, wanted distinct files": file in files[:i] for i, file in enumerate(files)
+            },
+        }
+    )
+    models: dict[str, Scores]
     columns = {"filter": answer_filter, "ids": ids, "groups": groups}
     options: dict[str, Any] = {"confidence": confidence}
     options |= {"anytime": True} if anytime else {"replicates": replicates}
+    if model is not None:
+        models = read_models(existing(files[0]), model, metric, ids, groups)
+        files = tuple(models)
+    else:
+        names = zip(files, _distinct(files), strict=True)
+        models = {name: read_scores(_logs(file), metric, **columns) for file, name in names}
     estimates: dict[str, Estimate] = {}
-    results: dict[str, Comparison] = {}
-    with naming(metric="--metric", filter="--filter", groups="--groups", ids="--ids"):
-        if model is not None:
-            models = read_models(existing(files[0]), model, metric, ids, groups)
-            files = tuple(models)
-        else:
-            models = {
-                name: read_scores(_logs(file), metric, **columns)
-                for file, name in zip(files, _distinct(files), strict=True)
-            }
     for name, read in models.items():
-        with naming(bounds="--bounds", scores=name):
+        with naming(scores=name):
             models[name] = read.replaced(higher_is_better=not lower_is_better, bounds=bounds)
             estimates[name] = interval(models[name], **options)
-    means = Scores({name: float(estimate) for name, estimate in estimates.items()}, estimates, confidence)
-    report: dict[str, Any] = {"files": list(files), "models": means.answer()}
+    means = score_table(estimates, estimates, confidence, "file")
+    report: dict[str, Any] = {"files": list(files), "models": score_json(means)}
     options |= {"rope": rope, "on_missing": on_missing}
-    tables = [means.table("file")]
+    tables = [means]
     if len(models) == 2:
         (a, b), name = models.values(), next(iter(models.values())).name
-        comparisons = Comparisons.of({name: (a, b)}, (files[0], files[1]), **options)
-        tables = [comparisons.table("metric")]
-        report["comparison"] = comparisons.answer()
-        results = comparisons.results
+        tables = [comparison_table({name: (a, b)}, (files[0], files[1]), "metric", **options)]
     elif len(models) > 2:
         with naming(ids=", ".join(files)):
             pairs = compare(models, **options)
         tables = [pairs.models, pairs]
-        results = {row: pairs[row, "difference"] for row in pairs.rows}
-        report["comparison"] = {row: result.to_dict() for row, result in results.items()}
+    if len(models) > 1:
+        report["comparison"] = comparison_json(tables[-1])
+    if len(models) > 2:
         report["ranks"] = pairs.ranks
     if power is not None:
-        report["more_items"] = {name: more_items(result, power) for name, result in results.items()}
-        tables.append(_plan_table(report["more_items"], power))
-    return publish(tables, report, means.draw, means.values.values(), **outputs)
+        report["more_items"] = {name: more_items(result, power) for name, result in differences(tables[-1]).items()}
+        cells = [["no number" if count is None else f"{count:,}"] for count in report["more_items"].values()]
+        caption = f"items to add, so that the interval excludes 0 with probability {power:g}"
+        tables.append(Table([*report["more_items"]], ["more items"], cells, caption=caption, index="comparison"))
+    return publish(tables, report, means, **outputs)
 
 
 def _logs(file: str) -> str | Path:
     """Return a folder or a pattern as it is, and a file that exists."""
     return file if Path(file).is_dir() or (glob.has_magic(file) and not Path(file).exists()) else existing(file)
-
-
-def _plan_table(counts: dict[str, int | None], power: float) -> Table:
-    """Return a table of the number of additional items that decide each comparison."""
-    cells = [["no number" if count is None else f"{count:,}"] for count in counts.values()]
-    caption = f"items to add, so that the interval excludes 0 with probability {power:g}"
-    return Table([*counts], ["more items"], cells, caption=caption, index="comparison")
 
 
 def _distinct(files: tuple[str, ...]) -> list[str]:

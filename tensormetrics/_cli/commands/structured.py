@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,33 +21,28 @@ from ...structured import (
     micro_average,
 )
 from ...structured.fields.engine.faults import first_fault
-from ...structured.fields.engine.slots import compile_schema, root_kinds
+from ...structured.fields.engine.slots import Plan, compile_schema, root_kinds
 from ...structured.fields.instances import instance_of
 from ...structured.fields.reading import Reader
 from ...structured.objects.metric import StructuredMetric
 from ...structured.suites.amr import read_amr_file
 from ...structured.suites.conll import read_coref_file
+from ...structured.suites.entities.tag_files import read_tag_file
 from ...structured.suites.entities.tags import tag_code
 from ...structured.types.class_tree import schema_of
 from ...structured.types.records import is_record, is_tuple
-from ..inputs import BadInput, existing, naming, open_text
-from ..inputs.documents import answers_of, read_lines, without_blank_end
+from ..inputs.documents import documents_of, read_lines
+from ..inputs.text import existing
 from ..names import TAGS
-from ..option_types import Arguments, Device, Option, Probability, Replicates, Rope, SecondModel
+from ..naming import naming
+from ..option_types import Arguments, BadInput, Device, Option, Probability, Replicates, Rope, SecondModel
 from ..output import find_device, publish
-from ..score_tables import Comparisons, Scores
+from ..score_tables import comparison_json, comparison_table, score_json, score_table
 
 NORMALIZERS = ("precision", "recall", "f1")
 
 
-def structured(
-    predicted: str,
-    reference: str,
-    *,
-    schema: str,
-    option: Arguments = (),
-    **options: Any,
-) -> int:
+def structured(predicted: str, reference: str, *, schema: str, option: Arguments = (), **options: Any) -> int:
     """Compare PREDICTED and REFERENCE by a metric derived from a class.
 
     Both are .jsonl files of one document per line. `json` says which fields are wrong, and reads the answers of
@@ -61,26 +57,32 @@ def structured(
         option: Another argument of `derive`, for a class without @metametric: constraint=~ matches items of lists
             repeatedly, constraint=-> those of the reference, constraint=<- those of the prediction.
     """
-    cls, metric = _metric_of(schema, option)
+    cls = imported_class(schema)
+    if not is_record(cls) or is_tuple(cls):
+        kinds = "a dataclass, a NamedTuple, a TypedDict or a class of attrs, msgspec or pydantic"
+        raise BadInput(f"--schema: got {schema}, which is {cls!r:.60}, wanted {kinds}")
+    attached = vars(cls).get("metric")  # of @metametric, which writes it where no field is called so
+    metric = attached if isinstance(attached, StructuredMetric) else derive(cls, **option)
     averages = {"micro": micro_average(NORMALIZERS), "macro": macro_average(NORMALIZERS)}
-    objects = _Objects(cls)
-    references = objects.read(reference)
-    return _report(
-        lambda file: references if file == reference else objects.read(file, len(references)),
-        lambda file, preds, refs, **resampled: Family(metric, averages, **resampled),
-        predicted=predicted,
-        reference=reference,
-        **options,
-    )
+    plan = compile_schema(schema_of(cls))
+    reader = Reader(root_kinds(plan))
+    references: list[Item] = []
+
+    def read(file: str) -> list[Item]:
+        if file == reference and references:
+            return references
+        lines = read_lines(file, None if file == reference else len(references))
+        answers = documents_of(file, lines, True, answer=None, id=None, group=None)
+        return [
+            Item(_object(plan, reader, f"{file}, line {line}", value), [line])
+            for line, value in zip(answers.lines, answers.values, strict=True)
+        ]
+
+    references += read(reference)
+    return _report(read, partial(Family, metric, averages), predicted=predicted, reference=reference, **options)
 
 
-def coref(
-    predicted: str,
-    reference: str,
-    *,
-    option: Arguments = (),
-    **options: Any,
-) -> int:
+def coref(predicted: str, reference: str, *, option: Arguments = (), **options: Any) -> int:
     """Score coreference of PREDICTED and REFERENCE.
 
     Both are files in the format of CoNLL-2011/2012: the last column has brackets such as (0, 0) and (0)|(1; "#begin
@@ -99,14 +101,11 @@ def coref(
         with naming():
             return read_coref_file(existing(file))
 
-    def make(file: str, preds: list[Any], refs: list[Any], **resampled: Any) -> CorefScores:
-        return CorefScores(**option, **resampled)
-
     def update(scores: CorefScores, *inputs: list[tuple[str, Any]]) -> None:
         preds, refs = ([clusters for _, clusters in documents] for documents in inputs)
         scores.update_clusters(preds, refs, names=[name for name, _ in inputs[1]])
 
-    return _report(read, make, update, predicted=predicted, reference=reference, **options)
+    return _report(read, partial(CorefScores, **option), update, predicted=predicted, reference=reference, **options)
 
 
 def ner(
@@ -120,7 +119,7 @@ def ner(
     """Score named entities of PREDICTED and REFERENCE.
 
     Both have one token per line, its tag (B-PER, I-PER, O, ...) in the last column, and a blank line between sentences.
-    Their tokens, in the first column, must be equal.
+    Their tokens, in the first column (in CoNLL-U, which numbers words, the second), must be equal.
 
     \b
     tensormetrics ner predicted.bio reference.bio --mode iob2
@@ -133,25 +132,18 @@ def ner(
     labels: list[str] = []
 
     def read(file: str) -> list[Item]:
-        sentences: list[Item] = []
+        sentences = read_tag_file(existing(file))
         seen: set[str] = set()
-        for block in _blocks(file, "-DOCSTART-"):
-            rows = [text.split() for _, text in block]
-            tags, lines = [row[-1] for row in rows], [line for line, _ in block]
+        for tags, lines, *_ in sentences:
             for line, tag in zip(lines, tags, strict=True):
                 if tag not in seen:
-                    with naming():
-                        tag_code(tag, labels, f"{file}, line {line}", suffix)
+                    tag_code(tag, labels, f"{file}, line {line}", suffix)
                     seen.add(tag)
-            sentences.append(Item(tags, lines, [row[0] if row[1:] else "" for row in rows]))
         return sentences
-
-    def make(file: str, preds: list[Any], refs: list[Any], **resampled: Any) -> SpanScores:
-        return SpanScores(labels=sorted(labels) or None, **resampled)
 
     return _report(
         read,
-        make,
+        lambda **resampled: SpanScores(labels=sorted(labels) or None, **resampled),
         lambda scores, *inputs: scores.update_tags(*inputs, mode, suffix=suffix),
         unit="sentence",
         predicted=predicted,
@@ -182,14 +174,7 @@ def amr(
         with naming():
             return read_amr_file(existing(file), on_invalid="raise" if file == reference else on_invalid)
 
-    return _report(
-        read,
-        lambda file, preds, refs, **resampled: Smatch(**resampled),
-        unit="graph",
-        predicted=predicted,
-        reference=reference,
-        **options,
-    )
+    return _report(read, Smatch, unit="graph", predicted=predicted, reference=reference, **options)
 
 
 def _report(
@@ -223,28 +208,24 @@ def _report(
     refs = [item.value for item in documents[reference]]
     metrics: dict[str, Any] = {}
     for file in dict.fromkeys(files[::2]):
-        with naming():
-            preds = join(file, documents[file], reference, documents[reference], unit)
+        preds = join(file, documents[file], reference, documents[reference], unit)
         with naming(preds=file, refs=reference, pred=file, ref=reference):
-            metrics[file] = make(file, preds, refs, replicates=replicates).to(torch_device)
+            metrics[file] = make(replicates=replicates).to(torch_device)
             update(metrics[file], preds, refs)
     metric = metrics[predicted]
-    with naming():
-        values = {key: float(value) for key, value in metric.compute().items()}
-        estimates = metric.interval(confidence=confidence) if replicates else {}
-    scores = Scores(values, estimates, confidence)
-    tables = [scores.table("score")]
+    estimates = metric.interval(confidence=confidence) if replicates else {}
+    scores = score_table(metric.compute(), estimates, confidence, "score")
+    tables = [scores]
     answer = {
         "files": {"predicted": predicted, "reference": reference, **({"compare": compare} if compare else {})},
         f"{unit}s": len(refs),
-        "scores": scores.answer(),
+        "scores": score_json(scores),
     }
     if compare:
         pairs = {"": (metric, metrics[compare])}
-        comparisons = Comparisons.of(pairs, (predicted, compare), confidence=confidence, rope=rope)
-        tables.append(comparisons.table("score"))
-        answer["comparison"] = comparisons.answer()
-    return publish(tables, answer, scores.draw, values.values(), **outputs)
+        tables.append(comparison_table(pairs, (predicted, compare), "score", confidence=confidence, rope=rope))
+        answer["comparison"] = comparison_json(tables[-1])
+    return publish(tables, answer, scores, **outputs)
 
 
 def imported_class(schema: str) -> Any:
@@ -252,79 +233,31 @@ def imported_class(schema: str) -> Any:
     module, _, name = schema.rpartition(":")
     if not module or not name:
         raise BadInput(f"--schema: got {schema!r}, wanted MODULE:CLASS")
+    if module.endswith(".py"):
+        existing(module)
     try:
         return getattr(_imported(module), name)
-    except BadInput:
-        raise
     except (Exception, SystemExit) as error:  # whatever the user's module does
         raise BadInput(f"--schema: {schema} cannot be imported: {type(error).__name__}: {error}") from error
-
-
-def _metric_of(schema: str, arguments: dict[str, Any]) -> tuple[type, Any]:
-    cls = imported_class(schema)
-    if not is_record(cls) or is_tuple(cls):
-        kinds = "a dataclass, a NamedTuple, a TypedDict or a class of attrs, msgspec or pydantic"
-        raise BadInput(f"--schema: got {schema}, which is {cls!r:.60}, wanted {kinds}")
-    attached = vars(cls).get("metric")  # of @metametric, which writes it where no field is called so
-    with naming():
-        return cls, attached if isinstance(attached, StructuredMetric) else derive(cls, **arguments)
 
 
 def _imported(module: str) -> Any:
     if not module.endswith(".py"):
         return importlib.import_module(module)
     # Under a separate name: a file may be called types.py.
-    spec = importlib.util.spec_from_file_location(f"_schema_{Path(module).stem}", existing(module))
+    spec = importlib.util.spec_from_file_location(f"_schema_{Path(module).stem}", module)
     assert spec is not None and spec.loader is not None  # there is a loader for .py
     loaded = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
     return loaded
 
 
-class _Objects:
-    """Reader of files of objects of a class: text is parsed as JSON and converted to the class."""
-
-    def __init__(self, cls: type) -> None:
-        with naming():
-            self.plan = compile_schema(schema_of(cls))
-        self.reader = Reader(root_kinds(self.plan))
-
-    def read(self, file: str, num_references: int | None = None) -> list[Item]:
-        """Return the object of each line.
-
-        Args:
-            file: Path.
-            num_references: Number of references; None if `file` holds the references.
-
-        Raises:
-            BadInput: If a line is no value of the class.
-        """
-        is_reference = num_references is None
-        lines = read_lines(file, not is_reference)
-        if num_references is not None:
-            lines = without_blank_end(lines, num_references)
-        answers = answers_of(file, lines, answer=None, id=None, dropped=())
-        return [
-            Item(self._object(f"{file}, line {line}", value), [line])
-            for line, value in zip(answers.lines, answers.values, strict=True)
-        ]
-
-    def _object(self, location: str, text: Any) -> Any:
-        reading = self.reader.read(text)
-        if reading.how == "unreadable":
-            reason = "the bytes are not UTF-8" if text is None else reading.reason
-            raise BadInput(f"{location}: {reason if reason.startswith('got ') else f'this is no JSON: {reason}'}")
-        if fault := first_fault(self.plan, reading.value):
-            raise BadInput(f"{location}: {fault.removeprefix('.').removeprefix(': ')}")
-        return instance_of(self.plan.root, reading.value)
-
-
-def _blocks(file: str, skip: str | None = None) -> list[list[tuple[int, str]]]:
-    """Return blocks of numbered lines, separated by blank lines; lines that begin with `skip` are ignored."""
-    blocks: list[list[tuple[int, str]]] = [[]]
-    for line, text in enumerate(open_text(file), 1):
-        if not text.strip():
-            blocks.append([])
-        elif skip is None or not text.startswith(skip):
-            blocks[-1].append((line, text))
-    return [block for block in blocks if block]
+def _object(plan: Plan, reader: Reader, location: str, text: Any) -> Any:
+    """Parse text as JSON and convert it to the class of a plan."""
+    reading = reader.read(text)
+    if reading.how == "unreadable":
+        reason = "the bytes are not UTF-8" if text is None else reading.reason
+        raise BadInput(f"{location}: {reason if reason.startswith('got ') else f'this is no JSON: {reason}'}")
+    if fault := first_fault(plan, reading.value):
+        raise BadInput(f"{location}: {fault.removeprefix('.').removeprefix(': ')}")
+    return instance_of(plan.root.slot, reading.value)

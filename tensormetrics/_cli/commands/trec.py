@@ -5,11 +5,12 @@ from typing import Annotated, Any
 from ...core.results.table import Table
 from ...retrieval import Qrels, Run, evaluate_run
 from ...retrieval.runs.measures import SUMMED
-from ..inputs import existing, naming
+from ..inputs.text import existing
 from ..names import TREC
+from ..naming import naming
 from ..option_types import Arguments, Device, Option, Probability, Replicates, Rope, SecondModel
 from ..output import publish
-from ..score_tables import Comparisons, Scores
+from ..score_tables import comparison_json, comparison_table, score_json, score_table
 
 
 def trec(
@@ -45,34 +46,32 @@ def trec(
         replicates: Intervals from N resamples of the queries; 0: none, with --compare 1000.
         device: Without effect: this command computes on the CPU.
     """
-    with naming():
-        judgements = Qrels.read(existing(qrels))
+    judgements = Qrels.read(existing(qrels))
     evaluated = {}
     for file in filter(None, (run, compare)):
-        with naming(**{"run, qrels": f"{file} and {qrels}"}, metrics="--metric"):
+        with naming(**{"run, qrels": f"{file} and {qrels}"}):
             evaluated[file] = evaluate_run(Run.read(existing(file)), judgements, metrics, **option)
     options: dict[str, Any] = {"confidence": confidence, "replicates": replicates}
     run_scores = evaluated[run]
     values, estimates = run_scores.summary(), {}
     if replicates and not values.keys() <= {*SUMMED}:
         with naming():
-            estimates = run_scores.interval(**options)
-    scores = Scores(values, estimates, confidence)
-    tables = [scores.table("metric")]
+            estimates = dict(run_scores.interval(**options))
+    scores = score_table(values, estimates, confidence, "metric")
+    tables = [scores]
     answer: dict[str, Any] = {
         "files": {"run": run, "qrels": qrels, **({"compare": compare} if compare else {})},
         "queries": len(run_scores.queries),
-        "metrics": scores.answer(),
+        "metrics": score_json(scores),
         "per_query": {},
     }
     if compare:
         pairs = {"": (run_scores, evaluated[compare])}
-        comparisons = Comparisons.of(pairs, (run, compare), rope=rope, **options)
-        tables.append(comparisons.table("metric"))
-        answer["comparison"] = comparisons.answer()
+        tables.append(comparison_table(pairs, (run, compare), "metric", rope=rope, **options))
+        answer["comparison"] = comparison_json(tables[-1])
     if per_query:
         columns = run_scores.values.values()
         rows = {query: [float(column[i]) for column in columns] for i, query in enumerate(run_scores.queries)}
         tables.append(Table(list(rows), list(values), list(rows.values()), index="query"))
         answer["per_query"] = {query: dict(zip(values, row, strict=True)) for query, row in rows.items()}
-    return publish(tables, answer, scores.draw, values.values(), **outputs)
+    return publish(tables, answer, scores, **outputs)

@@ -5,7 +5,7 @@ import json
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +16,6 @@ from ...retrieval.sources.arrow import TABLES
 from ...retrieval.sources.files import list_files, open_embeddings
 from ...retrieval.sources.source import EmbeddingSource
 from ..option_types import BadInput
-from .naming import naming
 from .text import csv_rows, existing, is_number, json_lines, open_text
 
 NUMBERS = {getattr(torch, name) for name in ("bool", "float16", "bfloat16", "float32", "float64")} | {
@@ -32,8 +31,7 @@ def read_tensor(location: str) -> Tensor:
         raise BadInput(f"{path}: got a file of type {kind!r}, wanted one of {', '.join(READERS)}")
     if name is not None and kind not in NAMED:
         raise BadInput(f"{location}: a {kind} file holds one array; leave out ':{name}'")
-    with naming():
-        tensor = READERS[kind](path, name)
+    tensor = READERS[kind](path, name)
     if tensor.layout != torch.strided or tensor.is_meta or tensor.dtype not in NUMBERS:
         kind = f"{tensor.layout} tensor" if tensor.layout != torch.strided else f"{tensor.device} {tensor.dtype} tensor"
         raise BadInput(f"{location}: got a {kind}, wanted a dense one of real numbers")
@@ -70,14 +68,6 @@ def _from_numpy(path: Path, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array)
 
 
-def _npy(path: Path, name: None) -> Tensor:
-    return _from_numpy(path, map_array(path))
-
-
-def _npz(path: Path, name: str | None) -> Tensor:
-    return _from_numpy(path, _pick(path, name, Npz(path)))
-
-
 def _pt(path: Path, name: str | None) -> Tensor:
     content = load_tensors(path, is_mapped=True)
     content = _pick(path, name, content) if isinstance(content, dict) else content
@@ -93,15 +83,8 @@ def _safetensors(path: Path, name: str | None) -> Tensor:
             return file.get_tensor(key)
 
 
-class Table(NamedTuple):
-    """Numbers of a .csv file, with names of columns if it has a header, and then also names of rows."""
-
-    columns: list[str] | None
-    rows: list[str] | None
-    values: Tensor  # (rows, columns) float64
-
-
-def read_table(path: Path) -> Table:
+def _csv(path: Path, name: None) -> Tensor:
+    # ->  (rows, columns) float64, without names of columns and, below a header, of rows
     text = open_text(path)
     rows = csv_rows(path, text=text)
     head_line, head = next(rows, (0, []))
@@ -120,8 +103,7 @@ def read_table(path: Path) -> Table:
     fault = _first_fault(path, text, header, named) if named or not np.isfinite(values).all() else None
     if fault:
         raise BadInput(fault)
-    names = [row[0] for _, row in csv_rows(path, text=text)][1:] if named else None
-    return Table(head[named:] if header else None, names, torch.from_numpy(values))
+    return torch.from_numpy(values)
 
 
 def _first_fault(path: Path, text: io.StringIO, header: bool, named: bool) -> str | None:
@@ -142,10 +124,6 @@ def _first_fault(path: Path, text: io.StringIO, header: bool, named: bool) -> st
     return None
 
 
-def _csv(path: Path, name: None) -> Tensor:
-    return read_table(path).values
-
-
 def _jsonl(path: Path, name: None) -> Tensor:
     rows: list[list[float]] = []
     for line, row in json_lines(path):
@@ -162,13 +140,21 @@ def _jsonl(path: Path, name: None) -> Tensor:
 
 def read_rows(location: str, in_blocks: bool = False) -> Tensor | EmbeddingSource:
     """Read embeddings: a tensor of one file of arrays, or a source for tables, several files and `in_blocks`."""
-    with naming():
-        files = list_files(location)
-        if in_blocks or len(files) > 1 or Path(files[0][0]).suffix in TABLES:
-            return open_embeddings(location)
-    return read_tensor(location)
+    files = list_files(location)
+    is_source = in_blocks or len(files) > 1 or Path(files[0][0]).suffix in TABLES
+    return open_embeddings(location) if is_source else read_tensor(location)
 
 
 Reader = Callable[[Path, Any], Tensor]
-NAMED: dict[str, Reader] = {".npz": _npz, ".pt": _pt, ".pth": _pt, ".safetensors": _safetensors}  # of several arrays
-READERS: dict[str, Reader] = {".npy": _npy, **NAMED, ".csv": _csv, ".jsonl": _jsonl}
+NAMED: dict[str, Reader] = {  # of several arrays
+    ".npz": lambda path, name: _from_numpy(path, _pick(path, name, Npz(path))),
+    ".pt": _pt,
+    ".pth": _pt,
+    ".safetensors": _safetensors,
+}
+READERS: dict[str, Reader] = {
+    ".npy": lambda path, name: _from_numpy(path, map_array(path)),
+    **NAMED,
+    ".csv": _csv,
+    ".jsonl": _jsonl,
+}

@@ -1,43 +1,35 @@
 """Battles between models from tables, such as those of chatbot arenas."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...uncertainty.battles.outcomes import score_of
 from ...uncertainty.item_scores.records import Record, read_records
 from ..option_types import BadInput
-from .naming import naming
 from .text import existing
 
 COLUMNS = {"a": ("model_a", "a"), "b": ("model_b", "b"), "outcome": ("winner", "outcome")}  # by default
 
 
-class BattleRows(NamedTuple):
-    """Columns of battles."""
+def read_battles(files: Sequence[str], groups: str | None, **columns: str | None) -> dict[str, list[Any]]:
+    """Read "a", "b", "outcome", NaN where there is no judgement, and "groups" of battles from files.
 
-    a: list[str]
-    b: list[str]
-    outcomes: list[float]  # NaN where there is no judgement
-    groups: list[str] | None
-
-
-def read_battles(files: Sequence[str], groups: str | None, **columns: str | None) -> BattleRows:
-    """Read battles from files; `columns` names the columns of each role in `COLUMNS`, None for the default names."""
-    rows = BattleRows([], [], [], None if groups is None else [])
+    `columns` names the columns of each role in `COLUMNS`, None for the default names.
+    """
+    battles: dict[str, list[Any]] = {role: [] for role in (*COLUMNS, *(["groups"] if groups else []))}
     for file in files:
-        with naming():
-            records = read_records(existing(file))
+        records = read_records(existing(file))
         if not records.rows:
             raise BadInput(f"{file}: got no battles, wanted at least one")
         names = {role: _column(role, columns[role], records.rows[0], file) for role in COLUMNS}
+        texts = {"a": names["a"], "b": names["b"], **({"groups": groups} if groups else {})}
         for row, location in zip(*records, strict=True):
-            a, b = (_text(row, names[role], location) for role in ("a", "b"))
-            rows.a.append(a)
-            rows.b.append(b)
-            rows.outcomes.append(_outcome(row.get(names["outcome"]), a, b, location))
-            if rows.groups is not None:
-                rows.groups.append(_text(row, str(groups), location))
-    return rows
+            battle: dict[str, Any] = {role: _text(row, name, location) for role, name in texts.items()}
+            outcome = row.get(names["outcome"])
+            score = score_of(None if outcome is None else str(outcome), battle["a"], battle["b"], location)
+            for role, value in {**battle, "outcome": score}.items():
+                battles[role].append(value)
+    return battles
 
 
 def _column(role: str, name: str | None, row: Record, file: str) -> str:
@@ -53,11 +45,3 @@ def _text(row: Record, column: str, location: str) -> str:
     if value is None or value == "":
         raise BadInput(f"{location}: got no {column!r}; it has {', '.join(map(repr, row))}")
     return str(value)
-
-
-def _outcome(value: Any, a: str, b: str, location: str) -> float:
-    try:
-        score = score_of(None if value is None else str(value), a, b, location)
-    except ValueError as error:
-        raise BadInput(str(error)) from None
-    return score

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Hashable, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from ...core.text.files import read_bytes, text_of
 from ...core.text.joining import Item, join
 from ..option_types import BadInput
-from .naming import naming
 from .text import existing, json_fault
 
 SPACE = " \t\n\r"
@@ -31,14 +31,16 @@ class Documents(NamedTuple):
     records: list[Any]  # what each line holds, None if it is no JSON
 
 
-def read_lines(file: str, is_prediction: bool, are_lists: bool = False) -> list[Line]:
+def read_lines(file: str, num_references: int | None = None, are_lists: bool = False) -> list[Line]:
     """Read the lines of a file; a file that is one JSON array has a line for each item.
 
     Args:
         file: Path.
-        is_prediction: Empty lines are empty answers, and bytes that are not UTF-8 no error.
+        num_references: The file has predictions of so many references: empty lines are empty answers, but those at the
+            end, beyond this number, are left out, and bytes that are not UTF-8 are no error. Default: references.
         are_lists: Documents are lists themselves, so an array in one line is one document.
     """
+    is_prediction = num_references is not None
     content = bytes(read_bytes(existing(file))).removeprefix(b"\xef\xbb\xbf")
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):  # marks of UTF-16
         try:
@@ -63,91 +65,55 @@ def read_lines(file: str, is_prediction: bool, are_lists: bool = False) -> list[
         if not is_prediction and not (text or "").strip(SPACE):
             raise BadInput(f"{file}, line {line_number}: the line is empty")
         lines.append(Line(line_number, text))
+    while len(lines) > (num_references or 0) and lines[-1].text is not None and not lines[-1].text.strip(SPACE):
+        lines.pop()
     return lines
 
 
-def without_blank_end(lines: Sequence[Line], count: int) -> list[Line]:
-    """Return the lines without blank lines at the end, but at least `count` lines."""
-    remaining = list(lines)
-    while len(remaining) > count and remaining[-1].text is not None and not remaining[-1].text.strip(SPACE):
-        remaining.pop()
-    return remaining
-
-
-def answers_of(
-    file: str, lines: Sequence[Line], *, answer: str | None, id: str | None, dropped: Sequence[str]
+def documents_of(
+    file: str, lines: Sequence[Line], is_prediction: bool, *, answer: str | None, id: str | None, group: str | None
 ) -> Documents:
-    """Return the answers of a model: the line, its key `answer`, or the text of a JSON string.
+    """Return the answers of a model, or references: the line, its key `answer`, or the text of a JSON string.
 
     Args:
         file: For messages.
         lines: Lines of the file.
-        answer: Key of the answer in each line; default: the line is the answer.
-        id: Key of the id in each line.
-        dropped: Keys that do not belong to a document.
+        is_prediction: Each line has the key `answer`; a line of the references may be the reference itself.
+        answer: Key of the answer; default: the line is the answer.
+        id: Key of the id in each line, which does not belong to the document.
+        group: Key of the group in each line, which does not belong to the document.
     """
-    values: list[Any] = []
-    ids: list[Hashable] = []
-    records = [_json(line.text) for line in lines]
-    for line, record in zip(lines, records, strict=True):
-        if answer is None and id is None:
-            values.append(record if isinstance(record, str) else line.text)
-            continue
-        if not isinstance(record, dict):
-            raise BadInput(f"{file}, line {line.line_number}: got no object, wanted one with the key {answer or id!r}")
-        if id is not None:
-            ids.append(_key(file, line, record, id))
-        values.append(_without(record, dropped) if answer is None else _key(file, line, record, answer))
-    return Documents([line.line_number for line in lines], values, ids if id is not None else None, None, records)
-
-
-def references_of(
-    file: str, lines: Sequence[Line], *, answer: str | None, id: str | None, group: str | None
-) -> Documents:
-    """Return the references: the line, or its key `answer` where it has one."""
-    values: list[Any] = []
-    ids: list[Hashable] = []
-    groups: list[Hashable] = []
     dropped = [key for key in (id, group) if key is not None]
-    records = [_json(line.text) for line in lines]
+    columns: dict[str, list[Any]] = {key: [] for key in (*([answer] if is_prediction and answer else []), *dropped)}
+    records, values = [_json(line.text) for line in lines], []
     for line, record in zip(lines, records, strict=True):
-        if not isinstance(record, dict) or not dropped and answer not in record:
-            values.append(line.text)
-            if dropped:
-                raise BadInput(
-                    f"{file}, line {line.line_number}: got no object, wanted one with the key {dropped[0]!r}"
-                )
-            continue
-        ids += [] if id is None else [_key(file, line, record, id)]
-        groups += [] if group is None else [_key(file, line, record, group)]
-        values.append(record[answer] if answer in record else _without(record, dropped))
-    return Documents(
-        [line.line_number for line in lines],
-        values,
-        ids if id is not None else None,
-        groups if group is not None else None,
-        records,
-    )
+        location = f"{file}, line {line.line_number}"
+        if columns and not isinstance(record, dict):
+            raise BadInput(f"{location}: got no object, wanted one with the key {next(iter(columns))!r}")
+        for key, column in columns.items():
+            if key not in record:
+                raise BadInput(f"{location}: there is no key {key!r}, wanted one of {', '.join(record)}")
+            column.append(record[key])
+        if isinstance(record, dict) and answer in record:
+            values.append(record[answer])
+        elif dropped:
+            values.append({key: value for key, value in record.items() if key not in dropped})
+        else:
+            values.append(record if is_prediction and isinstance(record, str) else line.text)
+    ids, groups = (None if key is None else columns[key] for key in (id, group))
+    return Documents([line.line_number for line in lines], values, ids, groups, records)
 
 
 def aligned(file: str, answers: Documents, reference: str, references: Documents, answer: str | None) -> list[Any]:
     """Return the answer to each reference by id or by position; None for a missing answer."""
     has_ids = references.ids is not None and answers.ids is not None
     names = [None, None] if has_ids else _identity(answers.records, references.records, answer)
-    sides = [
-        [
-            Item(
-                value,
-                [line],
-                column[n : n + 1] if column else (),
-                documents.ids[n] if has_ids and documents.ids else None,
-            )
-            for n, (line, value) in enumerate(zip(documents.lines, documents.values, strict=True))
-        ]
-        for documents, column in zip((answers, references), names, strict=True)
-    ]
-    with naming():
-        return join(file, sides[0], reference, sides[1], "document", is_partial=True)
+    sides = []
+    for documents, column in zip((answers, references), names, strict=True):
+        ids = documents.ids if has_ids and documents.ids else repeat(None)
+        beside = ([name] for name in column) if column else repeat(())
+        sides.append([*map(Item, documents.values, ([line] for line in documents.lines), beside, ids)])
+    return join(file, sides[0], reference, sides[1], "document", is_partial=True)
 
 
 def _identity(answers: list[Any], references: list[Any], answer: str | None) -> list[list[str] | None]:
@@ -181,16 +147,6 @@ def _json(text: str | None) -> Any:
         return None if text is None else json.loads(text)
     except (ValueError, RecursionError):
         return None
-
-
-def _key(file: str, line: Line, record: dict[str, Any], key: str) -> Any:
-    if key not in record:
-        raise BadInput(f"{file}, line {line.line_number}: there is no key {key!r}, wanted one of {', '.join(record)}")
-    return record[key]
-
-
-def _without(record: dict[str, Any], dropped: Sequence[str]) -> dict[str, Any]:
-    return {key: value for key, value in record.items() if key not in dropped}
 
 
 def json_file(file: str) -> Any:

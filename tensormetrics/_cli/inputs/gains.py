@@ -2,11 +2,11 @@
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,7 +16,8 @@ from .labels import Column
 from .text import csv_rows, existing, is_number, open_text
 
 
-class Rows(NamedTuple):
+@dataclass(frozen=True)
+class Rows:
     """Rows that lines may name: by index, or by id if there are ids."""
 
     num_rows: int
@@ -25,6 +26,7 @@ class Rows(NamedTuple):
     ids: Column | None
     ids_file: str | None
 
+    @cached_property
     def positions(self) -> dict[str | int, int]:
         """Return the row of each name."""
         if self.ids is None:
@@ -35,74 +37,45 @@ class Rows(NamedTuple):
                 raise BadInput(f"{self.ids_file}: got the id {name!r} more than once, wanted a different one per row")
         return positions
 
-    def key(self, cell: str) -> str | int:
-        """Convert a cell to a key of `positions`."""
-        words = self.ids is not None and self.ids.names is not None
-        return int(cell) if not words and re.fullmatch(r"[+-]?\d{1,20}", cell) else cell  # int64 has 19 digits
-
-    def rows(self, cells: Iterable[str]) -> list[int]:
-        """Return the row that each cell names, -1 for an unknown name."""
-        positions = self.positions()
-        return [positions.get(self.key(cell), -1) for cell in cells]
-
-    def expected(self) -> str:
-        if self.ids is not None:
-            return f"an id in {self.ids_file}"
-        return f"a row of {self.file}, 0 to {self.num_rows - 1}; names are given by {self.option}"
+    def find(self, cell: str, role: str, location: str) -> int:
+        """Return the row that a cell names."""
+        has_words = self.ids is not None and self.ids.names is not None
+        is_index = not has_words and re.fullmatch(r"[+-]?\d{1,20}", cell)  # int64 has 19 digits
+        row = self.positions.get(int(cell) if is_index else cell)
+        if row is None:
+            rows = f"a row of {self.file}, 0 to {self.num_rows - 1}; names are given by {self.option}"
+            expected = rows if self.ids is None else f"an id in {self.ids_file}"
+            raise BadInput(f"{location}: got the {role} {cell!r}, wanted {expected}")
+        return row
 
 
 def read_gains(file: str, queries: Rows, references: Rows) -> tuple[Tensor, Tensor, Tensor]:
     # ->  (n,) int64 rows of queries, (n,) int64 rows of references, (n,) float64
     """Read gains, each pair at most once; negative gains become 0."""
-    path = existing(file)
-    lines, *names, gains = _columns(path)
-    rows = []
-    for role, cells, table in zip(("query", "reference"), names, (queries, references), strict=True):
-        indices = _read_distinct(cells, table.rows, np.int64)
-        if wrong := np.flatnonzero(indices < 0).tolist():
-            location = f"{path}, line {lines[wrong[0]]}"
-            raise BadInput(f"{location}: got the {role} {cells[wrong[0]]!r}, wanted {table.expected()}")
-        rows.append(indices)
-    values = _read_distinct(
-        gains, lambda cells: [float(cell) if is_number(cell) else math.nan for cell in cells], np.float64
-    )
-    if wrong := np.flatnonzero(~np.isfinite(values)).tolist():
-        raise BadInput(f"{path}, line {lines[wrong[0]]}: got the gain {gains[wrong[0]]!r}, wanted a finite number")
-    pairs = rows[0] * references.num_rows + rows[1]
-    first = np.unique(pairs, return_index=True)[1]
-    if len(first) < len(pairs):
-        again = int(np.setdiff1d(np.arange(len(pairs)), first)[0])
-        got = f"got {names[1][again]!r} for {names[0][again]!r} again"
-        raise BadInput(f"{path}, line {lines[again]}: {got}, wanted each pair once")
-    return torch.from_numpy(rows[0]), torch.from_numpy(rows[1]), torch.from_numpy(values.clip(min=0))
-
-
-def _read_distinct(cells: Sequence[str], read: Callable[[Collection[str]], Sequence[float]], dtype: type) -> np.ndarray:
-    """Convert cells by `read`, which gets each distinct text once."""
-    distinct = set(cells)
-    table = dict(zip(distinct, read(distinct), strict=True))
-    return np.fromiter(map(table.__getitem__, cells), dtype, len(cells))
-
-
-def _columns(path: Path) -> tuple[list[int], list[str], list[str], list[str]]:
-    """Read line numbers, queries, references and gains, without a heading and the second of TREC's four columns."""
-    expected = "a query, a reference and a gain, or TREC's `query 0 document gain`"
-    lines, queries, references, gains, width = [], [], [], [], 0
+    path, width = existing(file), 0
+    gains: dict[tuple[int, int], float] = {}
     for line, cells in _rows(path):
+        location = f"{path}, line {line}"
         if len(cells) != width:
             if width or len(cells) not in (3, 4):
-                as_above = f"{width} as above" if width and len(cells) in (3, 4) else expected
-                raise BadInput(f"{path}, line {line}: got {len(cells)} columns, wanted {as_above}")
+                wanted = "a query, a reference and a gain, or TREC's `query 0 document gain`"
+                wanted = f"{width} as above" if width and len(cells) in (3, 4) else wanted
+                raise BadInput(f"{location}: got {len(cells)} columns, wanted {wanted}")
             width = len(cells)
             if not is_number(cells[-1]) and not any(map(str.isdigit, cells[-1])):  # a heading
                 continue
-        lines.append(line)
-        queries.append(cells[0])
-        references.append(cells[-2])
-        gains.append(cells[-1])
-    if not lines:
+        *_, document, number = cells
+        pair = queries.find(cells[0], "query", location), references.find(document, "reference", location)
+        gain = float(number) if is_number(number) else math.nan
+        if not math.isfinite(gain):
+            raise BadInput(f"{location}: got the gain {number!r}, wanted a finite number")
+        if pair in gains:
+            raise BadInput(f"{location}: got {document!r} for {cells[0]!r} again, wanted each pair once")
+        gains[pair] = max(gain, 0.0)
+    if not gains:
         raise BadInput(f"{path}: got no gain, wanted lines of a query, a reference and a gain")
-    return lines, queries, references, gains
+    rows, columns = torch.tensor([*gains]).unbind(1)
+    return rows, columns, torch.tensor([*gains.values()], dtype=torch.float64)
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:

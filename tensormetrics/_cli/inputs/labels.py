@@ -14,7 +14,6 @@ from ...retrieval.sources.arrow import TABLES, read_column
 from ...retrieval.sources.files import list_files
 from ..option_types import BadInput
 from .arrays import read_tensor, split_location
-from .naming import naming
 from .text import csv_rows, is_number, json_lines, open_text
 
 INT64 = torch.iinfo(torch.int64)
@@ -47,17 +46,16 @@ def read_labels(location: str) -> Column:
 
 def read_columns(location: str, expected: str = "labels: (N, L)", max_columns: int | None = None) -> list[Column]:
     """Read a column of labels for each level; several files are concatenated."""
-    with naming():
-        files = list_files(location)
+    files = list_files(location)
     if len(files) == 1:
         return _columns_of(location, *files[0], expected, max_columns)
     parts = [_columns_of(f"{file}:{name}" if name else file, file, name, expected, max_columns) for file, name in files]
     if len({tuple(column.names is None for column in columns) for columns in parts}) > 1:
         raise BadInput(f"{location}: got columns of different kinds, wanted the same in each file")
-    return [_concatenated(columns) for columns in zip(*parts, strict=True)]
+    return [concatenated(columns) for columns in zip(*parts, strict=True)]
 
 
-def _concatenated(columns: Sequence[Column]) -> Column:
+def concatenated(columns: Sequence[Column]) -> Column:
     """Concatenate columns; words are encoded again."""
     if columns[0].names is None:
         return Column(torch.cat([column.codes for column in columns]), None)
@@ -69,10 +67,9 @@ def _concatenated(columns: Sequence[Column]) -> Column:
 
 def _columns_of(location: str, file: str, name: str | None, expected: str, max_columns: int | None) -> list[Column]:
     if Path(file).suffix in TABLES:
-        with naming():
-            codes, words = read_column(file, name)
+        codes, words = read_column(file, name)
         column = Column(torch.from_numpy(np.array(codes, dtype=np.int64)), words)
-        return [column if words is None else _concatenated([column])]
+        return [column if words is None else concatenated([column])]
     path, _ = split_location(location)
     if (kind := file_suffix(path)) in TEXT_LABELS:
         return [_numbered(path, words) for words in TEXT_LABELS[kind](path, max_columns)]

@@ -27,10 +27,7 @@ def existing(file: str | Path) -> Path:
 
 def open_text(file: str | Path) -> io.StringIO:
     """Read the text of a file with any line ends."""
-    try:
-        text = read_text(existing(file))
-    except ValueError as error:
-        raise BadInput(str(error)) from error
+    text = read_text(existing(file))
     if not text:
         raise BadInput(f"{file}: the file is empty")
     return io.StringIO(text, newline=None)
@@ -62,21 +59,15 @@ def is_number(cell: str) -> bool:
     return "_" not in cell
 
 
-def full_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (line number, text) of every line that is not blank."""
-    yield from ((line, text.rstrip()) for line, text in enumerate(open_text(path), 1) if text.strip())
-
-
 def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
     """Yield (line number, value) of every line that is not blank."""
-    yield from ((line, json_of(path, line, text)) for line, text in full_lines(path))
-
-
-def json_of(path: Path, line: int, text: str) -> Any:
-    try:
-        return json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{path}, line {line}: this is no JSON: {json_fault(error)}") from error
+    for line, text in enumerate(open_text(path), 1):
+        try:
+            value = json.loads(text.rstrip(), parse_constant=_refuse) if text.strip() else None
+        except (ValueError, RecursionError) as error:
+            raise BadInput(f"{path}, line {line}: this is no JSON: {json_fault(error)}") from error
+        if text.strip():
+            yield line, value
 
 
 def json_fault(error: Exception) -> str:

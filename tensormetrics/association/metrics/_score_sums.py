@@ -40,7 +40,7 @@ class ScoreMetric(SumMetric):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.add_weighted(2)
+        self.add_kept(2)
         self.add_state("score_sums", torch.zeros(len(GRIDS) + 2, dtype=torch.float64), "sum")
 
     def add_scores(self, scores: Tensor, ids: Any = None, groups: Any = None) -> None:
@@ -49,9 +49,12 @@ class ScoreMetric(SumMetric):
         scores = scores.detach().double().flatten()
         resampling_units = identity(len(scores), scores.device, ids, groups)
         self.score_sums = SCORE_SUMS(scores, self.score_sums)
-        if self.replicates:
-            is_finite = scores.isfinite()
-            self.weigh(torch.stack([scores.where(is_finite, 0), is_finite.double()], 1), **resampling_units)
+        self.keep(scores, **resampling_units)
+
+    def item_rows(self, entries: Tensor) -> Tensor:
+        # entries: (n,)  ->  (n, 2)
+        is_finite = entries.isfinite()
+        return torch.stack([entries.where(is_finite, 0), is_finite.double()], 1)
 
     @property
     def finite(self) -> Tensor:

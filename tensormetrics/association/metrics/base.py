@@ -37,7 +37,7 @@ class QueryOptions(Options, total=False):
     alternative: Alternative
     method: Method
     permutations: int
-    replicates: int
+    replicates: int | None
     confidence: float
     seed: int
 
@@ -63,7 +63,8 @@ class BaseMetric(ScoreMetric):
         alternative: Side of this test: ``"greater"``, ``"less"`` or ``"two-sided"``.
         method: ``"exact"`` counts all permutations, ``"approximate"`` draws them, ``"auto"``: exact if that is fast.
         permutations: Number of drawn permutations.
-        replicates: Number of draws of the bootstrap interval of `run_query`, and of `interval`; 0: no interval.
+        replicates: Number of draws of the bootstrap interval of `run_query`, and of `interval`; 0: no interval. By
+            default `run_query` has none, and `interval` draws when it is called.
         confidence: Mass of the interval of `run_query`, in (0, 1).
         seed: Seed of permutations and replicates.
         **kwargs: Options of torchmetrics' metrics.
@@ -110,7 +111,7 @@ class BaseMetric(ScoreMetric):
         alternative: Alternative = "greater",
         method: Method = "auto",
         permutations: int = 10000,
-        replicates: int = 0,
+        replicates: int | None = None,
         confidence: float = 0.95,
         seed: int = 0,
         **kwargs: Unpack[Options],

@@ -24,7 +24,7 @@ def plot_eat_map(
     negligible: float = 0.2,
     title: str = "",
     figsize: tuple[float, float] | None = None,
-) -> "Figure":
+) -> "tuple[Figure, Axes]":
     """Plot a point per result of `MLEAT().run_query`: x and y are the effect sizes of its first and second target.
 
     Nine fields show the attribute with which each target is associated, a, b or neither (an effect size of at most
@@ -36,7 +36,7 @@ def plot_eat_map(
     >>> vectors = torch.tensor([[3.0, 1], [2, 1], [1, 2], [1, 3], [1, 0], [2, 1], [0, 1], [1, 1]])
     >>> model = WordEmbeddingModel.from_tensor(vectors, list("abcdefgh"))
     >>> query = Query([["a", "b"], ["c", "d"]], [["e", "f"], ["g", "h"]])
-    >>> plot_eat_map([MLEAT().run_query(query, model)]).savefig("map.png")
+    >>> plot_eat_map([MLEAT().run_query(query, model)])[0].savefig("map.png")
     """
     checks.check_number("negligible", negligible, "a number >= 0", lambda x: 0 <= x < math.inf)
     points = [_point(answer) for answer in results]
@@ -62,7 +62,7 @@ def plot_eat_map(
     axes.set_title(title, fontsize=FONT + 1)
     if num_shown:
         legend_outside(axes, "Query")
-    return figure
+    return figure, axes
 
 
 def _point(result: Estimate) -> tuple[str, float, float]:

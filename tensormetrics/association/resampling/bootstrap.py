@@ -15,7 +15,7 @@ from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
 from ...core.native.device_cache import cached_per_device
 from ...core.numbers.quantiles import equal_tailed_interval
-from ...core.resampling.draws import joint_jackknife, scaled_draws, t_scales
+from ...core.resampling.draws import TOLERANCE, joint_jackknife, pseudo_masses, scaled_draws, t_scales
 from ...core.resampling.errors import UncertaintyWarning
 from ...core.results.estimates import Estimate, check_confidence
 from ..sets.set_checks import weights_as_masks
@@ -51,11 +51,11 @@ def bootstrap_interval(
     added), and multiplied by the scale of a t distribution with Satterthwaite's (1946, doi:10.2307/3002019) degrees of
     freedom, rounded down; for `weat_effect_size` on the scale of Fisher's z. The bounds are their
     (1 -+ confidence) / 2 quantiles, extended to contain the score and cut where the score cannot be, as beyond
-    -+2 (X + Y) for `weat`. A set of one word is fixed. NaN scores are ignored;
-    the bounds are NaN if over half are NaN. If the target sets of `rnd` by "norm" differ in size, its draws are
-    centered on the score minus the jackknife bias, `details["corrected"]`, with a warning. Intervals of 95 % cover the
-    effect size of the populations in .93 to .98 of simulated sets of 5 to 30 words, of the two kinds on which the
-    method was chosen.
+    -+2 (X + Y) for `weat`. A set of one word is fixed. Where no word changes the score, one imagined score, half of it
+    the least and half the largest, is drawn beside those of the words. NaN scores are ignored; the bounds are NaN if
+    over half are NaN. If the target sets of `rnd` by "norm" differ in size, its draws are centered on the score minus
+    the jackknife bias, `details["corrected"]`, with a warning. Intervals of 95 % cover the effect size of the
+    populations in .93 to .98 of simulated sets of 5 to 30 words, of the two kinds on which the method was chosen.
 
     `metric` returns one score per query, with options bound by functools.partial: every score of sets of words except
     `ceat`, which has a standard error, `ml_eat`, whose effect is a `weat_effect_size`, and `sc_weat`, for which use
@@ -98,12 +98,7 @@ def bootstrap_interval(
 
     samples, stretched = population.samples, scale.to(value.double().unsqueeze(-1)).flatten()
     cost = _cost([s.values for s in population.sets.values()], getattr(score, "lean", False))
-    weights = word_weights(samples, replicates, seed)
-    draws = torch.cat([
-        scores([sample.reweighted(part[i : i + n]) for sample, part in zip(samples, weights, strict=True)])
-        for i, n in chunks(replicates, cost, min_rows=2)  # one draw would not reveal a function that ignores weights
-    ])  # fmt: skip
-    draws = draws.where(draws.isfinite(), torch.nan)
+    draws = _draws(samples, scores, cost, replicates, seed)
     draws = draws - (draws.nanmean(0) - stretched)  # remove the bias of the score, which must not count twice
     biased = _biased_sets(metric, population)
     standard_error, df, bias = _jackknife(samples, stretched, value.shape, scores, cost, biased)
@@ -118,8 +113,23 @@ def bootstrap_interval(
     ends = equal_tailed_interval(moved, confidence)
     least, largest = _range(score, population)
     low, high = (scale.back(end.view(*value.shape, 1)).squeeze(-1).clamp(least, largest) for end in ends)
+    is_alike = (standard_error <= TOLERANCE * stretched.abs().clamp(min=1)).view(value.shape) & value.isfinite()
+    if value.device.type != "cpu" or is_alike.numpy().any():
+        limits = _limits(scale, value, least, largest)
+        ends = _ends_of_alike(value.double(), samples, limits, confidence, len(draws), seed)
+        low, high = low.where(~is_alike, ends[0]), high.where(~is_alike, ends[1])
     low, high = torch.fmin(low, value.double()), torch.fmax(high, value.double())
     return Estimate(value, low, high, confidence=confidence, method="bayesian bootstrap", details=details)
+
+
+def _draws(samples: list[WordSample], scores: Scores, cost: int, replicates: int, seed: int) -> Tensor:
+    # ->  (R, V), NaN where a score is not finite
+    weights = word_weights(samples, replicates, seed)
+    draws = torch.cat([
+        scores([sample.reweighted(part[i : i + n]) for sample, part in zip(samples, weights, strict=True)])
+        for i, n in chunks(replicates, cost, min_rows=2)  # one draw would not reveal a function that ignores weights
+    ])  # fmt: skip
+    return draws.where(draws.isfinite(), torch.nan)
 
 
 def _names(metric: Callable[..., Tensor]) -> Iterator[str]:
@@ -248,6 +258,46 @@ def _jackknife(
             sample_bias = (moved.sum(1) * (1 - 1 / counts[-1].clamp(min=1))).sum(0)
             bias = sample_bias if bias is None else bias + sample_bias
     return *joint_jackknife(torch.cat(squares), torch.cat(counts)), bias
+
+
+def _limits(scale: _Scale, value: Tensor, least: Any, largest: Any) -> tuple[Tensor, Tensor]:
+    # value: (...)  ->  (...) each
+    """Return the ends of the range of a score, or of its scale if that is smaller."""
+    infinite = value.new_full((*value.shape, 1), math.inf, dtype=torch.float64)
+    low, high = (scale.back(sign * infinite).squeeze(-1).clamp(least, largest) for sign in (-1, 1))
+    return low, high
+
+
+def _ends_of_alike(
+    value: Tensor,
+    samples: list[WordSample],
+    limits: tuple[Tensor, Tensor],
+    confidence: float,
+    replicates: int,
+    seed: int,
+) -> tuple[Tensor, Tensor]:
+    # value, limits: (...)  ->  (...) each
+    """Return the ends of scores that do not depend on any single word.
+
+    As of the mean of as many equal scores as the smallest set has words, and of an imagined one, half of it the least
+    and half the largest; the range itself where it is infinite. Sets of one word stay fixed.
+    """
+    sizes = torch.stack([s.sizes.expand(*value.shape, s.sizes.shape[-1]).amin(-1) for s in samples]).double()
+    words, (least, largest) = sizes.where(sizes > 1, torch.inf).amin(0), limits
+    df = 2 * words.nan_to_num(posinf=1.0).flatten()
+    scales = _t_scales(df, 2 * sum(s.num_words for s in samples), replicates, seed)
+    total = words / scales.view(-1, *words.shape).square()  # Gamma(words)
+    low, high = _pseudo_masses(value, seed, replicates).view(2, -1, *[1] * value.ndim)
+    draws = value + (low * (least - value) + high * (largest - value)) / (total + low + high)
+    ends = equal_tailed_interval(draws, confidence)
+    is_bounded, is_fixed = least.isfinite() & largest.isfinite(), words.isinf()
+    low, high = (end.where(is_bounded, limit) for end, limit in zip(ends, limits, strict=True))
+    return low.where(~is_fixed, value), high.where(~is_fixed, value)
+
+
+@cached_per_device
+def _pseudo_masses(device: torch.device, seed: int, replicates: int) -> Tensor:
+    return pseudo_masses(seed, replicates, device)
 
 
 def _biased_sets(metric: Callable[..., Tensor], population: _Population) -> list[int]:

@@ -1,5 +1,6 @@
 """Names of `metametric.core`: the decorator, and classes of constraints, hooks, metrics and normalizers."""
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
@@ -130,22 +131,19 @@ def as_ours(metric: Any) -> Any:
     return Metric.from_function(metric.score) if is_users else metric
 
 
+@dataclasses.dataclass(eq=False)
 class ContramappedParameterizedMetric(ParameterizedMetric):
     """Metric after preprocessing."""
 
-    def __init__(
-        self,
-        inner: ParameterizedMetric,
-        f_pred: Callable[[Any], Any],
-        f_ref: Callable[[Any], Any] | None = None,
-    ) -> None:
-        self.inner, self.f_pred, self.f_ref, self.symmetric = inner, f_pred, f_ref or f_pred, f_ref is None
+    inner: ParameterizedMetric
+    f_pred: Callable[[Any], Any]
+    f_ref: Callable[[Any], Any] | None = None
 
     def compute(self, x: Any, y: Any) -> tuple[Any, structured.Matching]:
-        return self.inner.compute(self.f_pred(x), self.f_ref(y))
+        return self.inner.compute(self.f_pred(x), (self.f_ref or self.f_pred)(y))
 
     def score_self(self, x: Any) -> Any:
-        return self.inner.score_self(self.f_pred(x)) if self.symmetric else self.score(x, x)
+        return self.inner.score_self(self.f_pred(x)) if self.f_ref is None else self.score(x, x)
 
 
 class RankingMetric(ParameterizedMetric):

@@ -13,40 +13,24 @@ from ...structured import Path as Path
 from ...structured import StructuredMetric
 from ...structured import dsl as ours
 from ...structured.dsl import Bracketed
-from .core import (
-    POLICY,
-    MatchingConstraint,
-    Metric,
-    NormalizedParametrizedMetric,
-    Normalizer,
-    ParameterizedMetric,
-    RankingMetric,
-    arrow,
-    as_ours,
-)
+from . import core, suites
 from .core import Hook as Hook
 from .core import Matching as Matching
-from .suites import (
-    MacroAverage,
-    MetricFamily,
-    MetricSuite,
-    MicroAverage,
-    MultipleMetricFamilies,
-    MultipleReductions,
-    Reduction,
-)
+from .core import MatchingConstraint, Metric
 
 
 def served(made: Any) -> Any:
     """Give a metric, or what makes one of inner metrics, the values of metametric."""
-    return made.under(POLICY) if isinstance(made, StructuredMetric) else lambda inner: served(made(as_ours(inner)))
+    if isinstance(made, StructuredMetric):
+        return made.under(core.POLICY)
+    return lambda inner: served(made(core.as_ours(inner)))
 
 
 def configured(construct: Bracketed) -> Bracketed:
     """Return a constructor that takes a type, a constraint and a normalizer as metametric spells them."""
 
     def constructed(tp: Any, constraint: str | MatchingConstraint = "<->", normalizer: Any = None) -> Any:
-        return served(construct[tp, arrow(constraint), normalizer or "none"])
+        return served(construct[tp, core.arrow(constraint), normalizer or "none"])
 
     constructed.__doc__ = construct.__doc__
     return Bracketed(constructed)
@@ -56,68 +40,49 @@ auto, dataclass, union = configured(ours.auto), configured(ours.dataclass), conf
 set_matching, sequence_matching = configured(ours.set_matching), configured(ours.sequence_matching)
 latent_set_matching, graph_matching = configured(ours.latent_set_matching), configured(ours.graph_matching)
 discrete = Bracketed(lambda tp: served(ours.discrete[tp]))
+normalize = Bracketed(lambda normalizer: served(ours.normalize[normalizer]))
+ranking = Bracketed(lambda max_k: partial(core.RankingMetric, max_k=max_k))
 preprocess = preprocess_param = ours.preprocess
-macro_average, micro_average = MacroAverage, MicroAverage
-
-
-def from_func(func: Callable[[Any, Any], float]) -> StructuredMetric:
-    """Make a metric of a similarity of two values."""
-    return Metric.from_function(func)
+macro_average, micro_average = suites.MacroAverage, suites.MicroAverage
+from_func = MetricFromFunction = Metric.from_function
+max_pair = MaxPairMatchingMetric = served(ours.max_pair)
 
 
 @Bracketed
-def normalize(normalizer: str | Normalizer) -> Callable[[Any], StructuredMetric]:
-    """Normalize a metric: normalize["f1"](m)."""
-    return served(ours.normalize[normalizer])
-
-
-@Bracketed
-def normalize_param(normalizer: str | Normalizer) -> Callable[[ParameterizedMetric], ParameterizedMetric]:
+def normalize_param(
+    normalizer: str | core.Normalizer,
+) -> Callable[[core.ParameterizedMetric], core.ParameterizedMetric]:
     """Normalize the scores of a ranking: normalize_param["precision@k"](ranking[10](m))."""
-    parsed = Normalizer.from_str(normalizer) if isinstance(normalizer, str) else normalizer
-    return lambda metric: metric if parsed is None else NormalizedParametrizedMetric(metric, parsed)
+    parsed = core.Normalizer.from_str(normalizer) if isinstance(normalizer, str) else normalizer
+    return lambda metric: metric if parsed is None else core.NormalizedParametrizedMetric(metric, parsed)
 
 
-@Bracketed
-def ranking(max_k: int) -> Callable[[Any], RankingMetric]:
-    """Compare the first max_k items of rankings: ranking[max_k](m)."""
-    return partial(RankingMetric, max_k=max_k)
-
-
-def max_pair(inner: Any) -> StructuredMetric:
-    """Make the metric of the best single pair of items of two collections."""
-    return served(ours.max_pair)(inner)
-
-
-def family(metric: Any, reduction: Reduction | Mapping[str, Reduction]) -> MetricFamily:
+def family(metric: Any, reduction: suites.Reduction | Mapping[str, suites.Reduction]) -> suites.MetricFamily:
     """Make a family of a metric and a reduction, or several by prefix."""
-    return MetricFamily(metric, MultipleReductions(reduction) if isinstance(reduction, Mapping) else reduction)
+    return suites.MetricFamily(
+        metric, suites.MultipleReductions(reduction) if isinstance(reduction, Mapping) else reduction
+    )
 
 
-def suite(collection: Mapping[str, MetricSuite]) -> MetricSuite:
+def suite(collection: Mapping[str, suites.MetricSuite]) -> suites.MetricSuite:
     """Make a suite of families and suites by name."""
-    return MultipleMetricFamilies(collection)
+    return suites.MultipleMetricFamilies(collection)
 
 
 def of_inner(construct: Bracketed) -> Callable[..., StructuredMetric]:
     """Return a constructor in square brackets as a function of the inner metric and the constraint."""
 
-    def constructed(
-        inner: Any, constraint: str | MatchingConstraint = MatchingConstraint.ONE_TO_ONE
-    ) -> StructuredMetric:
+    def constructed(inner: Any, constraint: str | MatchingConstraint = "<->") -> StructuredMetric:
         return construct[object, constraint](inner)
 
     return constructed
 
 
-MetricFromFunction = Metric.from_function
 SetMatchingMetric, SequenceMatchingMetric = of_inner(set_matching), of_inner(sequence_matching)
-GraphMatchingMetric, MaxPairMatchingMetric = of_inner(graph_matching), max_pair
+GraphMatchingMetric = of_inner(graph_matching)
 
 
-def LatentSetMatchingMetric(
-    cls: type, inner: Any, constraint: str | MatchingConstraint = MatchingConstraint.ONE_TO_ONE
-) -> StructuredMetric:
+def LatentSetMatchingMetric(cls: type, inner: Any, constraint: str | MatchingConstraint = "<->") -> StructuredMetric:
     return latent_set_matching[cls, constraint](inner)
 
 
@@ -139,5 +104,5 @@ def ContramappedMetric(
     return inner.contramap(f_pred, f_ref)
 
 
-def NormalizedMetric(inner: Any, normalizer: Normalizer) -> StructuredMetric:
+def NormalizedMetric(inner: Any, normalizer: core.Normalizer) -> StructuredMetric:
     return normalize[normalizer](inner)

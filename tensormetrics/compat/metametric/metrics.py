@@ -7,18 +7,8 @@ of the field.
 from collections.abc import Iterable
 from typing import Any
 
-from ...structured import (
-    AMR,
-    Argument,
-    Entity,
-    EntitySet,
-    Event,
-    EventSet,
-    Membership,
-    Mention,
-    StructuredMetric,
-    Trigger,
-)
+from ... import structured
+from ...structured import AMR, Argument, Entity, EntitySet, Event, EventSet, Membership, Mention, Trigger
 from . import dsl
 from .core import FScore
 from .suites import MetricFamily, Values
@@ -33,7 +23,7 @@ def memberships(entities: EntitySet) -> list[Membership]:
     return [Membership(mention, entity) for entity in entities.entities for mention in entity.mentions]
 
 
-def b_cubed(normalizer: str) -> StructuredMetric:
+def b_cubed(normalizer: str) -> structured.StructuredMetric:
     inner = dsl.dataclass[Membership]({"mention": ..., "entity": dsl.normalize[normalizer](dsl.auto[Entity])})
     return dsl.preprocess[memberships](dsl.set_matching[Membership, "<->", normalizer](inner))
 
@@ -47,7 +37,7 @@ ceaf_phi4 = dsl.dataclass[EntitySet](
 )
 
 
-def family(metric: StructuredMetric, *normalizers: str) -> MetricFamily:
+def _family(metric: structured.StructuredMetric, *normalizers: str) -> MetricFamily:
     return dsl.family(metric, dsl.macro_average(normalizers or ("precision", "recall", "f1")))
 
 
@@ -62,16 +52,16 @@ def mean_f1(values: Values) -> Values:
 
 coref_suite = dsl.suite(
     {
-        "muc": family(muc),
+        "muc": _family(muc),
         "b_cubed": dsl.suite(
-            {"precision": family(b_cubed_precision, "none"), "recall": family(b_cubed_recall, "none")}
+            {"precision": _family(b_cubed_precision, "none"), "recall": _family(b_cubed_recall, "none")}
         ).with_extra(f1_of_means),
-        "ceaf_phi4": family(ceaf_phi4),
+        "ceaf_phi4": _family(ceaf_phi4),
     }
 ).with_extra(mean_f1)
 
 
-def event_metric(fields: dict[str, Any]) -> StructuredMetric:
+def event_metric(fields: dict[str, Any]) -> structured.StructuredMetric:
     return dsl.dataclass[EventSet]({"events": dsl.set_matching[Event](dsl.dataclass[Event](fields))})
 
 
@@ -82,10 +72,10 @@ argument_identification = event_metric({"trigger": ..., "args": _spans})
 argument_classification = event_metric({"trigger": ..., "args": dsl.set_matching[Argument](...)})
 event_extraction_suite = dsl.suite(
     {
-        "trigger_identification": family(trigger_identification),
-        "trigger_classification": family(trigger_classification),
-        "argument_identification": family(argument_identification),
-        "argument_classification": family(argument_classification),
+        "trigger_identification": _family(trigger_identification),
+        "trigger_classification": _family(trigger_classification),
+        "argument_identification": _family(argument_identification),
+        "argument_classification": _family(argument_classification),
     }
 )
 

@@ -1,26 +1,33 @@
 """Names of `metametric.core` for scores of many documents: reductions, families, suites and aggregators."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ... import structured
 from ...structured import Family
 from ...structured.objects.family import join_key
-from ...structured.objects.reductions import Reduction as Average
 from ...structured.objects.values.answers import Answers, reuse_answers
 from .core import POLICY, Hook, Subscripted, as_ours
 
 Values = dict[str, float]
-Extra = Callable[[Values], Values]
+Extra = Callable[[Values], Values]  # a function of the scores under a prefix that returns further ones
 
 
-class Reduction:
-    """Averages of scores by prefix, and functions of the scores under a prefix that return further ones."""
+class Described:
+    """Parts of a description by prefix, and functions of the scores under a prefix that return further ones."""
 
-    def __init__(self, averages: Mapping[str, Average], extras: Sequence[tuple[str, Extra]] = ()) -> None:
-        self.averages, self.extras = dict(averages), list(extras)
+    def __init__(self, parts: Mapping[str, Any], extras: Sequence[tuple[str, Extra]] = ()) -> None:
+        self.parts, self.extras = dict(parts), list(extras)
+
+
+def joined(described: Mapping[str, Described]) -> tuple[dict[str, Any], list[tuple[str, Extra]]]:
+    """Return the parts and the functions of several descriptions, each under its prefix."""
+    parts = {join_key(prefix, name): part for prefix, each in described.items() for name, part in each.parts.items()}
+    return parts, [(join_key(prefix, name), extra) for prefix, each in described.items() for name, extra in each.extras]
+
+
+class Reduction(Described):
+    """Averages of scores by prefix."""
 
     def with_extra(self, extra: Extra) -> "Reduction":
         return ReductionWithExtra(self, extra)
@@ -44,85 +51,47 @@ class MultipleReductions(Reduction):
     """Reductions by prefix."""
 
     def __init__(self, reductions: Mapping[str, Reduction]) -> None:
-        super().__init__(
-            {
-                join_key(prefix, name): each
-                for prefix, part in reductions.items()
-                for name, each in part.averages.items()
-            },
-            [(join_key(prefix, name), extra) for prefix, part in reductions.items() for name, extra in part.extras],
-        )
+        super().__init__(*joined(reductions))
 
 
 class ReductionWithExtra(Reduction):
     """Reduction with a function that returns further scores."""
 
     def __init__(self, original: Reduction, extra: Extra) -> None:
-        super().__init__(original.averages, [*original.extras, ("", extra)])
+        super().__init__(original.parts, [*original.extras, ("", extra)])
 
 
-class MetricSuite(ABC, Subscripted):
-    """Description of scores; `new` makes what is updated with documents."""
-
-    @abstractmethod
-    def build(self, hooks: Mapping[Any, Any]) -> dict[str, Family]:
-        """Make the families of `structured` by the first part of the names of their scores."""
-
-    @property
-    @abstractmethod
-    def extras(self) -> list[tuple[str, Extra]]:
-        """Functions of the scores under a prefix that return further ones."""
+class MetricSuite(Described, Subscripted):
+    """Description of scores, pairs of a metric and its averages; `new` makes what is updated with documents."""
 
     def new(self, hooks: Mapping[str, Hook] | None = None) -> "Aggregator":
-        return Aggregator(self.build(hooks or {}), self.extras)
+        options: dict[str, Any] = {"hooks": hooks or {}, "policy": POLICY}
+        parts = {prefix: Family(as_ours(metric), means, **options) for prefix, (metric, means) in self.parts.items()}
+        return Aggregator(parts, self.extras)
 
     def with_extra(self, extra: Extra) -> "MetricSuite":
         return MetricSuiteWithExtra(self, extra)
 
 
-@dataclass
 class MetricFamily(MetricSuite):
     """Averages of one metric."""
 
-    metric: Any
-    reduction: Reduction
-
-    def build(self, hooks: Mapping[Any, Any]) -> dict[str, Family]:
-        return {"": Family(as_ours(self.metric), self.reduction.averages, hooks=hooks, policy=POLICY)}
-
-    @property
-    def extras(self) -> list[tuple[str, Extra]]:
-        return self.reduction.extras
+    def __init__(self, metric: Any, reduction: Reduction) -> None:
+        super().__init__({"": (metric, reduction.parts)}, reduction.extras)
 
 
-@dataclass
 class MultipleMetricFamilies(MetricSuite):
     """Families and suites by name."""
 
-    families: Mapping[str, MetricSuite]
-
-    def build(self, hooks: Mapping[Any, Any]) -> dict[str, Family]:
-        parts = {name: part.build(hooks) for name, part in self.families.items()}
-        return {join_key(name, inner): family for name, part in parts.items() for inner, family in part.items()}
-
-    @property
-    def extras(self) -> list[tuple[str, Extra]]:
-        return [(join_key(name, prefix), each) for name, part in self.families.items() for prefix, each in part.extras]
+    def __init__(self, families: Mapping[str, MetricSuite]) -> None:
+        super().__init__(*joined(families))
 
 
-@dataclass
 class MetricSuiteWithExtra(MetricSuite):
     """Suite with a function that returns further scores."""
 
-    original: MetricSuite
-    extra: Extra
-
-    def build(self, hooks: Mapping[Any, Any]) -> dict[str, Family]:
-        return self.original.build(hooks)
-
-    @property
-    def extras(self) -> list[tuple[str, Extra]]:
-        return [*self.original.extras, ("", self.extra)]
+    def __init__(self, original: MetricSuite, extra: Extra) -> None:
+        super().__init__(original.parts, [*original.extras, ("", extra)])
 
 
 class Aggregator(Subscripted):

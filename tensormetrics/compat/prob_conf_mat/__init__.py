@@ -18,24 +18,14 @@ from ...posterior.metrics import parse, registry
 from ...posterior.metrics.quantity import Quantity as MetricLike
 from ...posterior.metrics.quantity import compute_order
 from ...posterior.sampling import rng as streams
-from ...posterior.sampling.confusion_matrix import compute_confusion_matrix as compute_confusion_matrix
-from ...posterior.sampling.confusion_matrix import validate_confusion_matrix as validate_confusion_matrix
-from ...uncertainty.statistics import heterogeneity
 from ...uncertainty.statistics.density import kde
-from ...uncertainty.statistics.heterogeneity import HeterogeneityResult as HeterogeneityResult
 from ...uncertainty.statistics.heterogeneity import heterogeneity_dl as heterogeneity_dl
 from ...uncertainty.statistics.heterogeneity import heterogeneity_pm as heterogeneity_pm
 from ...uncertainty.statistics.samples import hdi
 from .plot_options import pairs
-from .results import ListwiseComparisonResult as ListwiseComparisonResult
-from .results import PairwiseComparisonResult as PairwiseComparisonResult
-from .results import PosteriorSummary as PosteriorSummary
-from .study import Experiment as Experiment
-from .study import ExperimentAggregationResult as ExperimentAggregationResult
-from .study import ExperimentGroup as ExperimentGroup
-from .study import ExperimentGroupResult as ExperimentGroupResult
-from .study import ExperimentResult as ExperimentResult
-from .study import Study as Study
+from .results import *  # noqa: F403
+from .results import ListwiseComparisonResult, PairwiseComparisonResult, PosteriorSummary
+from .study import *  # noqa: F403
 
 Metric, summarize_posterior = registry.ConfusionMetric, PosteriorSummary
 pairwise_compare, listwise_compare = PairwiseComparisonResult, ListwiseComparisonResult
@@ -81,7 +71,7 @@ class RNG(streams.RNG):
     def __init__(self, seed: int | None, position: tuple[int, ...] = (), **options: Any) -> None:
         seed = secrets.randbits(63) if seed is None else seed
         super().__init__(seed, **{"name": "/".join(map(str, position)), **options})
-        self.children: list[RNG] = []
+        self.spawned = 0
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # while a copy is being made
@@ -93,10 +83,9 @@ class RNG(streams.RNG):
 
     def spawn(self, n_children: int) -> list[streams.RNG]:
         """Return streams that differ from each other and from those of earlier calls."""
-        children = super().spawn(len(self.children) + n_children)[len(self.children) :]
-        new = [RNG(self.seed, name=child.name, device=child.device) for child in children]
-        self.children += new
-        return [*new]
+        numbers = range(self.spawned, self.spawned + n_children)
+        self.spawned = numbers.stop
+        return [RNG(self.seed, name=f"{self.name}/{i}", device=self.device) for i in numbers]
 
 
 class ExperimentAggregator(registry.ExperimentAggregator):
@@ -163,14 +152,14 @@ def dirichlet_sample(rng: streams.RNG, alphas: Any, num_samples: int) -> Tensor:
     return posterior.sample_dirichlet(alphas, num_samples, dtype=torch.float64, seed=rng.torch().initial_seed())
 
 
-def estimate_i2(individual_samples: Any) -> HeterogeneityResult:
+def estimate_i2(individual_samples: Any) -> posterior.HeterogeneityResult:
     """Estimate I2 of samples (S, M); see `posterior.estimate_i2`."""
-    return heterogeneity.estimate_i2(individual_samples)
+    return posterior.estimate_i2(individual_samples)
 
 
 def interpret_i2(i2_score: float) -> str:
     """Return the interpretation of I2 as a text; see `posterior.interpret_i2`."""
-    return heterogeneity.interpret_i2(i2_score)
+    return posterior.interpret_i2(i2_score)
 
 
 def pred_cond_to_confusion_matrix(pred_cond: Any, *, pred_first: bool = True, num_classes: int | None = None) -> Tensor:
@@ -187,7 +176,7 @@ def pred_cond_to_confusion_matrix(pred_cond: Any, *, pred_first: bool = True, nu
     checks.integral("pred_cond", pairs)
     C = max(2, int(pairs.max()) + 1) if len(pairs) else 2
     pred, true = pairs.cpu().unbind(-1)[:: 1 if pred_first else -1]
-    return compute_confusion_matrix(true, pred, num_classes=C if num_classes is None else num_classes)
+    return posterior.compute_confusion_matrix(true, pred, num_classes=C if num_classes is None else num_classes)
 
 
 def confusion_matrix_to_pred_cond(confusion_matrix: Any, *, pred_first: bool = True) -> Tensor:
@@ -201,7 +190,7 @@ def confusion_matrix_to_pred_cond(confusion_matrix: Any, *, pred_first: bool = T
             [1, 0],
             [1, 1]])
     """
-    matrix = validate_confusion_matrix(confusion_matrix, allow_empty_rows=True)
+    matrix = posterior.validate_confusion_matrix(confusion_matrix, allow_empty_rows=True)
     counts = matrix.long()
     if (counts != matrix).any():
         raise ValueError("confusion_matrix: got fractional counts, which are no pairs; round them first")

@@ -1,24 +1,23 @@
 """Experiments, groups and studies under the names of prob_conf_mat, which call `posterior.Study` and print."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partialmethod
+from functools import cached_property, partial, partialmethod, wraps
+from inspect import Signature, signature
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from ... import posterior
 from ...posterior.metrics.parse import ConfusionMetricCollection
 from ...posterior.metrics.quantity import ROOTS, Quantity
-from ...posterior.metrics.registry import ExperimentAggregator, get_experiment_aggregator
 from ...posterior.plots.drawing import Look, interval_of
+from ...posterior.sampling import rng as streams
 from ...posterior.sampling.confusion_sums import Method
-from ...posterior.sampling.rng import RNG
-from ...posterior.study import experiment, study
 from ...posterior.study.aggregators import pool
 from ...posterior.study.config import AGGREGATED, check_group, full_name, is_pooled, split_name
 from ...posterior.study.samples import Label
-from ...uncertainty.statistics.heterogeneity import HeterogeneityResult, estimate_i2
 from .plot_options import FOREST, plot_options
 from .results import ListwiseComparisonResult, PairwiseComparisonResult, PosteriorSummary, report
 
@@ -26,34 +25,31 @@ Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, eq=False)
-class _Result:
+class ExperimentResult:
+    """Samples of a metric for one experiment; with the method "input" its one observed value."""
+
     metric: Quantity
     values: Tensor  # (S, C), or (S, 1) for a metric with one value for all classes
-    num_classes: int
+    experiment: Any
 
+    num_classes = property(lambda self: self.experiment.num_classes)
     is_multiclass = property(lambda self: self.metric.is_multiclass)
     bounds = property(lambda self: self.metric.bounds_of(self.num_classes))
     num_samples = property(lambda self: len(self.values))
 
 
 @dataclass(frozen=True, eq=False)
-class ExperimentResult(_Result):
-    """Samples of a metric for one experiment; with the method "input" its one observed value."""
-
-    experiment: experiment.Experiment
-
-
-@dataclass(frozen=True, eq=False)
-class ExperimentAggregationResult(_Result):
+class ExperimentAggregationResult(ExperimentResult):
     """Samples of a metric pooled over the experiments of a group."""
 
-    experiment_group: "ExperimentGroup"
-    aggregator: ExperimentAggregator
+    aggregator: posterior.ExperimentAggregator
     experiment_values: Tensor  # (S, M, C) or (S, M, 1)
 
+    experiment_group = property(lambda self: self.experiment)
+
     @cached_property
-    def heterogeneity_results(self) -> HeterogeneityResult:
-        return estimate_i2(self.experiment_values)
+    def heterogeneity_results(self) -> posterior.HeterogeneityResult:
+        return posterior.estimate_i2(self.experiment_values)
 
 
 class ExperimentGroupResult(NamedTuple):
@@ -63,10 +59,10 @@ class ExperimentGroupResult(NamedTuple):
     individual_experiment_results: dict[Quantity, list[ExperimentResult]]
 
 
-class Experiment(experiment.Experiment):
+class Experiment(posterior.Experiment):
     """A confusion matrix and the priors of its posterior, with a stream of random numbers."""
 
-    def __init__(self, name: str, rng: RNG, *arguments: Any, **options: Any) -> None:
+    def __init__(self, name: str, rng: streams.RNG, *arguments: Any, **options: Any) -> None:
         super().__init__(name, *arguments, **options)
         self.rng = rng
 
@@ -77,7 +73,7 @@ class Experiment(experiment.Experiment):
         collection = ConfusionMetricCollection(metrics)
         samples = self.samples(collection, sampling_method, num_samples, seed=self.rng.seed)
         pairs = zip(collection, samples, strict=True)
-        return {metric: ExperimentResult(metric, values, self.num_classes, self) for metric, values in pairs}
+        return {metric: ExperimentResult(metric, values, self) for metric, values in pairs}
 
     def sample(self, sampling_method: Method, num_samples: int) -> dict[Quantity, ExperimentResult]:
         """Draw samples of all root quantities."""
@@ -92,7 +88,7 @@ class Experiment(experiment.Experiment):
 class ExperimentGroup(dict[str, Experiment]):
     """Experiments of one kind by name, with equally many classes, that can be pooled."""
 
-    def __init__(self, name: str, rng: RNG) -> None:
+    def __init__(self, name: str, rng: streams.RNG) -> None:
         self.name, self.rng = name, rng
 
     num_experiments = property(dict.__len__)
@@ -111,7 +107,7 @@ class ExperimentGroup(dict[str, Experiment]):
         metrics: Any,
         sampling_method: Method,
         num_samples: int,
-        metric_to_aggregator: Mapping[Quantity, ExperimentAggregator],
+        metric_to_aggregator: Mapping[Quantity, posterior.ExperimentAggregator],
     ) -> ExperimentGroupResult:
         """Draw samples of every experiment, and pool those of the metrics that have an aggregator."""
         drawn = [member.sample_metrics(metrics, sampling_method, num_samples) for member in self.values()]
@@ -121,23 +117,34 @@ class ExperimentGroup(dict[str, Experiment]):
             values = [result.values for result in single[metric]]
             address = self.rng.seed, f"{self.name}/{AGGREGATED}/{sampling_method}/{metric.name}"
             together = pool(values, aggregator, metric.bounds_of(self.num_classes), *address)
-            parts = self.num_classes, self, aggregator, torch.stack(values, 1)
-            pooled[metric] = ExperimentAggregationResult(metric, together, *parts)
+            pooled[metric] = ExperimentAggregationResult(metric, together, self, aggregator, torch.stack(values, 1))
         return ExperimentGroupResult(pooled, single)
+
+
+def reported(rows: Callable[..., Rows], precision: int = 4) -> Callable[..., Any]:
+    """Return a method that prints the rows of another; it also takes `table_fmt` and `precision`."""
+
+    @wraps(rows)
+    def printed(*args: Any, table_fmt: str = "github", precision: int = precision, **options: Any) -> Any:
+        return report(rows(*args, **options), table_fmt, precision)
+
+    own = [p for p in signature(printed, follow_wrapped=False).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    printed.__signature__ = Signature([*signature(rows).parameters.values(), *own])  # type: ignore[attr-defined]
+    return printed
 
 
 def _named(name: str) -> dict[str, Any]:
     return dict(zip(("Group", "Experiment"), split_name(name), strict=True))
 
 
-class Study(study.Study):
+class Study(posterior.Study):
     """Experiments and metrics, with reports, comparisons and plots; see `posterior.Study`."""
 
-    num_experiment_groups = property(study.Study.__len__)
+    num_experiment_groups = property(posterior.Study.__len__)
     num_experiments = property(lambda self: len(self.list_experiments()))
 
     @classmethod
-    def from_dict(cls, config_dict: Mapping[str, Any], **kwargs: Any) -> study.Study:  # type: ignore[override]
+    def from_dict(cls, config_dict: Mapping[str, Any], **kwargs: Any) -> posterior.Study:  # type: ignore[override]
         return super().from_dict(config_dict, **kwargs)
 
     def all_experiments(self) -> list[str]:
@@ -146,7 +153,7 @@ class Study(study.Study):
     def __getitem__(self, name: str) -> Any:
         """Return a group, or an experiment of one."""
         group, _, member = name.partition("/")
-        holder = ExperimentGroup(group, RNG(self.seed))
+        holder = ExperimentGroup(group, streams.RNG(self.seed))
         for key, source in self._group(group).items():
             holder[key] = Experiment.__new__(Experiment)
             vars(holder[key]).update(vars(source), rng=holder.rng)
@@ -160,10 +167,10 @@ class Study(study.Study):
         group, name = split_name(experiment_name)
         holder = self[group]
         if name != AGGREGATED:
-            return ExperimentResult(quantity, values, holder.num_classes, holder[name])
-        aggregator = self._aggregators[quantity] or get_experiment_aggregator("singleton")
+            return ExperimentResult(quantity, values, holder[name])
+        aggregator = self._aggregators[quantity] or posterior.get_experiment_aggregator("singleton")
         parts = torch.stack([self.samples(quantity, f"{group}/{key}", sampling_method) for key in holder], 1)
-        return ExperimentAggregationResult(quantity, values, holder.num_classes, holder, aggregator, parts)
+        return ExperimentAggregationResult(quantity, values, holder, aggregator, parts)
 
     def get_pairwise_comparison(
         self,
@@ -205,25 +212,20 @@ class Study(study.Study):
         summaries = (PosteriorSummary(column, self.ci_probability).as_dict() for column in columns)
         return [_named(name) | summary for name, summary in zip(names, summaries, strict=True)]
 
-    def report_metric_summaries(
-        self, metric: str, class_label: Label = None, *, table_fmt: str = "github", precision: int = 4
-    ) -> Any:
+    @reported
+    def report_metric_summaries(self, metric: str, class_label: Label = None) -> Rows:
         """Report each experiment's posterior."""
         observed = [self.column(metric, class_label, name, "input")[0] for name in self.list_experiments()]
         pairs = zip(observed, self._summaries(metric, class_label, self.list_experiments()), strict=True)
-        rows = [{"Group": "", "Experiment": "", "Observed": value, **row} for value, row in pairs]
-        return report(rows, table_fmt, precision)
+        return [{"Group": "", "Experiment": "", "Observed": value, **row} for value, row in pairs]
 
-    def report_random_metric_summaries(
-        self, metric: str, class_label: Label = None, *, table_fmt: str = "github", precision: int = 4
-    ) -> Any:
+    @reported
+    def report_random_metric_summaries(self, metric: str, class_label: Label = None) -> Rows:
         """Report the posteriors of random classifiers with the experiments' prevalences."""
-        rows = self._summaries(metric, class_label, self.list_experiments(), "random")
-        return report(rows, table_fmt, precision)
+        return self._summaries(metric, class_label, self.list_experiments(), "random")
 
-    def report_aggregated_metric_summaries(
-        self, metric: str, class_label: Label = None, *, table_fmt: str = "github", precision: int = 4
-    ) -> Any:
+    @reported
+    def report_aggregated_metric_summaries(self, metric: str, class_label: Label = None) -> Rows:
         """Report each group's pooled posterior, and the heterogeneity of its experiments."""
         rows = self._summaries(metric, class_label, [f"{group}/{AGGREGATED}" for group in self._groups])
         for row in rows:
@@ -232,7 +234,7 @@ class Study(study.Study):
             assert isinstance(result, ExperimentAggregationResult)
             i2, within, between = (x[index] for x in result.heterogeneity_results[:3])
             row |= {"Kurtosis": row.pop("Kurt"), "Var. Within": within, "Var. Between": between, "I2": i2}
-        return report(rows, table_fmt, precision)
+        return rows
 
     def report_pairwise_comparison(
         self,
@@ -250,61 +252,43 @@ class Study(study.Study):
         result = self.get_pairwise_comparison(metric, class_label, **pair, min_sig_diff=min_sig_diff)
         return result.template_sentence(precision)
 
+    @reported
     def report_pairwise_comparison_to_random(
-        self,
-        metric: str,
-        class_label: Label = None,
-        *,
-        min_sig_diff: float | None = None,
-        table_fmt: str = "github",
-        precision: int = 4,
-    ) -> Any:
+        self, metric: str, class_label: Label = None, *, min_sig_diff: float | None = None
+    ) -> Rows:
         """Report the comparison of each experiment with a random classifier of its prevalence."""
         rows = []
         for name in self.list_experiments():
             found = self.get_pairwise_random_comparison(metric, class_label, experiment=name, min_sig_diff=min_sig_diff)
             cells = {"Median Δ": found.diff_dist_summary.median, "P(> random)": (found.diff_dist > 0).double().mean()}
-            cells |= {
-                "ROPE": (-found.min_sig_diff, found.min_sig_diff),
-                "p_ROPE": found.p_rope,
-                "p_sig": found.p_bi_sig,
-            }
-            rows.append(_named(name) | cells)
-        return report(rows, table_fmt, precision)
+            rope = -found.min_sig_diff, found.min_sig_diff
+            rows.append(_named(name) | cells | {"ROPE": rope, "p_ROPE": found.p_rope, "p_sig": found.p_bi_sig})
+        return rows
 
-    def report_listwise_comparison(
-        self, metric: str, class_label: Label = None, *, table_fmt: str = "github", precision: int = 4
-    ) -> Any:
+    @reported
+    def report_listwise_comparison(self, metric: str, class_label: Label = None) -> Rows:
         """Report the probability of each rank given the experiment; rows sum to 1."""
-        result, rows = self.get_listwise_comparsion_result(metric, class_label), []
-        for name, shares in zip(result.experiment_names, result.p_rank_given_experiment, strict=True):
-            rows.append(_named(name) | {f"Rank {r}": share for r, share in enumerate(shares, 1)})
-        return report(rows, table_fmt, precision)
+        result = self.get_listwise_comparsion_result(metric, class_label)
+        shares = zip(result.experiment_names, result.p_rank_given_experiment, strict=True)
+        return [_named(name) | {f"Rank {r}": share for r, share in enumerate(row, 1)} for name, row in shares]
 
-    def report_expected_reward(
-        self,
-        metric: str,
-        class_label: Label = None,
-        rewards: Any = None,
-        *,
-        table_fmt: str = "github",
-        precision: int = 2,
-    ) -> Any:
+    @partial(reported, precision=2)
+    def report_expected_reward(self, metric: str, class_label: Label = None, rewards: Any = None) -> Rows:
         """Report the mean reward if rank r earns rewards[r - 1], and further ranks 0; None: 1 for the first rank."""
         rewards = [1.0] if rewards is None else [*rewards]
         result = self.get_listwise_comparsion_result(metric, class_label)
         p_ranks = result.p_rank_given_experiment[:, : len(rewards)]
         pairs = zip(result.experiment_names, p_ranks @ p_ranks.new_tensor(rewards), strict=True)
-        return report([_named(name) | {"E[Reward]": reward} for name, reward in pairs], table_fmt, precision)
+        return [_named(name) | {"E[Reward]": reward} for name, reward in pairs]
 
     def plot_metric_summaries(self, metric: str, class_label: Label = None, **options: Any) -> Any:
-        return self.plot(metric, class_label, **plot_options(options))
+        return self.plot(metric, class_label, **plot_options(options))[0]
 
     def plot_experiment_aggregation(
         self, metric: str, class_label: Label = None, *, experiment_group: str, **options: Any
     ) -> Any:
         names = [f"{experiment_group}/{name}" for name in (*self._group(experiment_group), AGGREGATED)]
-        return self.plot(metric, class_label, experiments=names, centre=-1, **plot_options(options))
+        return self.plot(metric, class_label, experiments=names, centre=-1, **plot_options(options))[0]
 
     def plot_pairwise_comparison(
         self,
@@ -319,7 +303,7 @@ class Study(study.Study):
         pair: dict[str, Any] = {"experiment_a": experiment_a, "experiment_b": experiment_b}
         result = self.get_pairwise_comparison(metric, class_label, **pair, min_sig_diff=min_sig_diff)
         pair = {"experiments": [experiment_a], "minus": experiment_b, "rope": float(result.min_sig_diff)}
-        return self.plot(metric, class_label, **pair, **plot_options(options))
+        return self.plot(metric, class_label, **pair, **plot_options(options))[0]
 
     def plot_forest_plot(
         self, metric: str, class_label: Label = None, *, agg_offset: float = 1, precision: int = 4, **options: Any

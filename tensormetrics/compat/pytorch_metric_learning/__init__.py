@@ -9,22 +9,8 @@ from typing import Any
 
 from . import accuracy_calculator as accuracy_calculator
 from . import inference as inference
-from .accuracy_calculator import EQUALITY as EQUALITY
-from .accuracy_calculator import AccuracyCalculator as AccuracyCalculator
-from .accuracy_calculator import get_label_match_counts as get_label_match_counts
-from .accuracy_calculator import get_lone_query_labels as get_lone_query_labels
-from .accuracy_calculator import get_relevance_mask as get_relevance_mask
-from .accuracy_calculator import get_unique_labels as get_unique_labels
-from .accuracy_calculator import maybe_get_avg_of_avgs as maybe_get_avg_of_avgs
-from .accuracy_calculator import mean_average_precision as mean_average_precision
-from .accuracy_calculator import mean_reciprocal_rank as mean_reciprocal_rank
-from .accuracy_calculator import nan_accuracy as nan_accuracy
-from .accuracy_calculator import precision_at_k as precision_at_k
-from .accuracy_calculator import r_precision as r_precision
-from .accuracy_calculator import try_getting_not_lone_labels as try_getting_not_lone_labels
-from .inference import CustomKNN as CustomKNN
-from .inference import FaissKMeans as FaissKMeans
-from .inference import FaissKNN as FaissKNN
+from .accuracy_calculator import *  # noqa: F403
+from .inference import *  # noqa: F403
 
 OF_PACKAGE = {  # module of the package -> its names
     "distances": "BaseDistance BatchedDistance CosineSimilarity DotProductSimilarity LpDistance SNRDistance",

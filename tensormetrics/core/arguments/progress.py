@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+DELAY = 2  # seconds
 SECONDS_BETWEEN_LINES = 5.0
 
 
@@ -12,15 +13,18 @@ SECONDS_BETWEEN_LINES = 5.0
 def progress_bar(total: int, unit: str, *, description: str = "", transient: bool = False) -> Iterator["Progress"]:
     """Show how many of `total` units are done: `progress.advance(n)`, and `progress.describe(text)` before the bar.
 
-    A transient bar appears on terminals only, after a second, and is removed at the end; it needs tqdm. Others are
+    A transient bar appears on terminals only, after two seconds, and is removed at the end; it needs tqdm. Others are
     written to stderr in any case; without tqdm, as a line every few seconds.
     """
+    if transient and not sys.stderr.isatty():
+        yield Progress(_write_nothing, _write_nothing)
+        return
     try:
         from tqdm import tqdm
     except ModuleNotFoundError:
         yield Progress(_write_nothing if transient else _line_writer(total, unit), _write_nothing)
         return
-    options = {"delay": 1, "leave": False, "disable": None} if transient else {}
+    options = {"delay": DELAY, "leave": False} if transient else {}
     with tqdm(total=total, unit=unit, desc=description or None, **options) as bar:
         yield Progress(bar.update, bar.set_description)
 

@@ -1,16 +1,18 @@
 """The base of every metric: torchmetrics' Metric, with states that cost what a batch costs."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Generic
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
-from typing_extensions import Self  # torch brings it
+from typing_extensions import Self, TypeVar  # torch brings it
 
 from ..resampling import intervals, resampling
 from ..resampling.weights import check_draws
-from ..results.estimates import check_confidence
+from ..results.estimates import Estimate, check_confidence
 from ..results.plots import plot_values, steps_of
+from ..results.score_table import scored
 from ..results.table import Table, table_of
 from .exchanged_metric import ExchangedMetric
 from .exchanged_metric import NoDataError as NoDataError
@@ -22,7 +24,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class Metric(ExchangedMetric):
+Answer = TypeVar("Answer", default=Estimate)  # of `interval`
+
+
+class Metric(ExchangedMetric, Generic[Answer]):
     """Metric with running sums (`add_state(name, zeros, "sum")`) or stored rows (`add_rows(name)`) as states.
 
     Subclasses write `update` and `compute`. An `update` that fails leaves no trace, because it assigns new tensors to
@@ -71,14 +76,35 @@ class Metric(ExchangedMetric):
     def plot(self, val: Any = None, ax: "Axes | None" = None) -> "tuple[Figure, Axes]":
         """Plot values as points, those of several steps as lines; of a dict each scalar, of an estimate its interval.
 
-        `val` is a result of `compute` or `forward`, or a list of results, one for each step; default `compute()`.
-        Returns the figure of `ax`, or a new one, and its axes. ImportError without matplotlib.
+        Args:
+            val: A result of `compute`, `interval` or `forward`, a list of results, one for each step, or a dictionary
+                of such lists; default `compute()` with the intervals of `interval()`.
+            ax: Axes to draw on, by default those of a new figure. Several metrics on the same axes have colors of
+                their own, and a legend.
+
+        Returns:
+            The figure and its axes.
+
+        Raises:
+            ImportError: Without matplotlib.
         """
         bounds = self.plot_lower_bound, self.plot_upper_bound
-        steps = steps_of(self.compute() if val is None else val)
+        steps = steps_of(self._shown() if val is None else val)
         return plot_values(steps, type(self).__name__, bounds, self.higher_is_better, ax)
 
-    def interval(self, *, confidence: float = 0.95, replicates: int | None = None, seed: int | None = None) -> Any:
+    def _shown(self) -> Any:
+        """Return the value, with an interval for each part that has one."""
+        value = self.compute()
+        try:
+            found: Any = self.interval()
+        except (NotImplementedError, ValueError):
+            return value
+        if not isinstance(value, Mapping):
+            return found
+        found = found if isinstance(found, Mapping) else found.by_label()
+        return {name: part for name, part in {**value, **found}.items() if name.rpartition("/")[0] not in found}
+
+    def interval(self, *, confidence: float = 0.95, replicates: int | None = None, seed: int | None = None) -> Answer:
         """Return the score and an interval that holds the true one in about `confidence` of data sets like this.
 
         Also with 5 items, 3 groups or a score near 0 or 1: items (or groups) are reweighted (Bayesian bootstrap, Rubin
@@ -89,18 +115,19 @@ class Metric(ExchangedMetric):
 
         Args:
             confidence: Mass of the interval, in (0, 1).
-            replicates: Number of random draws, by default 1000. Metrics that keep sums take it when they are made.
+            replicates: Number of random draws, by default 1000, or that with which a metric was made.
             seed: Seed of the draws, by default 0; they depend on it and on the items' `ids` alone.
 
         Returns:
-            An `Estimate` of `compute()`, or several by name.
+            An `Estimate` of `compute()`, or a `Table` of several, which is also a mapping by name.
 
         Raises:
-            ValueError: If an option is out of range, or a metric that keeps sums was made without `replicates`.
+            ValueError: If an option is out of range, or differs from that with which a metric was made.
             NotImplementedError: If the metric has no interval.
         """
         confidence = check_confidence(confidence)
-        return self._estimates(self._resampled("interval", replicates, seed), confidence)
+        estimates = self._estimates(self._resampled("interval", replicates, seed), confidence)
+        return scored(estimates, self._direction, type(self).__name__)
 
     def _estimates(self, resampled: "resampling.Resampled | resampling.Joined", confidence: float) -> Any:
         """Return the interval of each value, with the values of `compute`."""

@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 from torchmetrics.utilities.data import dim_zero_cat
 
-from ..resampling.units import merge_stores
 from .distributed import (
     TensorMeta,
     all_gather_cat,
@@ -50,8 +49,7 @@ class ExchangedMetric(StateMetric):
             else:
                 metas = [((1, *shape), dtype, device) for shape, dtype, device in kinds.get(name, ())]
                 parts = all_gather_cat(state[None], group, metas) if metas else dist_sync_fn(state, group=group)
-                is_store = reduction is merge_stores
-                merged[name] = merge_stores(torch.stack([*parts])) if is_store else functools.reduce(torch.add, parts)
+                merged[name] = functools.reduce(torch.add, parts)
         for name, state in merged.items():
             setattr(self, name, state)
 

@@ -5,10 +5,10 @@ from typing import Any
 from torch import Tensor
 
 from ..resampling.weights import ItemNames, check_same_kind, identity, kind_of_rows, kind_of_units
-from .base import Metric
+from .base import Answer, Metric
 
 
-class RowMetric(Metric):
+class RowMetric(Metric[Answer]):
     """Metric that stores columns of rows, and the `ids` and `groups` of their items, for `interval` and `compare`.
 
     Either all items have ids or none, and either all have groups or none: others are refused, not mixed.

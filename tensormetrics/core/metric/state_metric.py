@@ -14,13 +14,14 @@ from typing_extensions import Unpack  # torch brings it
 
 from ..arguments import checks
 from ..arguments.repr import RecordedArguments
-from ..resampling.units import merge_stores
 from .distributed import constructor_options, gather, options_of
 from .states import States
 
 Owner = TypeVar("Owner")
 Answer = TypeVar("Answer")
 P = ParamSpec("P")
+
+MERGED = "is merged"  # marks a state that is no batch of `forward`
 
 
 class Lock(type(threading.RLock())):  # type: ignore[misc]  # the class of these locks has no public name
@@ -144,10 +145,10 @@ class StateMetric(RecordedArguments, torchmetrics.Metric):
         """Return the states that have a row for each of the same items, or none; by default all are one group."""
         return [tuple(name for name, reduction in self._reductions.items() if reduction is dim_zero_cat)]
 
-    def append_rows(self, name: str, rows: Tensor) -> None:
+    def append_rows(self, name: str, rows: Tensor, room: int = 0) -> None:
         """Append `rows` (n, ...) to state `name`, on the device of the first rows of any state.
 
-        The storage doubles, so that appending N rows copies O(N) rows in total.
+        The storage doubles, so that appending N rows copies O(N) rows in total; a new one has `room` or more rows.
         """
         rows, held = rows.detach(), getattr(self, name)
         home = held.device if held.shape[0] else self._device_of_rows()
@@ -170,7 +171,7 @@ class StateMetric(RecordedArguments, torchmetrics.Metric):
         is_ours = store is not None and store.data_ptr() == held.data_ptr() and store.dtype == dtype
         if store is None or not is_ours or store.shape[0] < stop:
             with torch.inference_mode(False):  # a store made in inference mode could not be written to outside it
-                store = torch.empty(max(2 * start, stop), *rows.shape[1:], dtype=dtype, device=rows.device)
+                store = torch.empty(max(2 * start, stop, room), *rows.shape[1:], dtype=dtype, device=rows.device)
             store[:start] = held
             self._stores[name] = store
         store[start:stop] = rows
@@ -234,7 +235,7 @@ class StateMetric(RecordedArguments, torchmetrics.Metric):
             raise ValueError(f"incoming_state: got {got}, wanted {expected}, its metric_state, or a list of these")
         if missing := self._defaults.keys() - state.keys():
             raise ValueError(f"incoming_state: lacks {sorted(missing)}; pass a metric or its metric_state")
-        return updates, state
+        return updates, state if getattr(incoming, "_is_batch", False) else {**state, MERGED: torch.Tensor()}
 
     def _add_state(self, state: dict[str, Tensor]) -> None:
         for name, reduction in self._reductions.items():
@@ -245,8 +246,6 @@ class StateMetric(RecordedArguments, torchmetrics.Metric):
                     advice = "merge metrics of equal options"
                     raise ValueError(f"incoming_state: got {name} of shape {got}, wanted {expected}; {advice}")
                 setattr(self, name, getattr(self, name) + incoming.detach())
-            elif reduction is merge_stores:
-                setattr(self, name, merge_stores(torch.stack([getattr(self, name), incoming])))
             elif reduction is not dim_zero_cat:
                 raise TypeError(f"{type(self).__name__}.{name}: a state is made by add_rows or reduced by 'sum'")
             elif incoming.shape != (0,):

@@ -52,6 +52,17 @@ class DrawSets(NamedTuple):
         """Return the draws of the differences to a number."""
         return self._replace(first=self.first - reference, second=self.second - reference)
 
+    def minus_draws(self, other: "DrawSets") -> "DrawSets":
+        """Return the draws of the differences to the values of another sample, in which items have other weights."""
+        first, second = (draws.second.where(draws.has_second, draws.first) for draws in (self, other))
+        has_second, is_unknown = self.has_second | other.has_second, self.is_unknown | other.is_unknown
+        return DrawSets(self.first - shifted(other.first), first - shifted(second), has_second, is_unknown)
+
+
+def shifted(draws: Tensor) -> Tensor:
+    # draws: (R, V)  ->  the same, independent of draws that have the same weights in each replicate
+    return draws.roll(1, 0)
+
 
 class Operand(NamedTuple):
     """A metric, with its sign where it is one of the two of a comparison."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .draws import Bounds
 from .resampling import Items, Resampled
-from .weights import ItemNames
+from .weights import ItemNames, joined, weighted_sums
 
 UNBOUNDED = -math.inf, math.inf
 LARGEST_SUM = 43  # sums of rows up to 2 to this power are exact
@@ -60,16 +60,34 @@ def resampled_means(
     seed: int,
     bounds: tuple[float, float] = UNBOUNDED,
     target: Tensor | None = None,  # (N,) integer, on which both metrics must agree
+    weights: Tensor | None = None,  # (N,) > 0, importance of the items
 ) -> Means:
     """Draw the sums of scores of the same items, all with the same weights."""
     scores = scores.double()
     is_scored = ~scores.isnan()
     scores = scores.nan_to_num(0)
     counts = is_scored[:, :1] if bool(is_scored.all()) else is_scored
-    scale = _scale(scores)
-    rows = torch.cat([scores, counts.double()], 1) * scale
-    items = Items(rows, names.units, lambda sums: sums, identity=names.columns(target))
-    return Means(items.resampled(replicates, seed), scores.shape[1], scale, bounds)
+    rows = torch.cat([scores, counts.double()], 1)
+    if weights is not None:
+        importance = weights / weights.mean()
+        rows = rows * importance[:, None]
+    scale = _scale(rows)
+    items = Items(rows * scale, names.units, lambda sums: sums, identity=names.columns(target))
+    sums = items.resampled(replicates, seed)
+    if weights is not None:
+        sums = _with_sizes(sums, names.units, importance, replicates, seed)
+    return Means(sums, scores.shape[1], scale, bounds)
+
+
+def _with_sizes(sums: Resampled, units: Tensor, importance: Tensor, replicates: int, seed: int) -> Resampled:
+    # units, importance: (N,)
+    """Return the sums of weighted items, with units as large as their items weigh."""
+    distinct, unit = units.unique(return_inverse=True)
+    sizes = importance.new_zeros(len(distinct)).index_add_(0, unit, importance)
+    if sums.units is not None:
+        return sums._replace(units=sums.units._replace(sizes=sizes))
+    weighted = joined(weighted_sums(importance[:, None], units, replicates, seed)[0])[:, 0, 0]
+    return sums._replace(sizes=weighted, unit_counts=(len(sizes), float(sizes.sum().square() / sizes.square().sum())))
 
 
 def _scale(scores: Tensor) -> float:

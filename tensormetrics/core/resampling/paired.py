@@ -1,5 +1,6 @@
-"""Comparisons of two metrics on the same items, or of one metric with a reference."""
+"""Comparisons of two metrics on the same items or on independent ones, or of one metric with a reference."""
 
+import math
 from typing import Any, cast
 
 import torch
@@ -15,6 +16,7 @@ from .intervals import (
     margin_draws,
     ranges_of,
     read_operands,
+    shifted,
     unit_count_warning,
 )
 from .resampling import Joined, Resampled, Values, values_of
@@ -31,13 +33,11 @@ def comparisons(a: Resampled | Joined, b: Resampled | Joined, question: Question
         if not (isinstance(a, Joined) and isinstance(b, Joined) and len(a.parts) == len(b.parts)):
             raise ValueError(SHAPES_DIFFER)
         return a.join([comparisons(x, y, question) for x, y in zip(a.parts, b.parts, strict=True)])
-    _check_comparable(a, b)
+    _check_same_items(a, b)
     has_same_draws = a.half is None and torch.equal(a.weighted, b.weighted)
     if a.paired is not None and b.paired is not None:  # pseudo-items of single models would not cancel
         a, b = a.paired(), b.paired()
-    values, others = values_of(a), values_of(b)
-    if values.spec != others.spec or [x.shape for x in values.leaves] != [x.shape for x in others.leaves]:
-        raise ValueError(SHAPES_DIFFER)
+    values, others = _values_of_both(a, b)
     operands = [Operand(a, values), Operand(b, others, -1.0)]
     difference, jackknife = read_operands(operands, lambda operand: operand.resampled.observed), jackknife_of(operands)
     differs = _differing_units(a, b)
@@ -53,8 +53,69 @@ def comparisons(a: Resampled | Joined, b: Resampled | Joined, question: Question
         all_equal=has_same_draws or (differs is not None and not bool(differs.any())),
     )
     counts = counts_of(a, jackknife) | {"discordant": None if differs is None else int(differs.sum())}
-    counts["test"] = "bootstrap" if evidence.test is None else "paired swaps"
+    by_position = ", paired by position" if a.pairing else ""
+    counts["test"] = ("bootstrap" if evidence.test is None else "paired swaps") + by_position
     return statements(values, evidence, question, counts, _pairs_warning(jackknife, question.alternative, evidence))
+
+
+def independent_comparisons(a: Resampled | Joined, b: Resampled | Joined, question: Question) -> Any:
+    """Return a `Comparison` for each value of a and b, which share no items."""
+    if isinstance(a, Joined) or isinstance(b, Joined):
+        if not (isinstance(a, Joined) and isinstance(b, Joined) and len(a.parts) == len(b.parts)):
+            raise ValueError(SHAPES_DIFFER)
+        return a.join([independent_comparisons(x, y, question) for x, y in zip(a.parts, b.parts, strict=True)])
+    values, others = _values_of_both(a, b)
+    (first, counts, message), (second, other_counts, other_message) = (
+        _of_one(Operand(a, values), question),
+        _of_one(Operand(b, others), question),
+    )
+    n, m = counts["groups"], other_counts["groups"]
+    (low, high), (other_low, other_high) = first.range, second.range
+    margins = None
+    if first.margin_draws is not None and second.margin_draws is not None:
+        at_low, at_high = map(shifted, second.margin_draws)
+        margins = first.margin_draws[0] - at_high, first.margin_draws[1] - at_low
+    errors = cast(Tensor, first.standard_error), cast(Tensor, second.standard_error)
+    evidence = Evidence(
+        first.difference - second.difference,
+        first.draws.minus_draws(second.draws),
+        (low - other_high, high - other_low),
+        None,
+        (errors[0].square() + errors[1].square()).sqrt(),
+        margins,
+        least_p=math.exp(math.lgamma(1 + n) + math.lgamma(1 + m) - math.lgamma(1 + n + m)),  # of exchanged units
+        one_unit=first.one_unit or second.one_unit,
+        df=min(n, m) - 1,
+    )
+    counts = {name: count + other_counts[name] for name, count in counts.items()} | {"test": "bootstrap"}
+    return statements(values, evidence, question, counts, message or other_message)
+
+
+def _of_one(operand: Operand, question: Question) -> tuple[Evidence, dict[str, Any], str]:
+    """Return value and draws of one metric as if of its difference to 0, the numbers of its units, and a warning."""
+    operands = [operand]
+    value, jackknife = operand.values.read(operand.resampled.observed), jackknife_of(operands)
+    draws = draw_sets(operands, value, jackknife)
+    evidence = Evidence(
+        value,
+        draws,
+        ranges_of(operands),
+        None,
+        _standard_error(operands, jackknife, draws),
+        None if question.rope is None else margin_draws(operands, value, jackknife),
+        one_unit=jackknife is not None and jackknife.num_units == 1,
+    )
+    counts = counts_of(operand.resampled, jackknife)
+    return evidence, counts, unit_count_warning(jackknife, draws, counts["groups"] != counts["items"])
+
+
+def _values_of_both(a: Resampled, b: Resampled) -> tuple[Values, Values]:
+    values, others = values_of(a), values_of(b)
+    if len(a.weighted) != len(b.weighted):
+        raise ValueError(f"replicates: got {len(b.weighted)} for b, wanted {len(a.weighted)} as a has")
+    if values.spec != others.spec or [x.shape for x in values.leaves] != [x.shape for x in others.leaves]:
+        raise ValueError(SHAPES_DIFFER)
+    return values, others
 
 
 def _differing_units(a: Resampled, b: Resampled) -> Tensor | None:
@@ -85,11 +146,12 @@ def _standard_error(operands: list[Operand], jackknife: Jackknife | None, draws:
     return (squares * (jackknife.num_units / (jackknife.num_units - 1 or torch.nan))).sqrt()
 
 
-def _check_comparable(a: Resampled, b: Resampled) -> None:
+def _check_same_items(a: Resampled, b: Resampled) -> None:
+    if "merged" in (a.pairing, b.pairing):
+        raise ValueError("ids: got none for items of merged metrics, which have no common order; write ids= in update")
     if not torch.equal(a.items, b.items):
         raise ValueError("a, b: their items differ; feed both with the same ids (or, without ids, the same order)")
-    is_swapped = a.half is not None and b.half is not None
-    if len(a.weighted) != len(b.weighted) or (is_swapped and a.observed.shape != b.observed.shape):
+    if a.half is not None and b.half is not None and a.observed.shape != b.observed.shape:
         raise ValueError(SHAPES_DIFFER)
     if a.units is not None and b.units is not None and not torch.equal(a.units.ids, b.units.ids):
         raise ValueError("a, b: their items differ; feed both with the same ids and groups")
@@ -134,8 +196,7 @@ def comparisons_with(a: Resampled | Joined, reference: float, question: Question
     if isinstance(a, Joined):
         return a.join([comparisons_with(part, reference, question) for part in a.parts])
     values = values_of(a)
-    operands = [Operand(a, values)]
-    value, jackknife, ranges = values.read(a.observed), jackknife_of(operands), ranges_of(operands)
+    ranges = ranges_of([Operand(a, values)])
     low, high = (float(end) for end in (ranges[0].min(), ranges[1].max()))
     if not low <= reference <= high:
         hint = "; percent? write a fraction" if (low, high) == (0, 1) and 1 < reference <= 100 else ""
@@ -145,23 +206,19 @@ def comparisons_with(a: Resampled | Joined, reference: float, question: Question
     test, is_binomial = _exact_test(a, values, reference)
     if a.signs is not None and reference == 0:
         test, is_binomial = binomial_test(*a.signs, 0.5), True
-    draws = draw_sets(operands, value, jackknife).minus(reference)
-    margins = None if question.rope is None else margin_draws(operands, value, jackknife)
-    evidence = Evidence(
-        value - reference,
-        draws,
-        (ranges[0] - reference, ranges[1] - reference),
-        test,
-        _standard_error(operands, jackknife, draws),
-        None if margins is None else (margins[0] - reference, margins[1] - reference),
-        least_p=0.0 if jackknife is None or is_binomial else 2.0**-jackknife.num_units,
-        one_unit=jackknife is not None and jackknife.num_units == 1,
+    of_a, counts, message = _of_one(Operand(a, values), question)
+    units, margins = 0 if a.units is None else len(a.units.ids), of_a.margin_draws
+    evidence = of_a._replace(
+        difference=of_a.difference - reference,
+        draws=of_a.draws.minus(reference),
+        range=(ranges[0] - reference, ranges[1] - reference),
+        test=test,
+        margin_draws=None if margins is None else (margins[0] - reference, margins[1] - reference),
+        least_p=2.0**-units if units and not is_binomial else 0.0,
     )
-    counts = counts_of(a, jackknife)
-    is_grouped = counts["groups"] != counts["items"]
-    message = unit_count_warning(jackknife, draws, is_grouped)
-    if not message and jackknife is not None and test is not None and not is_binomial:
-        message = swap_count_warning(jackknife.num_units, "group" if is_grouped else "item", question.alternative)
+    if not message and units and test is not None and not is_binomial:
+        unit = "item" if counts["groups"] == counts["items"] else "group"
+        message = swap_count_warning(units, unit, question.alternative)
     counts["test"] = "exact binomial" if is_binomial else "bootstrap" if test is None else "random signs"
     return statements(values, evidence, question, counts, message)
 

@@ -38,6 +38,7 @@ class Resampled(NamedTuple):
     bias: Tensor | None = None  # (), of the value, if there are no units of which the jackknife could tell it
     signs: tuple[Tensor, Tensor] | None = None  # (V,) positive and all signs, of which chance makes half positive
     has_pseudo_items: bool = False  # `weighted` has them, so that none are added
+    pairing: str | None = None  # items without ids: "position", or "merged", which cannot be paired
     paired: "Callable[[], Resampled] | None" = None  # the same for comparisons, without pseudo-items in `weighted`
 
 

@@ -42,6 +42,7 @@ class Evidence(NamedTuple):
     least_p: float = 0.0  # of one side, of signs of the units
     one_unit: bool = False  # there is a single unit (an item or a group), so that the variance is unknown
     all_equal: bool = False  # both models have equal values on every unit
+    df: int | None = None  # of the standard error, by default one less than the number of units
 
 
 def statements(values: Values, evidence: Evidence, question: Question, counts: dict[str, Any], message: str) -> Any:
@@ -71,7 +72,8 @@ def statements(values: Values, evidence: Evidence, question: Question, counts: d
         columns["sd"] = evidence.standard_error * counts["groups"] ** 0.5
         if question.rope is not None:
             signs = _signs(values, question.direction).to(difference)
-            columns |= _margin_tests(signs, evidence, question.rope, counts["groups"])
+            df = counts["groups"] - 1 if evidence.df is None else evidence.df
+            columns |= _margin_tests(signs, evidence, question.rope, max(df, 1))
     columns = {name: column.where(difference.isfinite(), torch.nan) for name, column in columns.items()}
     columns["difference"] = difference
     fields: dict[str, Any] = {**counts, "confidence": question.confidence, "rope": question.rope}
@@ -89,7 +91,7 @@ def statements(values: Values, evidence: Evidence, question: Question, counts: d
     return values.restored([index, *columns.values()], comparison)
 
 
-def _margin_tests(signs: Tensor, evidence: Evidence, rope: float, num_units: int) -> dict[str, Tensor]:
+def _margin_tests(signs: Tensor, evidence: Evidence, rope: float, df: int) -> dict[str, Tensor]:
     # signs: (V,), the direction of the metric  ->  (V,) each
     """Return p-values against the margin `rope`: the larger of Student's t test's and that of draws.
 
@@ -101,7 +103,7 @@ def _margin_tests(signs: Tensor, evidence: Evidence, rope: float, num_units: int
     no_draws = difference.new_empty(0, len(difference))
     tails = []
     for sign, draws in zip((1, -1), evidence.margin_draws or (no_draws, no_draws), strict=True):
-        tail = t_sf((sign * difference + rope) / error, max(num_units - 1, 1)).masked_fill(error == 0, 0)
+        tail = t_sf((sign * difference + rope) / error, df).masked_fill(error == 0, 0)
         count, hits = draws.isnan().logical_not().sum(0), (sign * draws <= -rope).sum(0).double()
         share = torch.where(count > 0, (1 + hits) / (1 + count), (error == 0).double())
         tails.append(torch.ones_like(tail) if evidence.one_unit else torch.maximum(tail, share))

@@ -1,8 +1,9 @@
 """Sums of rows by unit: a unit is an item, or a group of items, and has one weight in each replicate.
 
-A metric that keeps sums also keeps a store of the rows of up to `MAX_UNITS` units, from which the jackknife, exact
-tests and the number of units are read. The store is one integer tensor of fixed shape, so that it is updated without a
-wait for the device, merged in any order to the same bits, and exchanged like any other state.
+A metric that keeps sums also keeps entries, one for each unit, from which the jackknife, exact tests and the number of
+units are read, and weights are drawn. More than `MAX_UNITS` units are added up in as many groups, by a hash of their
+ids. Entries are integers, and their sums exact: they are added up without a wait for the device, in any order to the
+same bits, and exchanged like any other rows.
 """
 
 from typing import NamedTuple
@@ -11,13 +12,13 @@ import torch
 from torch import Tensor
 
 from ..numbers.exact_sums import parts, total
+from ..numbers.splitmix import mix
 from .weights import GRIDS
 
 MAX_UNITS = 1000
-MAX_ENTRIES = 1000  # of items that were not yet added to their units
+MAX_ENTRIES = 4096  # items whose rows were not yet added to those of their units
 EMPTY = torch.iinfo(torch.int64).max  # id of empty entries; a unit of this id adds to them and stays right
-ID, SIZE, ROW = 0, 1, 2  # columns of an entry: id of the unit, number of items, bits of the row's parts
-OVERFLOW = 0  # the first entry of a store is not 0 if there were too many units
+ID, SIZE, GROUPED, ROW = 0, 1, 2, 3  # columns of an entry: id of the unit, or of several if GROUPED; items; parts' bits
 
 
 class Units(NamedTuple):
@@ -28,67 +29,48 @@ class Units(NamedTuple):
     sizes: Tensor  # (U,) float64, number of items
 
 
-def empty_store(width: int) -> Tensor:
-    # ->  (1 + MAX_UNITS, ROW + 3 width) int64
-    """Return a store without units for rows of `width` numbers."""
-    store = torch.zeros(1 + MAX_UNITS, ROW + len(GRIDS) * width, dtype=torch.int64, device="cpu")
-    store[1:, ID] = EMPTY
-    return store
-
-
 def entries_of(split: Tensor, ids: Tensor) -> Tensor:
     # split: (B, 3 K) float64, parts of the rows  ids: (B,) int64  ->  (B, ROW + 3 K) int64
     """Return an entry for each item."""
-    entries = torch.empty(len(ids), ROW + split.shape[1], dtype=torch.int64, device=ids.device)
-    entries[:, ID], entries[:, SIZE], entries[:, ROW:] = ids, 1, split.view(torch.int64)
-    return entries
+    head = torch.stack([ids, torch.ones_like(ids), torch.zeros_like(ids)], 1)
+    return torch.cat([head, split.view(torch.int64)], 1)
 
 
-def is_full(store: Tensor) -> bool:
-    """Return whether there were too many units, if the answer needs no synchronization with a device."""
-    return store.device.type == "cpu" and bool(store[0, OVERFLOW])
-
-
-def merge_stores(stores: Tensor) -> Tensor:
-    # stores: (W, entries, columns)  ->  (entries, columns)
-    """Return one store with the units of all; empty, with the mark of overflow, if these are too many."""
-    return _collapsed(stores[:, 1:].flatten(0, 1), stores[:, 0, OVERFLOW].amax())
-
-
-def add_entries(store: Tensor, entries: Tensor) -> Tensor:
-    """Return the store with the entries added to their units."""
-    return _collapsed(torch.cat([store[1:], entries]), store[0, OVERFLOW])
-
-
-def _collapsed(entries: Tensor, overflow: Tensor) -> Tensor:
-    # entries: (E, columns), several of one id possible  overflow: ()
-    ids, order = entries[:, ID].sort(stable=True)
+def add_up(entries: Tensor) -> Tensor:
+    # entries: (E, ROW + 3 K), several of one id possible  ->  (MAX_UNITS, ROW + 3 K)
+    """Return one entry for each unit, or, of too many units, one for each group of units."""
+    ids, sizes = entries[:, ID], entries[:, SIZE]
+    ordered, order = ids.sort(stable=True)
     is_first = torch.ones_like(ids)
-    is_first[1:] = (ids[1:] != ids[:-1]).long()
-    unit = is_first.cumsum(0) - 1
-    entries = entries[order]
-    sizes = torch.zeros_like(ids).index_add_(0, unit, entries[:, SIZE])
+    is_first[1:] = (ordered[1:] != ordered[:-1]).long()
+    unit = torch.empty_like(ids).scatter_(0, order, is_first.cumsum(0) - 1)
+    zeros = torch.zeros(MAX_UNITS, dtype=torch.int64, device=ids.device)
+    is_many = (unit.masked_fill(sizes == 0, 0).amax() >= MAX_UNITS) | (entries[:, GROUPED] > 0).any()
+    group = torch.where(entries[:, GROUPED] > 0, ids, mix(ids) % MAX_UNITS)
+    index = torch.where(is_many, group, unit.clamp(max=MAX_UNITS - 1))  # the clamped ones are empty
     rows = entries[:, ROW:].contiguous().view(torch.float64)
-    sums = torch.zeros_like(rows).index_add_(0, unit, rows)  # exact, hence in any order
-    unit_ids = torch.full_like(ids, EMPTY).scatter_(0, unit, ids)
-    is_overflow = (overflow > 0) | ((sizes > 0).sum() > MAX_UNITS)
-    collapsed = torch.cat([unit_ids[:, None], sizes[:, None], sums.view(torch.int64)], 1)[:MAX_UNITS]
-    blank = torch.zeros_like(collapsed)
-    blank[:, ID] = EMPTY
-    header = torch.zeros_like(collapsed[:1])
-    header[0, OVERFLOW] = is_overflow.long()
-    return torch.cat([header, torch.where(is_overflow, blank, collapsed)])
+    sums = rows.new_zeros(MAX_UNITS, rows.shape[1]).index_add_(0, index, rows)  # exact, hence in any order
+    unit_ids = (zeros + EMPTY).scatter_reduce_(0, index, ids, "amin")
+    unit_ids = torch.where(is_many, torch.arange(MAX_UNITS, device=ids.device), unit_ids)
+    head = torch.stack([unit_ids, zeros.index_add(0, index, sizes), zeros + is_many.long()], 1)
+    return torch.cat([head, sums.view(torch.int64)], 1)
 
 
-def units_of_store(store: Tensor) -> Units | None:
-    # ->  rows (U, K); waits for the device
-    """Return the units, None where there were too many."""
-    if bool(store[0, OVERFLOW]):
-        return None
-    entries = store[1:]
+def renumbered(entries: Tensor, shift: Tensor) -> Tensor:
+    # shift: ()
+    """Return the entries with a number added to the ids of single units."""
+    is_unit = (entries[:, SIZE] > 0) & (entries[:, GROUPED] == 0)
+    return torch.cat([(entries[:, ID] + shift * is_unit)[:, None], entries[:, SIZE:]], 1)
+
+
+def read_entries(entries: Tensor) -> tuple[Units, Tensor, bool]:
+    # entries: (MAX_UNITS, ROW + 3 K), of `add_up`  ->  rows (U, K); waits for the device
+    """Return the units, the parts of their rows (U, 3 K), and whether they are groups of too many units."""
     entries = entries[entries[:, SIZE] > 0]
-    rows = entries[:, ROW:].contiguous().view(torch.float64).unflatten(1, (len(GRIDS), -1))
-    return Units(entries[:, ID], total(list(rows.unbind(1))), entries[:, SIZE].double())
+    split = entries[:, ROW:].contiguous().view(torch.float64)
+    rows = total(list(split.unflatten(1, (len(GRIDS), -1)).unbind(1)))
+    units = Units(entries[:, ID].contiguous(), rows, entries[:, SIZE].double())
+    return units, split, bool(entries[:, GROUPED].any())
 
 
 def units_of_items(rows: Tensor, ids: Tensor, cells: Tensor | None, width: int) -> Units | None:

@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .estimates import Comparison, Estimate, Result
+from .estimates import Comparison, Estimate
 from .formatting import label_texts
+from .result import Result
 
 Cell: TypeAlias = Estimate | Comparison | float | int | bool | str | None
 
@@ -97,3 +98,31 @@ def _stacked(kind: type[Estimate] | type[Comparison], cells: Sequence[Any], name
         if field in kind.__dataclass_fields__ and len(values) == 1:
             fields[field] = values.pop()
     return kind(**fields, name=name, labels=rows)
+
+
+def as_scalars(
+    values: Mapping[str, Any] | Result, prefix: str = "", labels: Mapping[str, Sequence[str]] | None = None
+) -> dict[str, float]:
+    """Return a flat dictionary for a logger: "acc", "acc/low", "acc/high", with indices as in "tpr/0" and "tpr/0/low".
+
+    `values` has an `Estimate`, a `Comparison` ("acc" is the difference) or a tensor (...) by name, or is one of the
+    former two, with its own name or else "value". `labels` replaces the last index of some values by names:
+    {"tpr": ["cat", "dog"]}.
+
+        self.log_dict(as_scalars(metric.interval()))
+
+    >>> accuracy = Estimate(torch.tensor(0.9), torch.tensor(0.75), torch.tensor(1.0))
+    >>> as_scalars({"acc": accuracy, "tpr": torch.tensor([0.5, 0.25])}, labels={"tpr": ["cat", "dog"]})
+    {'acc': 0.8999999761581421, 'acc/low': 0.75, 'acc/high': 1.0, 'tpr/cat': 0.5, 'tpr/dog': 0.25}
+    """
+    scalars = {}
+    if isinstance(values, Result):
+        values = {getattr(values, "name", None) or "value": values}
+    for name, result in values.items():
+        names = (labels or {}).get(name) or getattr(result, "labels", None)
+        tensors = {field: getattr(result, field) for field in getattr(result, "tensors", ())} or {"value": result}
+        for position, (field, tensor) in enumerate(tensors.items()):
+            for index, value in np.ndenumerate(torch.as_tensor(tensor).detach().cpu().numpy()):
+                keys = [*index[:-1], names[index[-1]]] if names else index
+                scalars[prefix + "/".join([name, *map(str, keys), *([field] if position else [])])] = float(value)
+    return scalars

@@ -4,210 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils._pytree import register_pytree_node
 
 from ..arguments import checks
 from .conclusions import Assurance, assurance_of, verdict_of
-from .formatting import description, interval_text, label_texts, p_value_texts, result_lines, value_rows
-from .plots import plot_values
-from .text_tables import data_frame, rendered
+from .formatting import value_rows
+from .result import Result
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-ResultType = TypeVar("ResultType", bound="Result")
 OPPOSITE = {"two-sided": "two-sided", "greater": "less", "less": "greater"}
-
-
-class Result:
-    """Base of `Estimate` and `Comparison`: a number, or several, with the ends of an interval.
-
-    Immutable; unpacks into its number and both ends. A node of `torch.utils._pytree`, whose leaves are its tensors.
-    """
-
-    tensors: ClassVar[tuple[str, ...]]  # names of the fields that are tensors, the number first
-    optional: ClassVar[tuple[str, ...]] = ()  # names of the fields that are tensors or results, or None
-    low: Tensor
-    high: Tensor
-    labels: tuple[str, ...] | None
-
-    def __init_subclass__(cls) -> None:
-        def flatten(result: Any) -> tuple[list[Any], Any]:
-            names = [name for name in (*cls.tensors, *cls.optional) if getattr(result, name) is not None]
-            context = {name: getattr(result, name) for name in _field_names(cls) if name not in names}
-            return [getattr(result, name) for name in names], _Context((*names,), context)
-
-        def unflatten(leaves: Any, context: Any) -> Any:
-            result = object.__new__(cls)
-            for name, field in (*zip(context.names, leaves, strict=True), *context.fields.items()):
-                object.__setattr__(result, name, field)
-            return result
-
-        register_pytree_node(cls, flatten, unflatten, serialized_type_name=f"tensormetrics.{cls.__name__}")
-
-    def _number(self) -> Tensor:
-        return getattr(self, self.tensors[0])
-
-    def _map(self: ResultType, function: Callable[[Tensor], Tensor]) -> ResultType:
-        mapped: dict[str, Any] = {}
-        for name in (*self.tensors, *self.optional):
-            field = getattr(self, name)
-            if isinstance(field, Result):
-                mapped[name] = field._map(function)
-            elif field is not None:
-                mapped[name] = function(field)
-        return dataclasses.replace(self, **mapped)  # type: ignore[type-var]
-
-    def to(self: ResultType, *args: Any, **kwargs: Any) -> ResultType:
-        """Move or cast all tensors; takes what `torch.Tensor.to` takes."""
-        return self._map(lambda tensor: tensor.to(*args, **kwargs))
-
-    def cpu(self: ResultType) -> ResultType:
-        """Move all tensors to the CPU."""
-        return self._map(torch.Tensor.cpu)
-
-    def detach(self: ResultType) -> ResultType:
-        """Detach all tensors from the graph of gradients."""
-        return self._map(torch.Tensor.detach)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all fields but `details` as Python numbers, texts, lists and dictionaries."""
-        return {name: _to_python(getattr(self, name)) for name in _field_names(type(self)) if name != "details"}
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return a pandas DataFrame of one row per value. ImportError names the extra that has pandas."""
-        names = [name for name in (*self.tensors, "p_corrected") if isinstance(getattr(self, name, None), Tensor)]
-        return data_frame(names, value_rows(self, (*names,)), label_texts(self), None)
-
-    def plot(self, ax: Axes | None = None) -> tuple[Figure, Axes]:
-        """Plot each number as a point with its interval as a bar.
-
-        Args:
-            ax: Axes to draw on; default those of a new figure.
-
-        Returns:
-            The figure and its axes.
-
-        Raises:
-            ImportError: Without matplotlib.
-        """
-        labels = label_texts(self)
-        name = getattr(self, "name", None) or type(self).__name__
-        parts = {label: self._map(lambda t, i=i: t.flatten()[i]) for i, label in enumerate(labels)}  # type: ignore[misc]
-        return plot_values([parts if len(labels) > 1 else next(iter(parts.values()), self)], name, ax=ax)
-
-    def _repr_html_(self) -> str:
-        is_comparison = "p_value" in self.tensors
-        headers = ["", self.tensors[0], *(["p"] if is_comparison else [])]
-        rows = [
-            [label, interval_text(*row, is_signed=is_comparison)]
-            for label, row in zip(label_texts(self), value_rows(self), strict=True)
-        ]
-        if is_comparison:
-            for row, text in zip(rows, p_value_texts(self), strict=True):
-                row.append(text)
-        return f"{rendered('html', headers, rows)}\n<p>{description(self)}</p>"
-
-    def __iter__(self) -> Iterator[Tensor]:
-        return iter((self._number(), self.low, self.high))
-
-    def __getitem__(self: ResultType, index: Any) -> ResultType:
-        if self.low.ndim == 0:
-            raise IndexError(f"index: got {index!r} for a single value; write .{self.tensors[0]}, .low or .high")
-        if isinstance(index, str):
-            if index not in (self.labels or ()):
-                raise KeyError(f"label: got {index!r}, wanted one of {self.labels}")
-            index = (..., (self.labels or ()).index(index))
-        part = self._map(lambda tensor: tensor[index])
-        keeps_labels = self.labels is not None and part.low.shape[-1:] == self.low.shape[-1:]
-        return part if keeps_labels else dataclasses.replace(part, labels=None)  # type: ignore[type-var]
-
-    def __float__(self) -> float:
-        return float(self._single())
-
-    def _single(self) -> Tensor:
-        value = self._number()
-        if value.numel() != 1:
-            raise TypeError(f"got {value.numel()} values, wanted one; write result[0] or result.{self.tensors[0]}")
-        return value
-
-    def __bool__(self) -> bool:
-        kind = type(self).__name__
-        raise TypeError(f"the truth of {kind} is ambiguous; compare .{self.tensors[0]}, .low or .high with a number")
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.asarray(self._number().detach().cpu().numpy(), dtype=dtype)
-
-    def __format__(self, spec: str) -> str:
-        return "\n".join(result_lines(self, spec))
-
-    def __str__(self) -> str:
-        return format(self, "")
-
-    def __repr__(self) -> str:
-        return ", ".join(filter(None, [str(self), description(self)]))
-
-    def _compared(self, other: Any, compare: Callable[[Any, Any], Any]) -> Any:
-        if isinstance(other, Result):
-            raise TypeError("two results: overlapping intervals are no test; write compare(a, b) of the metrics")
-        if not isinstance(other, Tensor | int | float | np.number):
-            return NotImplemented
-        outcome = compare(self._number(), other)
-        return bool(outcome) if outcome.ndim == 0 else outcome
-
-    def __eq__(self, other: object) -> Any:
-        # With a number as `<` and `>`; another result is equal only if it is this one.
-        return self is other if isinstance(other, Result) else self._compared(other, torch.eq)
-
-    def __ne__(self, other: object) -> Any:
-        return self is not other if isinstance(other, Result) else self._compared(other, torch.ne)
-
-    __hash__ = object.__hash__
-
-    def __lt__(self, other: Any) -> Any:
-        return self._compared(other, torch.lt)
-
-    def __le__(self, other: Any) -> Any:
-        return self._compared(other, torch.le)
-
-    def __gt__(self, other: Any) -> Any:
-        return self._compared(other, torch.gt)
-
-    def __ge__(self, other: Any) -> Any:
-        return self._compared(other, torch.ge)
-
-
-def _field_names(cls: type) -> list[str]:
-    return [field.name for field in dataclasses.fields(cast(Any, cls))]
-
-
-def _to_python(field: Any) -> Any:
-    if isinstance(field, Result):
-        return field.to_dict()
-    return field.tolist() if isinstance(field, Tensor) else list(field) if isinstance(field, tuple) else field
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Context:
-    """The names of a result's leaves and its other fields; equal to any other, because trees compare structures."""
-
-    names: tuple[str, ...]
-    fields: dict[str, Any]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Context)
-
-    def __hash__(self) -> int:
-        return 0
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -333,13 +142,14 @@ class Comparison(Result):
     effective_groups: float | None = None
     discordant: int | None = None
     test: str | None = None
-    p_corrected: Tensor | None = None
-    p_not_worse: Tensor | None = None
-    p_equivalent: Tensor | None = None
-    se: Tensor | None = None
-    sd: Tensor | None = None
-    a: Estimate | None = None
-    b: Estimate | None = None
+    # Whether these are None depends on the call that made them: `Any` saves a check of it.
+    p_corrected: Tensor | Any = None
+    p_not_worse: Tensor | Any = None
+    p_equivalent: Tensor | Any = None
+    se: Tensor | Any = None
+    sd: Tensor | Any = None
+    a: Estimate | Any = None
+    b: Estimate | Any = None
     higher_is_better: bool = True
     rope: float | None = None
     name: str | None = None
@@ -374,6 +184,18 @@ class Comparison(Result):
     @property
     def _is_significant(self) -> bool:
         return float(self._decisive_p) <= 1 - (self.confidence or 0.95)
+
+    def _cells(self, precision: int = 3) -> dict[str, Any]:
+        fields = ("p_rope", "p_not_worse", "p_equivalent") if self.rope is not None else ()
+        numbers = {"p": self.p_value, "corrected p": self.p_corrected, "p_better": self.p_better}
+        numbers |= {name: getattr(self, name) for name in fields}
+        undefined = float(torch.as_tensor(self.details.get("nan_fraction", 0)).max())
+        return {
+            **super()._cells(precision),
+            **{name: float(number) for name, number in numbers.items() if number is not None},
+            "verdict": self.verdict,
+            **({"NaN": undefined} if undefined else {}),
+        }
 
     def __neg__(self) -> Comparison:
         return self * -1
@@ -428,31 +250,3 @@ def check_confidence(confidence: float) -> float:
     """Return a number in (0, 1) as a float, or raise a ValueError."""
     checks.check_number("confidence", confidence, "a number between 0 and 1", lambda x: 0 < x < 1)
     return float(confidence)
-
-
-def as_scalars(
-    values: Mapping[str, Any] | Result, prefix: str = "", labels: Mapping[str, Sequence[str]] | None = None
-) -> dict[str, float]:
-    """Return a flat dictionary for a logger: "acc", "acc/low", "acc/high", with indices as in "tpr/0" and "tpr/0/low".
-
-    `values` has an `Estimate`, a `Comparison` ("acc" is the difference) or a tensor (...) by name, or is one of the
-    former two, with its own name or else "value". `labels` replaces the last index of some values by names:
-    {"tpr": ["cat", "dog"]}.
-
-        self.log_dict(as_scalars(metric.interval()))
-
-    >>> accuracy = Estimate(torch.tensor(0.9), torch.tensor(0.75), torch.tensor(1.0))
-    >>> as_scalars({"acc": accuracy, "tpr": torch.tensor([0.5, 0.25])}, labels={"tpr": ["cat", "dog"]})
-    {'acc': 0.8999999761581421, 'acc/low': 0.75, 'acc/high': 1.0, 'tpr/cat': 0.5, 'tpr/dog': 0.25}
-    """
-    scalars = {}
-    if isinstance(values, Result):
-        values = {getattr(values, "name", None) or "value": values}
-    for name, result in values.items():
-        names = (labels or {}).get(name) or getattr(result, "labels", None)
-        tensors = {field: getattr(result, field) for field in getattr(result, "tensors", ())} or {"value": result}
-        for position, (field, tensor) in enumerate(tensors.items()):
-            for index, value in np.ndenumerate(torch.as_tensor(tensor).detach().cpu().numpy()):
-                keys = [*index[:-1], names[index[-1]]] if names else index
-                scalars[prefix + "/".join([name, *map(str, keys), *([field] if position else [])])] = float(value)
-    return scalars

@@ -31,14 +31,18 @@ def plot_values(
     higher_is_better: bool | None = None,
     ax: "Axes | None" = None,
 ) -> "tuple[Figure, Axes]":
-    """Plot scalars of one step as points in rows, of several steps as lines; intervals as bars. See `Metric.plot`."""
+    """Plot scalars of one step as points in rows, of several steps as lines; intervals as bars. See `Metric.plot`.
+
+    On axes that have series already, colors and rows continue after theirs.
+    """
     rows = [dict(scalars(step, name)) for step in steps]
     names = list(dict.fromkeys(label for row in rows for label in row))
-    labels, name = [wrapped(label_of(label)) for label in names], label_of(name)
+    labels = [wrapped(label_of(label)) for label in names]
     has_steps = len(rows) > 1
-    size = (4.5, 3.0) if has_steps else (3.5 + inches(labels), 0.9 + 2 * LINE * max(len(names), lines_of(labels)))
+    size = (4.5, 3.0) if has_steps else (3.5 + inches(labels), 0.9 + LINE * len(names) * max(2, lines_of(labels) + 0.5))
     figure, (axes,) = new_axes(ax, size)
-    for i, (key, label) in enumerate(zip(names, labels, strict=True)):
+    first = len(axes.containers)
+    for i, (key, label) in enumerate(zip(names, labels, strict=True), first):
         values, low, high = np.array([row.get(key, (math.nan,) * 3) for row in rows]).T
         positions = np.arange(len(rows)) if has_steps else np.array([i])
         errors = np.stack([values - low, high - values])
@@ -46,17 +50,18 @@ def plot_values(
         if has_steps:
             axes.errorbar(positions, values, yerr=errorbars, label=label, capsize=2, **line_style(i))
         else:
-            axes.errorbar(values, positions, xerr=errorbars, capsize=2, **line_style(0) | {"linestyle": "none"})
+            axes.errorbar(values, positions, xerr=errorbars, capsize=2, **line_style(first) | {"linestyle": "none"})
     set_limits, set_label = (axes.set_ylim, axes.set_ylabel) if has_steps else (axes.set_xlim, axes.set_xlabel)
     set_limits(*_widened(*bounds))
-    set_label(wrapped(f"{name}{direction_text(higher_is_better)}"))
+    subject = label_of(names[0]) if len(names) == 1 and not first else "score"
+    set_label(wrapped(f"{subject}{direction_text(higher_is_better)}"))
     if has_steps:
         axes.set_xlabel("step")
         axes.locator_params(axis="x", integer=True)
-        if len(names) > 1:
+        if first + len(names) > 1:
             legend_outside(axes)
     else:
-        name_rows(axes, labels)
+        name_rows(axes, [text.get_text() for text in axes.get_yticklabels()][:first] + labels)
     dress(axes, grid="y" if has_steps else "x")
     return figure, axes
 
@@ -75,7 +80,7 @@ def plot_curves(
     # curves: (n,) positive numbers and (n, 3) values with both ends each
     """Draw a line for each curve over a logarithmic axis, with intervals as bars. Points at 0 are left out."""
     figure, (axes,) = new_axes(ax, (4.5, 3.0))
-    for i, (label, (x, rows)) in enumerate(curves.items()):
+    for i, (label, (x, rows)) in enumerate(curves.items(), first := len(axes.containers)):
         order = np.argsort(x[x > 0])
         x, (values, low, high) = x[x > 0][order], rows[x > 0][order].T
         errors = np.stack([values - low, high - values])
@@ -85,7 +90,7 @@ def plot_curves(
     axes.set_xscale("log")
     axes.set_xlabel(names[0])
     axes.set_ylabel(names[1])
-    if len(curves) > 1:
+    if first + len(curves) > 1:
         legend_outside(axes)
     dress(axes, grid="y")
     return figure, axes
@@ -100,13 +105,14 @@ def plot_panels(
     # panels: (len(names), 3) each, numbers and both ends
     """Draw a panel for each column: a row for each name, with a point and its interval."""
     labels = [wrapped(name) for name in names]
-    size = (inches(labels) + 2.5 * len(panels), 0.9 + 2 * LINE * max(len(names), lines_of(labels)))
+    size = (inches(labels) + 2.5 * len(panels), 0.9 + LINE * len(names) * max(2, lines_of(labels) + 0.5))
     figure, axes = new_axes(ax, size, 1, len(panels), sharey=True)
     for i, (panel, (column, rows)) in enumerate(zip(axes, panels.items(), strict=True)):
         values, low, high = rows.T
         errors = np.stack([values - low, high - values])
         errorbars = None if np.isnan(errors).all() else errors
         panel.errorbar(values, range(len(names)), xerr=errorbars, capsize=2, **line_style(0) | {"linestyle": "none"})
+        panel.locator_params(axis="x", nbins=4)
         panel.set_xlabel(wrapped(f"{label_of(column)}{direction_text(higher_is_better.get(column))}"))
         dress(panel, grid="x")
         if i == 0:
@@ -119,8 +125,15 @@ def direction_text(higher_is_better: bool | None) -> str:
 
 
 def steps_of(val: Any) -> Sequence[Any]:
-    """Return the argument of `plot` as a list of results; a single result is one step."""
-    return val if isinstance(val, list | tuple) and not hasattr(val, "_fields") else [val]
+    """Return the argument of `plot` as a list of results; a single result is one step, {name: list} a history."""
+    if isinstance(val, Mapping) and val and all(map(_is_list, val.values())):
+        steps = range(max(map(len, val.values())))
+        return [{name: values[i] for name, values in val.items() if i < len(values)} for i in steps]
+    return val if _is_list(val) else [val]
+
+
+def _is_list(val: Any) -> bool:
+    return isinstance(val, list | tuple) and not hasattr(val, "_fields")
 
 
 def scalars(value: Any, name: str) -> Iterable[tuple[str, tuple[float, float, float]]]:

@@ -12,11 +12,12 @@ from torch import Tensor
 from ..text.files import parsing
 from . import table_formats
 from .cells import Cell, distinct_names, joined_cells, row_of_cells, single_values
-from .estimates import Comparison, Result
+from .estimates import Comparison
 from .formatting import value_rows
 from .plots import plot_panels
+from .result import Result
 from .table_formats import Intervals
-from .text_tables import data_frame
+from .text_tables import data_frame, saved
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -144,14 +145,17 @@ class Table:
 
     def __getitem__(self, key: str | tuple[str, str]) -> Any:
         row, *column = key if isinstance(key, tuple) else (key,)
-        if row not in self.rows:
-            raise KeyError(f"row: got {row!r}, wanted one of {', '.join(self.rows)}")
-        cells = dict(zip(self.higher_is_better, self.cells[self.rows.index(row)], strict=True))
+        cells = self._row(row)
         if not column:
             return cells
         if column[0] not in cells:
             raise KeyError(f"column: got {column[0]!r}, wanted one of {', '.join(cells)}")
         return cells[column[0]]
+
+    def _row(self, row: str) -> dict[str, Cell]:
+        if row not in self.rows:
+            raise KeyError(f"row: got {row!r}, wanted one of {', '.join(self.rows)}")
+        return dict(zip(self.higher_is_better, self.cells[self.rows.index(row)], strict=True))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Table) and self.to_json() == other.to_json()
@@ -166,7 +170,7 @@ class Table:
         for table in (self, other):
             for row in table.rows:
                 row_cells = cells.setdefault(row, dict.fromkeys(columns))
-                for column, cell in table[row].items():
+                for column, cell in table._row(row).items():
                     if row_cells[column] is not None and cell is not None:
                         raise ValueError(f"both tables have a cell {row!r}, {column!r}; rename the row of one")
                     row_cells[column] = cell if cell is not None else row_cells[column]
@@ -195,7 +199,7 @@ class Table:
             return value != value, sign * value
 
         order = sorted(self.rows, key=key)
-        return self._with(rows=order, cells=[self[row] for row in order])
+        return self._with(rows=order, cells=[self._row(row) for row in order])
 
     def compare(self) -> Table:
         """Compare all pairs of rows, where these are metrics that were updated with the same items.
@@ -289,14 +293,14 @@ class Table:
 
     def to_csv(self, path: str | os.PathLike | None = None) -> str:
         """Return, and write to `path`, comma-separated values with all digits; ends have separate columns."""
-        return table_formats.saved(table_formats.to_csv(self), path)
+        return saved(table_formats.to_csv(self), path)
 
     def to_json(self, path: str | os.PathLike | None = None) -> str:
         """Return, and write to `path`, JSON from which `from_json` makes an equal table.
 
         NaN is null, and infinity "inf" or "-inf".
         """
-        return table_formats.saved(table_formats.to_json(self), path)
+        return saved(table_formats.to_json(self), path)
 
     @classmethod
     def from_json(cls, source: str | os.PathLike) -> Table:
@@ -414,28 +418,19 @@ def table_of(results: Mapping[str, Any], direction: Callable[[str], bool | None]
 def pairs_table(pairs: Comparisons, columns: Sequence[str]) -> Table:
     """Return a table of a row for each pair.
 
-    For one metric it has the difference, p-values, probability that the first is better, and verdict, and the fraction
-    of undefined draws if any is above 0; for several metrics a difference and a p-value each, corrected where there are
-    several pairs.
+    For one metric it has the difference, p-values, probability that the first is better, tests against a rope, verdict,
+    and the fraction of undefined draws if any is above 0; for several metrics a difference and a p-value each,
+    corrected where there are several pairs, and with a rope a verdict.
     """
     rows: dict[str, dict[str, Cell]] = {}
     for (a, b), comparisons in pairs.items():
         row = rows.setdefault(f"{a} - {b}", {})
         for name in columns:
             comparison = comparisons[name]
-            p_values = {"p": comparison.p_value, "corrected p": comparison.p_corrected}
-            p_values = {header: None if p is None else float(p) for header, p in p_values.items()}
             if len(columns) == 1:
-                row |= {
-                    "difference": comparison,
-                    **p_values,
-                    "p_better": float(comparison.p_better),
-                    "verdict": comparison.verdict,
-                    "NaN": float(comparison.details.get("nan_fraction", 0)),
-                }
+                row |= comparison._cells() | {"difference": comparison}
             else:
                 row |= {name: comparison, f"{name} p": float(comparison._decisive_p)}
-    if not any(row.get("NaN") for row in rows.values()):
-        for row in rows.values():
-            row.pop("NaN", None)
-    return Table(list(rows), list(next(iter(rows.values()))), list(rows.values()))
+                row |= {} if comparison.rope is None else {f"{name} verdict": comparison.verdict}
+    names = dict.fromkeys(name for row in rows.values() for name in row)
+    return Table(list(rows), list(names), list(rows.values()))

@@ -15,11 +15,12 @@ import torch
 from torch import Tensor
 
 from ..arguments import checks
-from ..text.files import open_atomic, parsing, read_text
+from ..text.files import parsing, read_text
 from .cells import Cell
-from .estimates import Comparison, Estimate, Result
+from .estimates import Comparison, Estimate
 from .formatting import interval_text, value_rows
-from .text_tables import cell_text, escaped_latex, latex_tabular, rendered
+from .result import Result
+from .text_tables import cell_text, escaped_latex, json_value, latex_tabular, rendered
 
 SCHEMA = "tensormetrics/table/1"
 Intervals: TypeAlias = Literal["brackets", "plusminus"] | None
@@ -108,7 +109,7 @@ def frame_columns(table: Any, style: str = "numbers") -> tuple[list[str], list[l
 
 
 def _extra_fields(cell: Cell) -> Iterator[str]:
-    for field in ("low", "high", "p_value", "p_better", "p_rope", "p_corrected"):
+    for field in ("low", "high", "p_value", "p_better", "p_rope", "p_corrected", "p_not_worse", "p_equivalent"):
         if isinstance(getattr(cell, field, None), Tensor):
             yield field
 
@@ -134,7 +135,10 @@ def to_json(table: Any) -> str:
 def _document(table: Any) -> dict[str, Any]:
     columns = [{"name": name, "higher_is_better": better} for name, better in table.higher_is_better.items()]
     rows = [
-        {"name": name, "cells": {column: _encoded(cell) for column, cell in table[name].items() if cell is not None}}
+        {
+            "name": name,
+            "cells": {column: _encoded(cell) for column, cell in table._row(name).items() if cell is not None},
+        }
         for name in table.rows
     ]
     texts = {"title": table.title, "caption": table.caption, "index": table.index}
@@ -146,17 +150,6 @@ def _encoded(cell: Cell) -> Any:
     if isinstance(cell, str):
         return cell
     return json_value(cell.to_dict() if isinstance(cell, Result) else {"value": cell})
-
-
-def json_value(value: Any) -> Any:
-    """Convert a value to JSON types: NaN becomes null and an infinity a text, since JSON has neither."""
-    if isinstance(value, dict):
-        return {str(key): json_value(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [json_value(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    return value
 
 
 def name_of(source: str | os.PathLike) -> str:
@@ -212,11 +205,3 @@ def _decoded_field(kind: type[Estimate] | type[Comparison], name: str, field: An
 
 def _float(value: float | str | None) -> float:
     return math.nan if value is None else float(value)
-
-
-def saved(text: str, path: str | os.PathLike | None) -> str:
-    """Return the text, and write it to `path` if there is one."""
-    if path is not None:
-        with open_atomic(path) as file:
-            file.write(text.encode())
-    return text

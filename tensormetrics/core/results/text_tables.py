@@ -4,10 +4,13 @@ import csv
 import html
 import io
 import math
+import os
 import unicodedata
 import warnings
 from collections.abc import Sequence
 from typing import Any
+
+from ..text.files import open_atomic
 
 GREEK = (
     "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho varsigma sigma tau "
@@ -153,3 +156,22 @@ TEXTS = {
     "csv": _csv,
     "plain": _aligned_text,
 }
+
+
+def json_value(value: Any) -> Any:
+    """Convert a value to JSON types: NaN becomes null and an infinity a text, since JSON has neither."""
+    if isinstance(value, dict):
+        return {str(key): json_value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_value(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value
+
+
+def saved(text: str, path: str | os.PathLike | None) -> str:
+    """Return the text, and write it to `path` if there is one."""
+    if path is not None:
+        with open_atomic(path) as file:
+            file.write(text.encode())
+    return text

@@ -10,6 +10,7 @@ from ...core.results.plots import LINE, inches, lines_of, wrapped
 from .drawing import Look, Mark, Outline, interval_of, one_scale, only_lowest_ticks, outline, x_range
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 PARTS: Mapping[str, Mapping[str, Any]] = {  # part of a picture -> matplotlib keywords
@@ -52,7 +53,7 @@ def plot_distributions(
     rope: float | None = None,
     precision: int = 4,
     **options: Any,
-) -> "Figure":
+) -> "tuple[Figure, list[Axes]]":
     """Plot each distribution in an axes, with its median and highest density interval.
 
     Args:
@@ -68,7 +69,7 @@ def plot_distributions(
         **options: Options of `drawing.Look`.
 
     Returns:
-        A matplotlib figure.
+        The figure and an axes for each distribution.
 
     Raises:
         ImportError: Without matplotlib.
@@ -76,7 +77,7 @@ def plot_distributions(
 
     Example:
         >>> draws = torch.linspace(0.8, 0.9, 100)
-        >>> plot_distributions([("cnn", draws)], "Accuracy", (0, 1)).savefig("accuracy.png")
+        >>> plot_distributions([("cnn", draws)], "Accuracy", (0, 1))[0].savefig("accuracy.png")
     """
     look = Look(parts=PARTS if rope is None else {**PARTS, **REGIONS}, **options)
     shown = [Shown(*distribution) for distribution in distributions]
@@ -115,7 +116,7 @@ def plot_distributions(
     if title:
         axes[0].set_title(wrapped(title, line_width), fontsize=look.fontsize + 1)
     look.finish(figure, axes)
-    return figure
+    return figure, axes
 
 
 def _draw_curve(

@@ -11,10 +11,13 @@ from typing_extensions import Unpack
 
 from ...core.arguments import checks
 from ...core.metric.base import Metric, Options
+from ...core.metric.state_metric import MERGED
 from ...core.resampling.draws import Bounds
 from ...core.resampling.resampling import Items, Resampled
 from ...core.resampling.weights import ResamplingUnits, check_draws, identity
-from ...core.results.estimates import Estimate, as_scalars, check_confidence
+from ...core.results.cells import as_scalars
+from ...core.results.estimates import Estimate, check_confidence
+from ...core.results.score_table import ScoreTable
 from ...uncertainty.statistics.samples import check_probability, equal_tailed, estimate
 from ..metrics.parse import ConfusionMetricCollection, get_metric
 from ..metrics.quantity import Quantity, observed_values
@@ -29,8 +32,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+MAX_CELLS = 2**18  # of items without ids, which are kept to be paired by position
 
-class ConfusionPosterior(Metric):
+
+class ConfusionPosterior(Metric[ScoreTable[Estimate]]):
     """Classification metrics with credible intervals, from the posterior of the confusion matrix.
 
     `metrics` are strings such as "acc", "tpr" (one value per class) or "f1@macro": see `get_metric`, also for
@@ -133,7 +138,7 @@ class ConfusionPosterior(Metric):
         checks.check_choice("dtype", dtype, DTYPES)
         self.sample_dtype = dtype
         self.add_state("counts", torch.zeros(*self.batch_shape, C, C, dtype=torch.int64), "sum")
-        for name in ("cells", "ids", "groups"):  # of items, where there are ids or groups
+        for name in ("cells", "ids", "groups"):  # of items
             self.add_rows(name)
         self.add_invalid(f"items with a label outside 0..{C - 1} or with nan scores")  # and no `ignore_index`
 
@@ -149,7 +154,8 @@ class ConfusionPosterior(Metric):
         ids, groups: (N,) integers or names.
 
         Infinite scores are compared like others. With `groups`, such as patients or documents, the posterior resamples
-        groups; `ids` are for `compare`. With either, the cell of every item is kept; dimensions after N, such as
+        groups; `ids` are for `compare`, which else pairs by position. With either, or up to 2^18 items, the cell of
+        every item is kept; dimensions after N, such as
         pixels, belong to their item.
         """
         C, batch = self.num_classes, self.batch_shape
@@ -204,8 +210,6 @@ class ConfusionPosterior(Metric):
 
     def _keep_items(self, cell: Tensor, count: int, **items: Unpack[ResamplingUnits]) -> None:
         # cell: (batch, positions), of `count` items
-        if not items and not len(self.cells):
-            return
         columns = identity(count, cell.device, **items)
         if columns and self.batch_shape:
             raise ValueError("ids, groups: got some with a batch_shape, wanted a metric for each of the batch")
@@ -214,8 +218,13 @@ class ConfusionPosterior(Metric):
                 raise ValueError(f"{name}: got some for a part of the updates, wanted them in every update or in none")
         for name, ids in columns.items():
             self.append_rows(name, ids.repeat_interleave(cell.shape[1] // max(count, 1)))
-        if columns:
-            self.append_rows("cells", cell[0])
+        if columns or (not self.batch_shape and len(self.cells) + cell.shape[1] <= MAX_CELLS):
+            self.append_rows("cells", cell[0], room=2 * cell.shape[1])
+
+    def _add_state(self, state: dict[str, Tensor]) -> None:
+        if MERGED in state and len(self.cells) and not len(self.ids) and not len(self.groups):
+            self.append_rows("cells", torch.full_like(self.cells[:1], self.num_classes**2 + 2))
+        super()._add_state(state)
 
     def compute(self) -> dict[str, Tensor]:
         tensors: dict[str, Tensor] = {}
@@ -225,7 +234,7 @@ class ConfusionPosterior(Metric):
 
     def interval(
         self, *, confidence: float | None = None, replicates: int | None = None, seed: int | None = None
-    ) -> dict[str, Estimate]:
+    ) -> ScoreTable[Estimate]:
         """Return the observed scores with credible intervals.
 
         An end that lies beyond the observed score, as with few items and a strong prior, is moved to it.
@@ -247,7 +256,7 @@ class ConfusionPosterior(Metric):
         replicates = None if replicates is None else checks.check_int("replicates", replicates, 1)
         with self._whole_state("interval"):
             counts = self._number_of_items()
-            return {
+            estimates = {
                 metric: Estimate(
                     *ends,
                     confidence=confidence,
@@ -263,6 +272,7 @@ class ConfusionPosterior(Metric):
                 )
                 for metric, ends, median, samples in self._intervals(confidence, replicates=replicates, seed=seed)
             }
+        return ScoreTable.by_name(estimates, self._direction, type(self).__name__)
 
     def _intervals(
         self, confidence: float, **draws: int | None
@@ -287,11 +297,16 @@ class ConfusionPosterior(Metric):
         return {"items": items, "groups": len(group_sizes), "effective_groups": effective_groups}
 
     def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled:
-        if not len(self.cells):
-            raise ValueError("ids: got none, so that items cannot be paired; write update(preds, target, ids=...)")
         C = self.num_classes
         valid = self.cells < C**2
-        cells, columns = self.cells[valid], [x[valid] for x in (self.ids, self.groups) if len(x)]
+        columns = [x[valid] for x in (self.ids, self.groups) if len(x)]
+        is_named, is_whole = len(columns) > 0, bool(valid.sum() == self.counts.sum()) and not self.batch_shape
+        if not is_whole:
+            got = f"none for more than {MAX_CELLS:,} items, or for a batch of matrices"
+            raise ValueError(f"ids: got {got}, so that items cannot be paired; write update(preds, target, ids=...)")
+        pairing = None if is_named else "merged" if bool((self.cells > C**2 + 1).any()) else "position"
+        columns = columns or [valid.nonzero()[:, 0]]
+        cells = self.cells[valid]
         items = Items(
             rows=torch.ones(len(cells), 1, dtype=torch.float64, device=cells.device),
             units=columns[-1],
@@ -302,7 +317,7 @@ class ConfusionPosterior(Metric):
             range=self.value_range(),
             identity=(*columns, cells // C),
         )
-        return items.resampled(*check_draws(replicates, seed))
+        return items.resampled(*check_draws(replicates, seed))._replace(pairing=pairing)
 
     def _item_bounds(self) -> Bounds:
         """Return one item distributed over the wrong cells, and one over the right ones."""
@@ -344,26 +359,19 @@ class ConfusionPosterior(Metric):
         """Return what a logger takes, classes by `labels`: "tpr/cat", "tpr/cat/low". See `as_scalars`."""
         return as_scalars(self.interval(), prefix)
 
-    def plot(self, val: Any = None, ax: "Axes | None" = None) -> "tuple[Figure, Axes]":
-        """Draw the observed scores as points and their credible intervals as bars, of several steps as lines.
+    def plot_posterior(self, metric: str | None = None, **options: Any) -> "tuple[Figure, list[Axes]]":
+        """Plot the posterior of each value of a metric; `plot` has the intervals of all metrics.
 
         Args:
-            val: A result of `compute`, `interval` or `forward`, or a list of results, one for each step; by default
-                `interval()`.
-            ax: Axes to draw on, by default those of a new figure.
+            metric: One of the metrics, by default the first.
+            **options: Options of `plot_distributions` and of `drawing.Look`.
 
         Returns:
-            The figure and its axes.
+            The figure and an axes for each distribution.
 
         Raises:
             ImportError: Without matplotlib.
-        """
-        return super().plot(self.interval() if val is None else val, ax)
-
-    def plot_posterior(self, metric: str | None = None, **options: Any) -> Any:
-        """Plot the posterior of each value of a metric, by default the first; `plot` has the intervals of all metrics.
-
-        `options` are those of `drawing.Look`; the result is a matplotlib Figure.
+            ValueError: If the metric or an option is unknown.
         """
         metric = self.metrics[0] if metric is None else metric
         checks.check_choice("metric", metric, self.metrics)

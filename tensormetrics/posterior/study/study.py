@@ -15,6 +15,7 @@ from . import config, tables
 from .samples import Label, StudySamples
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -75,9 +76,15 @@ class Study(StudySamples):
         return tables.table(self, metrics, class_label, experiments)
 
     def compare(
-        self, metric: str, class_label: Label = None, *, rope: float | None = None, correction: str = "holm"
+        self,
+        metrics: str | Sequence[str] | None = None,
+        class_label: Label = None,
+        *,
+        baseline: str | None = None,
+        rope: float | None = None,
+        correction: str = "holm",
     ) -> Table:
-        """Compare all pairs of experiments.
+        """Compare all pairs of experiments, or each with a baseline.
 
         Experiments of the same `items` are compared as two metrics are, by `tensormetrics.compare`, others by
         `compare_samples` of their posteriors. The results differ: if the models differ on 1 of 30 items, the first has
@@ -85,18 +92,21 @@ class Study(StudySamples):
         contain that the models agree on the other 29 items.
 
         Args:
-            metric: Name of a metric.
-            class_label: Name or number of a class, for a metric of one value per class.
+            metrics: Name of a metric, or several, by default all.
+            class_label: Name or number of a class, for metrics of one value per class; by default all classes, if there
+                are several metrics.
+            baseline: Name of the experiment that is subtracted from each of the others.
             rope: Differences up to it do not matter in practice.
             correction: Correction of the p-values of several pairs, see `correct_p_values`.
 
         Returns:
-            A `Table` of a row for each pair: difference, p-values, probability that the first is better, verdict.
+            A `Table` of a row for each pair: difference, p-values, probability that the first is better, verdict; of
+            several metrics a difference and a p-value each.
 
         Raises:
-            ValueError: If the study has fewer than two experiments, or an option is out of range.
+            ValueError: If the study has fewer than two experiments, or a name is unknown or an option out of range.
         """
-        return tables.compare(self, metric, class_label, rope, correction)
+        return tables.compare(self, metrics, class_label, baseline, rope, correction)
 
     def plot(
         self,
@@ -106,7 +116,7 @@ class Study(StudySamples):
         experiments: Sequence[str] | None = None,
         minus: str | None = None,
         **options: Any,
-    ) -> "Figure":
+    ) -> "tuple[Figure, list[Axes]]":
         """Plot the posterior of each experiment, or of its difference from that of another.
 
         Args:
@@ -117,7 +127,7 @@ class Study(StudySamples):
             **options: Options of `plot_distributions`, such as `rope`, and of `drawing.Look`.
 
         Returns:
-            A matplotlib figure of an axes for each distribution.
+            The figure and an axes for each distribution.
 
         Raises:
             ImportError: Without matplotlib.
@@ -127,8 +137,8 @@ class Study(StudySamples):
             >>> study = Study(seed=0, metrics={"acc": {}})
             >>> study.add_experiment("mlp", [[90, 10], [12, 88]])
             >>> study.add_experiment("cnn", [[95, 5], [10, 90]])
-            >>> study.plot("acc", title="Two models").savefig("both.png")
-            >>> study.plot("acc", minus="mlp", rope=0.01).savefig("difference.png")
+            >>> study.plot("acc", title="Two models")[0].savefig("both.png")
+            >>> study.plot("acc", minus="mlp", rope=0.01)[0].savefig("difference.png")
         """
         names = [*map(config.full_name, self.list_experiments() if experiments is None else experiments)]
         base = [] if minus is None else [config.full_name(minus)]

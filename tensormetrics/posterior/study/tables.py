@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
+from ...core.arguments import checks
 from ...core.results.estimates import Comparison, Estimate
 from ...core.results.table import Table, pairs_table
 from ...uncertainty.comparison import compare as compare_metrics
@@ -47,26 +48,43 @@ def table(
     return Table(list(rows), columns, [{**dict.fromkeys(columns), **row} for row in rows.values()])
 
 
-def compare(source: StudySamples, metric: str, class_label: Label, rope: float | None, correction: str) -> Table:
-    """Compare all pairs of experiments: by common items if there are any, else by posteriors; see `Study.compare`."""
+def compare(
+    source: StudySamples,
+    metrics: str | Sequence[str] | None,
+    class_label: Label,
+    baseline: str | None,
+    rope: float | None,
+    correction: str,
+) -> Table:
+    """Compare pairs of experiments: by common items if there are any, else by posteriors; see `Study.compare`."""
     names = source.list_experiments()
     if len(names) < 2:
         raise ValueError(f"the study has {len(names)} experiments, a comparison needs at least 2")
     short = dict(zip(names, short_names(names), strict=True))
-    names_of_pairs = [*combinations(names, 2)]
-    are_paired = paired([(source[a], source[b]) for a, b in names_of_pairs])
-    with_items = {name: _with_items(source, metric, name) for name in names if source[name].items}
-    pairs = {}
-    for (a, b), is_paired in zip(names_of_pairs, are_paired, strict=True):
-        if is_paired:
-            options = {"confidence": source.ci_probability, "seed": source.seed, "rope": rope}
-            (comparison,) = compare_metrics(with_items[a], with_items[b], **options).values()
-            if comparison.difference.ndim:
-                comparison = tree_map(operator.itemgetter(source.class_index(metric, class_label, b)), comparison)
-        else:
-            comparison = _compare_posteriors(source, metric, class_label, a, b, rope)
-        pairs[short[a], short[b]] = {metric: comparison}
-    return pairs_table(correct_comparisons(pairs, correction), [metric])
+    if baseline is not None:
+        baseline = full_name(baseline)
+        checks.check_choice("baseline", baseline, names)
+    pairs = [*combinations(names, 2)] if baseline is None else [(name, baseline) for name in names if name != baseline]
+    columns: dict[str, tuple[Any, Label]]
+    if metrics is None or isinstance(metrics, list | tuple):
+        labels = {metric: _labels(source, metric, class_label, names[0]) for metric in metrics or source.metrics}
+        columns = {name: (metric, label) for metric, found in labels.items() for name, label in found.items()}
+    else:
+        columns = {str(metrics): (metrics, class_label)}
+    are_paired = dict(zip(pairs, paired([(source[a], source[b]) for a, b in pairs]), strict=True))
+    compared: dict[tuple[str, str], dict[str, Comparison]] = {(short[a], short[b]): {} for a, b in pairs}
+    for column, (metric, label) in columns.items():
+        with_items = {name: _with_items(source, metric, name) for name in names if source[name].items}
+        for (a, b), is_paired in are_paired.items():
+            if is_paired:
+                options = {"confidence": source.ci_probability, "seed": source.seed, "rope": rope}
+                (comparison,) = compare_metrics(with_items[a], with_items[b], **options).values()
+                if comparison.difference.ndim:
+                    comparison = tree_map(operator.itemgetter(source.class_index(metric, label, b)), comparison)
+            else:
+                comparison = _compare_posteriors(source, metric, label, a, b, rope)
+            compared[short[a], short[b]][column] = comparison
+    return pairs_table(correct_comparisons(compared, correction), [*columns])
 
 
 def short_names(names: Sequence[str]) -> list[str]:

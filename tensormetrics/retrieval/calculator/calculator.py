@@ -18,6 +18,7 @@ from ...core.resampling.intervals import with_values
 from ...core.resampling.resampling import Joined, combine
 from ...core.resampling.weights import ItemNames, check_draws
 from ...core.results.estimates import Estimate, check_confidence
+from ...core.results.score_table import ScoreTable
 from ..clusters.communicator import GroupCommunicator
 from ..clusters.kmeans import TorchKMeans
 from ..inputs import RetrievalInputs, is_rank_local
@@ -50,7 +51,7 @@ from .streaming import Partial, as_stream
 from .validation import as_inputs, call_functions, default_device, with_options
 
 
-class AccuracyCalculator(MetricMethods, EmbeddingMetric):
+class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
     """Many scores of nearest neighbors and clusters from one search: means over queries, higher is better.
 
     Lone queries (no other item has their label) are left out. `update(embeddings, labels)` and `compute()` score every
@@ -86,7 +87,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         keep: "all" keeps in `last` also the ranks of the relevant references that were searched; "neighbors" keeps
             `last.neighbors`, the k nearest candidates of each query: `indices`, `distances` and `relevance` (bool, or
             the gains).
-        progress: show a progress bar of the scored queries.
+        progress: show a progress bar of the scored queries also where stderr is no terminal, and from the start.
         audit: number of queries, drawn by `audit_seed`, that are also searched exactly, to measure the error of a
             knn_func that is not exact; default none; see `audit_report`.
         on_lone: lone queries are left out ("exclude"), count as 0 ("zero", not for ranks), or are a ValueError
@@ -301,7 +302,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         replicates: int | None = None,
         seed: int | None = None,
         groups: Any = None,
-    ) -> dict[str, Estimate]:
+    ) -> ScoreTable[Estimate]:
         # groups: (Q,) integers or names, or a mapping from ids to these
         """Return an `Estimate` by name for the means over queries of the latest call; see `Metric.interval`.
 
@@ -317,12 +318,10 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         confidence = check_confidence(confidence)
         result = self._estimates(self._resampled("interval", replicates, seed, groups), confidence)
         evaluation = self._latest()
-        if evaluation.population is None or groups is not None or evaluation.queries.names.groups is not None:
-            return result
-        size = len(evaluation.queries.names.ids)
-        return {
-            name: finite_population_interval(estimate, size, evaluation.population) for name, estimate in result.items()
-        }
+        if not (evaluation.population is None or groups is not None or evaluation.queries.names.groups is not None):
+            size = len(evaluation.queries.names.ids)
+            result = {name: finite_population_interval(x, size, evaluation.population) for name, x in result.items()}
+        return ScoreTable.by_name(result, self._direction, type(self).__name__)
 
     def _estimates(self, resampled: Any, confidence: float) -> dict[str, Estimate]:
         values = {

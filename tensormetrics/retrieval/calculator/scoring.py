@@ -133,7 +133,7 @@ class QueryScorer:
             depth = needed_depth(ranked, self.k, longest, available)
             tiles = self.search.tiles(inputs, relevant, depth, neighbors)
             queries = len(inputs.query if inputs.layout else relevant)
-            tiles = _with_progress(tiles, queries) if self.progress else tiles
+            tiles = _with_progress(tiles, queries, not self.progress)
             if self.keep == "all":
                 tiles = list(tiles)
                 ranks = joined(tiles, queries, inputs.gains is not None, depth, relevant.device)
@@ -144,11 +144,15 @@ class QueryScorer:
         return Scored(dict(zip(ranked, values, strict=True)), ranks, nearest)
 
 
-def _with_progress(tiles: Iterator[tuple[Any, PositiveRanks]], queries: int) -> Iterator[tuple[Any, PositiveRanks]]:
-    with progress_bar(queries, "query") as progress:
+def _with_progress(
+    tiles: Iterator[tuple[Any, PositiveRanks]], queries: int, transient: bool
+) -> Iterator[tuple[Any, PositiveRanks]]:
+    left = queries  # parts may be repeated
+    with progress_bar(queries, "query", transient=transient) as progress:
         for rows, ranks in tiles:
             yield rows, ranks
-            progress.advance(len(ranks.relevant))
+            progress.advance(min(len(ranks.relevant), left))
+            left -= min(len(ranks.relevant), left)
 
 
 def centroid_scores(inputs: RetrievalInputs, search: Search) -> Tensor:

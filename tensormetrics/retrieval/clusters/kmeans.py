@@ -11,9 +11,8 @@ from ...core.arguments.repr import ConstructorRepr
 from ...core.native import gpu_kernels
 from ...core.numbers.exact_sums import COARSE, cumulative_mass, parts, total, unit_of
 from ..deterministic import row_norms
-from ..inputs import as_embeddings, budget, check_finite, check_squares, class_parts, largest_of_columns
-from ..search.distance import DISTANCES
-from ..search.knn import QueryCache, TorchKNN
+from ..inputs import as_embeddings, check_finite, check_squares, class_parts, largest_of_columns
+from .assignment import Assignment, squared_distances
 from .communicator import LOCAL, Communicator
 
 EMPTY, MOVED = 1, 2  # bits of the status of a kernel: a cluster has no row, a row has another cluster
@@ -107,11 +106,11 @@ class TorchKMeans(ConstructorRepr):
         order = order if sample is x else torch.arange(len(sample), device=x.device)
         starts = (self._first_centroids(sample, order, n_clusters, generator, comm) for _ in range(self.n_init))
         units = unit_of(comm.all_reduce_max(largest_of_columns(sample)))
-        cache = QueryCache(sample, budget(None, x.device)) if len(sample) else None
-        runs = (self._run(sample, cache, order, units, start, comm) for start in starts)
+        assign = Assignment(sample)
+        runs = (self._run(assign, order, units, start, comm) for start in starts)
         clusters, self.centroids, self.inertia, self.n_iter = min(runs, key=lambda run: run[2])
         if sample is not x:
-            clusters, squared = _assign(x, self.centroids)
+            clusters, squared = Assignment(x)(self.centroids, is_near=False)
             self.inertia = _inertia(squared.double(), comm)
         return clusters
 
@@ -129,17 +128,17 @@ class TorchKMeans(ConstructorRepr):
 
     def _run(
         self,
-        x: Tensor,
-        cache: QueryCache | None,
+        assign: Assignment,
         order: Tensor,
         units: Tensor,
         centroids: Tensor,
         comm: Communicator = LOCAL,
     ) -> tuple[Tensor, Tensor, Tensor, int]:
-        # x: (N, D)  cache: of x  order: (N,) int64 by content  units: (D,), see `class_parts`
+        # order: (N,) int64, the rows by content  units: (D,), see `class_parts`
         # centroids: (K, D) float64  ->  clusters (N,), centroids (K, D), inertia (), number of updates
-        # The cache is not used with the user's initial centroids, which may lie far from the rows.
-        clusters, squared = _assign(x, centroids, None if isinstance(self.init, Tensor) else cache)
+        # The user's initial centroids may lie far from the rows.
+        x = assign.rows
+        clusters, squared = assign(centroids, is_near=not isinstance(self.init, Tensor))
         options = units, len(centroids), comm
         update = self._update(x, clusters, None, *options)
         for n_iter in range(1, self.niter + 1):  # noqa: B007
@@ -150,7 +149,7 @@ class TorchKMeans(ConstructorRepr):
             centroids = update.sums / update.counts[:, None]
             if self.spherical:
                 centroids = _unit(centroids)
-            clusters, squared = _assign(x, centroids, cache)
+            clusters, squared = assign(centroids)
             if n_iter == self.niter:
                 break
             if self.tol:
@@ -198,7 +197,7 @@ class TorchKMeans(ConstructorRepr):
             mass = cumulative_mass(weight)
             position = torch.searchsorted(mass, draw * mass[-1:], right=True).clamp(max=len(x) - 1)
             centroids.append(x[order[position]].double())
-            squared = _squared(x, order, centroids[-1], first)
+            squared = squared_distances(x, order, centroids[-1], first)
             weight = squared if len(centroids) == 1 else torch.minimum(weight, squared)
         return torch.cat(centroids)
 
@@ -210,28 +209,12 @@ def _unit(rows: Tensor) -> Tensor:
     return rows / torch.where(norm > 0, norm, 1.0)
 
 
-def _assign(x: Tensor, centroids: Tensor, cache: QueryCache | None = None) -> tuple[Tensor, Tensor]:
-    # x: (N, D)  centroids: (K, D) float64  cache: of x  ->  (N,) int64, (N,) float64 squared distance
-    is_gpu = x.device.type != "cpu"
-    squared, nearest = TorchKNN("sqeuclidean").search(x, 1, centroids, with_distances=is_gpu, query_cache=cache)
-    clusters = nearest[:, 0]
-    if is_gpu:
-        return clusters, squared[:, 0]
-    return clusters, _squared(x, torch.arange(len(x), device=x.device), centroids, clusters)
-
-
 def _inertia(squared: Tensor, comm: Communicator) -> Tensor:
     # squared: (N,) float64  ->  ()
     """Sum squared distances over all processes, with the result of `exact_sum`."""
     largest = squared.abs().amax() if len(squared) else squared.new_zeros(())
     unit = unit_of(comm.all_reduce_max(largest))
     return total(comm.all_reduce_sum(torch.stack([part.sum() for part in parts(squared, unit, COARSE)]))[0])
-
-
-def _squared(x: Tensor, row: Tensor, centroids: Tensor, column: Tensor) -> Tensor:
-    # x: (N, D)  row: (n,) int64  centroids: (K, D) float64  column: (n,) int64  ->  (n,) float64
-    # Distances are symmetric: the rows are passed as references, which are not copied.
-    return DISTANCES["sqeuclidean"].of_pairs(centroids, x, column, row, budget(None, x.device) // 4)
 
 
 def _fill_empty(clusters: Tensor, squared: Tensor, order: Tensor, n_clusters: int) -> Tensor:

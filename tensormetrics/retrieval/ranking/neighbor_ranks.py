@@ -1,6 +1,7 @@
 """Ranks of the nearest references by their labels, where relevant means an equal label."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -34,7 +35,7 @@ def can_use_labels(inputs: RetrievalInputs, ranking: Ranking) -> bool:
     """Return whether the nearest references and their labels are enough, and found faster than all ranks."""
     if not (len(inputs.query) and len(inputs.reference)) or not _ranks_by_labels(inputs, ranking):
         return False
-    return ranking.is_shallow(len(inputs.reference)) or direct_search(inputs, ranking) is not None
+    return ranking.is_shallow(inputs.reference) or direct_search(inputs, ranking) is not None
 
 
 def _ranks_by_labels(inputs: RetrievalInputs, ranking: Ranking) -> bool:
@@ -44,44 +45,46 @@ def _ranks_by_labels(inputs: RetrievalInputs, ranking: Ranking) -> bool:
 
 
 @torch.no_grad()
-def label_tiles(inputs: RetrievalInputs, ranking: Ranking) -> Iterator[tuple[slice, PositiveRanks]]:
-    """Yield slices of the queries with their ranks; P is the depth."""
+def label_tiles(inputs: RetrievalInputs, ranking: Ranking) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
+    """Yield parts of the queries with their ranks, of which later ones replace earlier ones; P is the depth."""
+    ranks_of = label_ranker(inputs)
     if direct := direct_search(inputs, ranking):
-        indices = direct.search()[1]
-        yield slice(0, len(indices)), ranks_of_labels(indices, inputs)._replace(depth=ranking.depth)
+        everything = slice(0, len(inputs.query))
+        yield everything, ranks_of(everything, direct.search()[1])._replace(depth=ranking.depth)
         return
     assert ranking.depth is not None  # see `can_use_labels`
     query, reference, self_index = inputs.query, inputs.reference, inputs.self_index()
     memory, k = ranking.memory(query.device), min(ranking.depth, len(reference))
     references, is_leading = References(reference, ranking.order), inputs.all_shared()
     search = NearestSearch(query, self_index, k, references, memory, ranking.exact, is_leading=is_leading)
-    rows = max(min(search.rows, memory // (128 * k)), 1)
-    relevant, candidates = relevant_of_labels(inputs)
-    for start in range(0, len(query), rows):
-        tile = slice(start, min(start + rows, len(query)))
-        labels = inputs.query_labels[tile], inputs.reference_labels
-        ranks = ranks_of_neighbors(search(tile), *labels, relevant[tile])
-        yield tile, ranks._replace(candidates=candidates[tile], depth=ranking.depth)
+    for part, nearest in search.tiles(max(memory // (128 * k), 1)):
+        yield part, ranks_of(part, nearest)._replace(depth=ranking.depth)
 
 
-def ranks_of_labels(indices: Tensor, inputs: RetrievalInputs) -> PositiveRanks:
-    # indices: (Q, k) int64, -1 = none
-    """Return the ranks of the neighbors of all queries whose labels are equal, and note lone queries in the status."""
+def label_ranker(inputs: RetrievalInputs) -> Callable[[slice | Tensor, Tensor], PositiveRanks]:
+    """Return a function of some queries and their neighbors, (q, k) int64, -1 = none, that compares their labels.
+
+    It returns the ranks of the neighbors with equal labels, and notes lone queries in the status.
+    """
     labels = check_label_dtypes(inputs.query_labels, inputs.reference_labels)
-    if not gpu_kernels.can_use("neighbor scores", indices.device):
-        relevant, candidates = relevant_of_labels(inputs)
-        return ranks_of_neighbors(indices, *labels, relevant)._replace(candidates=candidates)
+    query_labels, reference_labels = (column.contiguous() for column in labels)
+    if not gpu_kernels.can_use("neighbor scores", query_labels.device):
+        self_index = inputs.self_index()
+        is_reference = self_index >= 0
+        is_own_match = is_reference & (reference_labels[self_index.clamp(min=0)] == query_labels)
+        relevant = count_relevant(query_labels, reference_labels) - is_own_match.long()
+        candidates = len(reference_labels) - is_reference.long()
+        return lambda part, nearest: ranks_of_neighbors(
+            nearest, query_labels[part], reference_labels, relevant[part]
+        )._replace(candidates=candidates[part])
     from ..search.kernels import scores
 
-    own = 0 if inputs.all_shared() else inputs.self_index()
-    status = None if inputs.status is None else inputs.status.word
-    return PositiveRanks(*scores.matches(indices, *labels, own, status, (LONE, SCORED, NOT_FINITE)))
+    status, ordered = None if inputs.status is None else inputs.status.word, reference_labels.sort().values
 
+    def ranks_of(part: slice | Tensor, nearest: Tensor) -> PositiveRanks:
+        is_first = isinstance(part, slice) and inputs.all_shared()
+        own = cast(slice, part).start if is_first else inputs.self_index()[part]
+        rows = nearest, query_labels[part], reference_labels, ordered, own
+        return PositiveRanks(*scores.matches(*rows, status, (LONE, SCORED, NOT_FINITE)))
 
-def relevant_of_labels(inputs: RetrievalInputs) -> tuple[Tensor, Tensor]:
-    # ->  (Q,), (Q,) int64, the numbers of references with the query's label and of all, without the query itself
-    labels = query_labels, reference_labels = check_label_dtypes(inputs.query_labels, inputs.reference_labels)
-    self_index = inputs.self_index()
-    is_reference = self_index >= 0
-    is_own_match = is_reference & (reference_labels[self_index.clamp(min=0)] == query_labels)
-    return count_relevant(*labels) - is_own_match.long(), len(reference_labels) - is_reference.long()
+    return ranks_of

@@ -191,7 +191,7 @@ def rank_tiles(inputs: RetrievalInputs, ranking: Ranking) -> Iterator[tuple[slic
     ranks_of: Callable[[slice, Positives], tuple[Tensor, Tensor | None]]
     if not len(reference):
         rows, ranks_of = max(len(query), 1), lambda _, positives: no_ranks(positives)
-    elif depth is not None and ranking.is_shallow(len(reference)):
+    elif depth is not None and ranking.is_shallow(reference, inputs.ignore is not None):
         references, k = References(reference, ranking.order), min(depth, len(reference))
         options = memory, ranking.exact, inputs.ignore is not None
         search = NearestSearch(query, self_index, k, references, *options, is_leading=inputs.all_shared())

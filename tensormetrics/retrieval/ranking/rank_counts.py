@@ -19,6 +19,7 @@ from .ranking import TIES, Ranking
 
 _PAIR_BYTES = 24  # of a pair: a filter value, its bin, and temporaries
 _WIDEST = 512  # the most positives for which the kernel compares each entry with each positive
+_MAX_UNDECIDED = 2**24  # entries that the kernel lists
 
 
 class RankQueries(NamedTuple):
@@ -31,12 +32,6 @@ class RankQueries(NamedTuple):
     positive: Tensor  # (Q, P) int64, the positives; those without a distance are last
     relevant: Tensor  # (Q,) int64, the number of positives with a distance
     prepared: tuple[Tensor, ...] | None = None  # from `RankCounter.prepare`
-
-    def select(self, rows: Tensor) -> "RankQueries":
-        # rows: (q,) int64
-        ignored = None if self.ignored is None else self.ignored[rows]
-        positives = self.delta[rows], self.positive[rows], self.relevant[rows]
-        return RankQueries(self.query[rows], self.self_index[rows], ignored, *positives)
 
     def values(self, factor: Tensor, shift: Tensor) -> Tensor:
         # factor, shift: (Q, 1)  ->  (Q, P), filter values of the positives, inf = none
@@ -79,8 +74,7 @@ class RankCounter:
         # query: (Q, D)  self_index: (Q,) int64, -1 = none  reference: (R, D)  equal: (R,) from `equal_rows`
         # normalization, norms: as in `Filter`
         check_count(len(reference))
-        self.query, self.reference, self.self_index = query, reference, self_index
-        self.equal = equal_rows(reference) if equal is None else equal
+        self.query, self.reference, self.self_index, self.given_equal = query, reference, self_index, equal
         self.distance, self.ties, self.exact = ranking.order, ranking.ties, ranking.exact
         self.memory = memory = ranking.memory(query.device)
         self.native = operators.counts(query.device)
@@ -88,15 +82,19 @@ class RankCounter:
         dtype = torch.float32 if self.native else torch.float64
         allowed = memory // 2 if query.device.type == "cpu" else math.inf
         self.filter = Filter(reference, self.distance, dtype, allowed, normalization=normalization, norms=norms)
-        self.kernels = operators.kernels(query.device, "counting")
+        self.kernels = operators.kernels(query, "counting")
         if self.native:
             self.rows = max(min(memory // 8 // (48 * query.shape[1] + 64), 1024), 1)
+        elif self.kernels:
+            self.rows = max(memory // 8 // (6 * (query.shape[1] + self.kernels.DEPTH)), 1)
         else:
             # Larger tiles would exceed a CPU's cache; a GPU is fastest with all columns and as many rows as fit.
             max_rows, columns = (256, 2**13) if query.device.type == "cpu" else (2**13, len(reference))
-            self.rows = max(
-                min(memory // (_PAIR_BYTES * min(columns, 2**10 if self.kernels else columns)), max_rows), 1
-            )
+            self.rows = max(min(memory // (_PAIR_BYTES * columns), max_rows), 1)
+
+    @functools.cached_property
+    def equal(self) -> Tensor:
+        return equal_rows(self.reference) if self.given_equal is None else self.given_equal
 
     @functools.cached_property
     def fp16_filter(self) -> Float16Filter:
@@ -110,23 +108,32 @@ class RankCounter:
         width = int(positives.relevant.max())
         if not width:
             return index.new_zeros(index.shape[0], 0, dtype=torch.int32), None if gain is None else gain[:, :0]
-        delta, index, gain = self._measure_positives(query, index, gain, width)
-        num_measured = (delta < torch.inf).sum(1)
+        if gain is None and self._can_use_kernels(positives.ignored, index.shape[1]):
+            from ..search.kernels import counting
+
+            delta, index, num_measured = counting.sorted_positives(query, self.reference, index, self.distance.code)
+        else:
+            delta, index, gain = self._measure_positives(query, index, gain, width)
+            num_measured = (delta < torch.inf).sum(1)
         queries = RankQueries(query, self.self_index[rows], positives.ignored, delta, index, num_measured)
-        return ranks_of(self.before(queries), num_measured, gain)
+        rank, gain = ranks_of(self.before(queries), num_measured, gain)
+        return rank[:, :width], gain
 
     def before(self, queries: RankQueries) -> Tensor:
         # ->  (Q, P + 1) int64
         """Count the references, other than positives, between each positive and the previous one."""
+        if self._can_use_kernels(queries.ignored, queries.delta.shape[1]):
+            before = self._count_by_kernels(queries)
+            if before is not None:
+                return before
         before = queries.self_index.new_zeros(len(queries.self_index), queries.delta.shape[1] + 1)
-        fp16_filter = (
-            self.fp16_filter if self.kernels and queries.ignored is None and queries.delta.shape[1] <= _WIDEST else None
-        )
-        if not (fp16_filter and self._count_by_kernel(fp16_filter, queries, before)):
-            x, factor, shift, error = queries.prepared or self.prepare(queries.query)
-            count = self._count_native if self.native else self._count
-            count(x, queries, (factor, shift, error), before)
+        x, factor, shift, error = queries.prepared or self.prepare(queries.query)
+        count = self._count_native if self.native else self._count
+        count(x, queries, (factor, shift, error), before)
         return before
+
+    def _can_use_kernels(self, ignored: Tensor | None, width: int) -> bool:
+        return self.kernels is not None and ignored is None and width <= _WIDEST
 
     def prepare(self, query: Tensor) -> tuple[Tensor, ...]:
         # query: (Q, D)  ->  (Q, D), (Q,) factor, shift and error of the filter's values; equal for equal normalization
@@ -155,53 +162,25 @@ class RankCounter:
             for first, rows in self.filter.chunks():
                 operators.count_before(x, rows, self.filter.bias, first, *excluded, *operands, *options, before)
 
-    def _count_by_kernel(self, fp16_filter: Float16Filter, queries: RankQueries, before: Tensor) -> bool:
-        """Count all columns at once; return False if too many entries are left open."""
-        from ..search.kernels.counting import counts
+    def _count_by_kernels(self, queries: RankQueries) -> Tensor | None:
+        # ->  (Q, P + 1) int64, None if too many entries are undecided
+        """Count all references at once."""
+        from ..search.kernels import counting
 
-        size = queries.delta.shape[1]
-        x = fp16_filter.query(queries.query)
-        factor, shift = (part[:, None] for part in fp16_filter.affine_map(queries.query, x))
-        center, error = queries.values(factor, shift), fp16_filter.error(x).clamp(max=1e30)[:, None]
-        low, high = (
-            torch.nextafter(edge.float(), edge.new_full((), direction).float())
-            for edge, direction in ((center - error, -torch.inf), (center + error, torch.inf))
-        )
-        high.masked_fill_(queries.delta == torch.inf, -torch.inf)
-        self_position = torch.where(
-            queries.self_index < 0, queries.self_index, fp16_filter.position[queries.self_index]
-        )
-        capacity = self.memory // 128
-        below, row, position, num_open = counts(x, self_position, fp16_filter, low, high, capacity)
-        if num_open > capacity:
-            return False
-        row, column = row.long(), fp16_filter.order[position].long()
-        other = self._distances(queries.query, row, column)
-        position = queries.insertion_index(row, other, column, "index")
-        # The positives are among them: each is in its own interval, whose width is the error even if not `exact`.
-        negative = (position == queries.relevant[row]) | (queries.positive[row, position.clamp(max=size - 1)] != column)
-        row, other, column = row[negative], other[negative], column[negative]
-        position = queries.insertion_index(row, other, column, self.ties)
-        before[:, :-1] += torch.diff(below, dim=1, prepend=below.new_zeros(len(below), 1))
-        before.view(-1).scatter_add_(0, row * (size + 1) + position, torch.ones_like(position))
-        return True
+        filter_, capacity = self.fp16_filter, min(self.memory // 128 + 1, _MAX_UNDECIDED)
+        rows = queries.query, self.reference, queries.self_index
+        positives = queries.delta, queries.positive, queries.relevant
+        normalization = self.filter.center, self.filter.sizes, filter_.largest
+        options = filter_.query(queries.query), filter_, normalization, self.distance.code, TIES.index(self.ties)
+        before, num_undecided = counting.before(rows, positives, *options, capacity)
+        return before if int(num_undecided) <= capacity else None  # the host waits
 
     def _count(self, x: Tensor, queries: RankQueries, interval: tuple[Tensor, Tensor, Tensor], before: Tensor) -> None:
         # interval: (Q,) factor, shift and error of the filter's values  before: (Q, P + 1), updated in place
         factor, shift, error = (part[:, None] for part in interval)
         edges = _edges(queries.values(factor, shift), error)
-        sums = before.new_zeros(len(before), edges.shape[1] + 1)
         for start, tile in self._tiles(x, queries):
-            _add_bin_counts(tile, start, queries, edges, sums)
-        before += sums[:, ::2]
-        # In these rows an entry lies in an interval. Products of fewer rows may round differently: count all again.
-        left = sums[:, 1::2].any(1).nonzero()[:, 0]
-        for rows in left.split(max(self.rows // 4, 1)) if len(left) else ():
-            part = queries.select(rows)
-            again = torch.zeros_like(before[rows])
-            for start, tile in self._tiles(x[rows], part):
-                _count_tile(tile, start, part, edges[rows], self._distances, self.ties, again)
-            before[rows] = again
+            _count_tile(tile, start, queries, edges, self._distances, self.ties, before)
 
     def _tiles(self, x: Tensor, queries: RankQueries) -> Iterator[tuple[int, Tensor]]:
         # x: (Q, D)  ->  (Q, C) filter values of references start, start + 1, ...
@@ -234,21 +213,6 @@ def _edges(center: Tensor, error: Tensor) -> Tensor:
     return torch.stack([low, end], 2).flatten(1)
 
 
-def _excluded_columns(start: int, columns: int, queries: RankQueries) -> tuple[Tensor, Tensor]:
-    # ->  (Q, P + 1) columns of a tile that are no negatives, (Q, P + 1) bool, which of them lie in the tile
-    column = torch.cat([queries.self_index[:, None], queries.positive], 1) - start
-    return column.clamp(0, columns - 1), (column >= 0) & (column < columns)
-
-
-def _add_bin_counts(tile: Tensor, start: int, queries: RankQueries, edges: Tensor, sums: Tensor) -> None:
-    # tile: (Q, C) filter values of references start, start + 1, ...  edges: (Q, 2 P)  sums: (Q, 2 P + 1)
-    """Count the negatives between consecutive edges."""
-    bins = torch.searchsorted(edges, tile, right=True)
-    sums.scatter_add_(1, bins, torch.ones_like(sums[:1, :1]).expand_as(bins))
-    column, is_in_tile = _excluded_columns(start, tile.shape[1], queries)
-    sums.scatter_add_(1, bins.gather(1, column), -is_in_tile.long())
-
-
 def sort_positives(
     delta: Tensor, index: Tensor, gain: Tensor | None, width: int
 ) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -278,11 +242,14 @@ def _count_tile(
     # tile: (Q, C) filter values of references start, start + 1, ...  edges: (Q, 2 P)  before: (Q, P + 1)
     """Count the negatives before each positive; canonical distances decide for values that lie in an interval."""
     bins = torch.searchsorted(edges, tile.to(edges.dtype), right=True)
-    excluded, is_in_tile = _excluded_columns(start, tile.shape[1], queries)
+    excluded = torch.cat([queries.self_index[:, None], queries.positive], 1) - start
+    is_in_tile = (excluded >= 0) & (excluded < tile.shape[1])
+    excluded = excluded.clamp(0, tile.shape[1] - 1)
     bins.scatter_reduce_(1, excluded, is_in_tile * edges.shape[1], "amax")  # after all positives
     row, column = (bins & 1).nonzero().unbind(1)
-    other = distances(queries.query, row, column + start)
-    bins[row, column] = 2 * queries.insertion_index(row, other, column + start, ties)
+    if len(row):
+        other = distances(queries.query, row, column + start)
+        bins[row, column] = 2 * queries.insertion_index(row, other, column + start, ties)
     before.scatter_add_(1, bins >> 1, torch.ones_like(before[:1, :1]).expand_as(bins))
 
 

@@ -3,11 +3,14 @@
 from typing import Literal, NamedTuple, get_args
 
 import torch
+from torch import Tensor
 
 from ...core.arguments import checks
 from ..inputs import budget
 from ..relevance import Comparison
+from ..search import operators
 from ..search.distance import DISTANCES, Distance, DistanceName
+from ..search.fp16_search import Float16Search
 
 Ties = Literal["index", "optimistic", "pessimistic"]
 TIES: tuple[Ties, ...] = get_args(Ties)
@@ -28,9 +31,14 @@ class Ranking(NamedTuple):
         checks.check_choice("distance", self.distance, DISTANCES)
         return self if self.depth is None else self._replace(depth=checks.check_int("depth", self.depth, 1))
 
-    def is_shallow(self, references: int) -> bool:
+    def is_shallow(self, reference: Tensor, is_ignoring: bool = False) -> bool:
+        # reference: (R, D)
         """Return whether searching neighbors is faster than counting, which gives the same integers."""
-        return self.depth is not None and self.depth <= max(64, references // 32) and self.ties == "index"
+        if self.depth is None or self.ties != "index":
+            return False
+        kernels = None if is_ignoring else operators.kernels(reference, "search")
+        is_fast = kernels and Float16Search.is_faster(min(self.depth, len(reference)), len(reference), kernels)
+        return bool(is_fast) or self.depth <= max(64, len(reference) // 32)
 
     @property
     def order(self) -> Distance:

@@ -17,6 +17,7 @@ from ...core.resampling.resampling import Resampled
 from ...core.resampling.weights import ItemNames, check_draws
 from ...core.results.estimates import Estimate, check_confidence
 from ...core.results.plots import plot_values
+from ...core.results.score_table import ScoreTable
 from ...core.results.table import Table, table_of
 from .measures import GEOMETRIC, MIN_GEOMETRIC, SUMMED, means_of, measures
 from .pairs import Pairs, Qrels, Run
@@ -55,7 +56,7 @@ class RunScores(NamedTuple):
 
     def interval(
         self, *, confidence: float = 0.95, replicates: int | None = None, seed: int | None = None, groups: Any = None
-    ) -> dict[str, Estimate]:
+    ) -> ScoreTable[Estimate]:
         # groups: (Q,) integers or names
         """Return the mean over the queries with an interval, for each measure that is a mean; see `Metric.interval`.
 
@@ -72,7 +73,8 @@ class RunScores(NamedTuple):
             ValueError: If an option is out of range, or no measure is a mean.
         """
         confidence = check_confidence(confidence)
-        return self._estimates(self._resampled("interval", replicates, seed, groups), confidence)
+        estimates = self._estimates(self._resampled("interval", replicates, seed, groups), confidence)
+        return ScoreTable.by_name(estimates, self._direction, type(self).__name__)
 
     def table(self, name: str = "run", **options: Any) -> Table:
         """Return a table of one row: each measure with its interval, and counts.
@@ -139,8 +141,8 @@ def resampled_queries(
 
 @checks.names_arguments
 def evaluate_run(
-    run: Run | str | PathLike | Mapping[str, Mapping[str, float]],
-    qrels: Qrels | str | PathLike | Mapping[str, Mapping[str, int]],
+    run: Run | str | PathLike | Mapping[str, Mapping[str, float]] | Mapping[str, Sequence[str]] | Any,
+    qrels: Qrels | str | PathLike | Mapping[str, Mapping[str, int]] | Any,
     metrics: Sequence[str] = ("map", "ndcg_cut_10", "recip_rank", "P_10", "recall_100"),
     *,
     relevance_level: int = 1,
@@ -152,9 +154,9 @@ def evaluate_run(
     Documents are ranked by score, rounded to float32; at equal scores the greater name comes first.
 
     Args:
-        run: Scores of documents by query: a file, a dictionary or a `Run`. The order of the arguments is that of
-            trec_eval's tables; ``ranx.evaluate`` and ir_measures take ``qrels`` first.
-        qrels: Gains of documents by query: a file, a dictionary or `Qrels`.
+        run: Scores of documents by query: a file, a dictionary, a DataFrame or a `Run`. The order of the arguments is
+            that of trec_eval's tables; ``ranx.evaluate`` and ir_measures take ``qrels`` first.
+        qrels: Gains of documents by query: a file, a dictionary, a DataFrame or `Qrels`.
         metrics: Names of trec_eval (``"ndcg_cut_10"``, ``"P.5,10"``), ranx (``"ndcg@10"``, ``"mrr"``) or ir_measures
             (``"nDCG@10"``, ``"RR"``); measures with the prefix ``num_`` are counts, ``"gm_map"`` is a geometric mean,
             whose values are logarithms, and ERR counts gains up to 4, as gdeval. The error for an unknown name lists

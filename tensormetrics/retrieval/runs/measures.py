@@ -177,7 +177,9 @@ def measures(names: str | Sequence[str]) -> dict[str, Measure]:
             cuts = CUTS_OF_SUCCESS if name == "success" else CUTS
             selected |= {f"{name}_{k}": functools.partial(CUT[name], k=k) for k in cuts}
         elif name == RECALL:
-            selected |= {f"{name}_{level:.2f}": _at_recall(level) for level in LEVELS}
+            selected |= {
+                f"{name}_{level:.2f}": functools.partial(interpolated_precision, level=level) for level in LEVELS
+            }
         elif separator and family in CUT and all(map(_is_depth, depths.split(","))):
             selected |= {f"{family}_{k}": functools.partial(CUT[family], k=int(k)) for k in depths.split(",")}
         elif measure := _measure_of(name) or _measure_of_others(name.lower()):
@@ -189,17 +191,13 @@ def measures(names: str | Sequence[str]) -> dict[str, Measure]:
     return selected
 
 
-def _at_recall(level: float) -> Measure:
-    return functools.partial(interpolated_precision, level=level)
-
-
 def _measure_of(name: str) -> Measure | None:
     """Return the measure by its name in trec_eval, such as "map" or "P_10"."""
     family, _, depth = name.rpartition("_")
     if family in CUT and _is_depth(depth):
         return functools.partial(CUT[family], k=int(depth))
     if family == RECALL and re.fullmatch(r"0?\.\d+|[01](\.0*)?", depth):
-        return _at_recall(float(depth))
+        return functools.partial(interpolated_precision, level=float(depth))
     return FLAT.get(name)
 
 

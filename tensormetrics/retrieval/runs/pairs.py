@@ -14,6 +14,7 @@ from torch import Tensor
 from ...core.arguments import checks
 from ...core.text.files import read_bytes
 from ...core.text.text_columns import Fields, split_fields
+from .tables import Columns, columns_of, is_frame, ranked_lists, ranks_as_scores, read_table
 
 MAX_GAIN = 2**53  # larger integers are not exact in float64
 MIX = 0x9E3779B97F4A7C15  # odd multiplier of the hash, 2^64 divided by the golden ratio
@@ -68,7 +69,7 @@ def hash_of(name: str) -> int:
 class Run(Pairs):
     """Ranked documents: scores of documents for each query, higher is better.
 
-    From a TREC file (`query Q0 document rank score tag`, `Run.read`), `{query: {document: score}}`, scores of all
+    From a file (`Run.read`), `{query: {document: score}}`, `{query: [documents]}`, a DataFrame, scores of all
     documents (`Run.from_scores`), or lists of the best (`Run.from_top_k`). Ranks in files are ignored, as by trec_eval:
     documents are ordered by score, rounded to float32, and at equal scores by name, the greater first.
 
@@ -80,15 +81,30 @@ class Run(Pairs):
     tensor([0.5000], dtype=torch.float64)
     """
 
-    def __init__(self, run: Mapping[str, Mapping[str, float]]) -> None:
-        super().__init__(*_from_mapping("run", run, float), "run")
+    def __init__(self, run: Any) -> None:
+        table = columns_of("run", run, is_run=True) if is_frame(run) else run
+        super().__init__(*_from_table("run", table, float), "run")
 
     @classmethod
     def read(cls, path: str | PathLike) -> "Run":
-        """Read a TREC run, with fields separated by whitespace and control characters. Errors name the line."""
+        """Read a run: TREC's, with fields separated by whitespace; or JSON, a table with a heading, or ranks.
+
+        JSON is ``{query: {document: score}}``; the heading of a table, of commas, semicolons or tabs, names a column of
+        queries, of documents, and of scores or ranks ("qid", "docno", "score" ...); three columns without a heading are
+        query, document, and a score or the rank, as in MS MARCO. Errors name the line.
+        """
         path = Path(path)
         data = read_bytes(path)
-        if _num_columns(data) in (3, 4):
+        columns = _num_columns(data)
+        if columns != 6 and (table := read_table(data, path, is_run=True)) is not None:
+            return cls._of(*_from_table(str(path), table, float), str(path))
+        if columns == 3:
+            query, document, score = split_fields(data, path, ("query", "document", "score"))
+            queries, codes = _factorize(query)
+            values = ranks_as_scores(codes, _parse_values(path, "score", score))
+            if values is not None:
+                return cls._of(queries, codes, document.codes(), values, str(path))
+        if columns in (3, 4):
             raise ValueError(f"{path}: got judgements (query 0 document gain), wanted a run; were the two swapped?")
         query, document, score = split_fields(data, path, ("query", "-", "document", "-", "score", "-"))
         return cls._of(*_factorize(query), document.codes(), _parse_values(path, "score", score), str(path))
@@ -140,22 +156,32 @@ class Qrels(Pairs):
     """Relevance judgements: integer gains of documents for each query; 0 or less is not relevant.
 
     From a file (`Qrels.read`) in the four columns of TREC (`query 0 document gain`) or the three of BEIR with a heading
-    (`query-id corpus-id score`), or `{query: {document: gain}}`. Documents without a judgement count as not relevant.
+    (`query-id corpus-id score`), `{query: {document: gain}}` or a DataFrame. Documents without a judgement count as not
+    relevant.
 
     >>> qrels = Qrels({"q1": {"d1": 1, "d3": 2}})
     >>> evaluate_run({"q1": {"d3": 0.9, "d1": 0.3}}, qrels, ["ndcg"]).summary()
     {'ndcg': 1.0}
     """
 
-    def __init__(self, qrels: Mapping[str, Mapping[str, int]]) -> None:
-        super().__init__(*_from_mapping("qrels", qrels, int), "qrels")
+    def __init__(self, qrels: Any) -> None:
+        table = columns_of("qrels", qrels, is_run=False) if is_frame(qrels) else qrels
+        super().__init__(*_from_table("qrels", table, int), "qrels")
 
     @classmethod
     def read(cls, path: str | PathLike) -> "Qrels":
-        """Read judgements of TREC or BEIR. Errors name the line."""
+        """Read judgements of TREC or BEIR, JSON ``{query: {document: gain}}``, or a table with a heading.
+
+        Errors name the line.
+        """
         path = Path(path)
         data = read_bytes(path)
-        if (columns := _num_columns(data)) == 6:
+        columns = _num_columns(data)
+        if columns not in (3, 6) and (table := read_table(data, path, is_run=False)) is not None:
+            qrels = cls.__new__(cls)
+            Pairs.__init__(qrels, *_from_table(str(path), table, int), str(path))
+            return qrels
+        if columns == 6:
             raise ValueError(
                 f"{path}: got a run (query Q0 document rank score tag), wanted judgements; were the two swapped?"
             )
@@ -176,7 +202,7 @@ class Qrels(Pairs):
 
 def _num_columns(data: bytearray) -> int:
     first = re.search(rb"\S[^\n]*", data)
-    return len(first[0].split()) if first else 0
+    return 0 if first is None or first[0].startswith(b"{") else len(first[0].split())
 
 
 def _parse_values(path: Path, name: str, column: Fields) -> np.ndarray:
@@ -200,11 +226,22 @@ def _factorize(column: Fields) -> tuple[list[str], np.ndarray]:
     return list(codes), np.repeat(np.array(runs, np.int64), np.diff(np.append(firsts, len(encoded))))
 
 
-def _from_mapping(
-    name: str, mapping: Mapping[str, Mapping[str, Any]], kind: type
+def _from_table(
+    name: str, table: Mapping[str, Any] | Columns, kind: type
 ) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
+    if isinstance(table, tuple):
+        queries, documents, numbers = table
+        if invalid := [number for number in numbers if not _is(kind, number)]:
+            raise ValueError(f"{name}: got the value {invalid[0]!r}, wanted {kind.__name__}")
+        names = list(dict.fromkeys(queries))
+        codes = {query: i for i, query in enumerate(names)}
+        query = np.array([codes[query] for query in queries], np.int64)
+        return names, query, _encode_names(documents), np.array(numbers, kind)
+    mapping = ranked_lists(table) if kind is float and isinstance(table, Mapping) else table
     if not isinstance(mapping, Mapping) or not all(isinstance(documents, Mapping) for documents in mapping.values()):
-        raise TypeError(f"{name}: got a {type(mapping).__name__}, wanted a dict of queries of dicts of documents")
+        raise TypeError(
+            f"{name}: got a {type(mapping).__name__}, wanted a dict of queries of dicts of documents, or a table"
+        )
     for query, documents in mapping.items():
         for document, value in documents.items():
             if not (isinstance(query, str) and isinstance(document, str)):

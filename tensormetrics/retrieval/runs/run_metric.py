@@ -1,8 +1,7 @@
 """`RunMetric`: trec_eval's measures of pairs of query and document, batch by batch."""
 
-import functools
 import math
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -13,12 +12,20 @@ from ...core.arguments import checks
 from ...core.metric.base import Metric, Options
 from ...core.resampling.resampling import Resampled
 from ...core.resampling.weights import ItemNames, units
+from ...core.results.estimates import Estimate
+from ...core.results.score_table import ScoreTable
 from .evaluate import RunScores, resampled_queries
-from .measures import FLAT, SUMMED, means_of, measures
+from .measures import FLAT, GEOMETRIC, SUMMED, means_of, measures
 from .ranks import RankedRows, order_of_rows, starts_of
 
 RELEVANT = "num_rel"
 OPTIONAL = "doc_ids", "groups"  # columns that all rows have, or none
+AGGREGATIONS: dict[str, Callable[..., Tensor]] = {
+    "mean": torch.mean,
+    "median": lambda values, dim: values.median(dim).values,
+    "min": torch.amin,
+    "max": torch.amax,
+}
 EMPTY_TARGET_ACTIONS = "neg", "pos", "skip", "error"
 
 
@@ -31,7 +38,7 @@ class _Evaluated(NamedTuple):
     groups: Tensor | None  # (Q,) int64
 
 
-class RunMetric(Metric):
+class RunMetric(Metric[ScoreTable[Estimate]]):
     """Scores of ranked documents, such as those of a reranker or a recommender, by trec_eval's names and rules.
 
     Each row is a document of a query: its score, its relevance and the number of its query, as in torchmetrics'
@@ -49,6 +56,8 @@ class RunMetric(Metric):
             out ("skip"), or a ValueError ("error").
         top_k: Documents after this rank are not retrieved; None for all.
         ignore_index: Rows of this target are left out.
+        aggregation: What `compute` returns of the queries: their "mean", "median", "min" or "max", or a function of
+            values and dimension, as in torchmetrics. Only a mean has an interval.
 
     Shape of `update`:
         - preds: ``(N,)`` or ``(B, N)``, scores, the highest is the first; -inf ranks last, NaN is an error
@@ -84,6 +93,7 @@ class RunMetric(Metric):
         empty_target_action: Literal["neg", "pos", "skip", "error"] = "neg",
         top_k: int | None = None,
         ignore_index: int | None = None,
+        aggregation: Literal["mean", "median", "min", "max"] | Callable[..., Tensor] = "mean",
         **kwargs: Unpack[Options],
     ) -> None:
         super().__init__(**kwargs)
@@ -95,6 +105,9 @@ class RunMetric(Metric):
         if ignore_index is not None:
             checks.check_number("ignore_index", ignore_index, "None or an integer", lambda x: x.is_integer())
         self.ignore_index = ignore_index
+        if not callable(aggregation):
+            checks.check_choice("aggregation", aggregation, AGGREGATIONS)
+        self.aggregation = aggregation
         for name in ("preds", "target", "indexes", "doc_ids", "groups"):
             self.add_rows(name)
 
@@ -127,7 +140,13 @@ class RunMetric(Metric):
     def compute(self) -> dict[str, Tensor]:
         """Compute the value of each measure by name, () float64."""
         self._items = self._evaluate()
-        return means_of(self._items.values)
+        values, means = self._items.values, means_of(self._items.values)
+        if self.aggregation == "mean":
+            return means
+        aggregate = self.aggregation if callable(self.aggregation) else AGGREGATIONS[self.aggregation]
+        return means | {
+            name: aggregate(x, dim=0) for name, x in values.items() if name not in (*SUMMED, GEOMETRIC) and len(x)
+        }
 
     def per_query(self) -> RunScores:
         """Return the scores of each query, in the order of their numbers."""
@@ -150,6 +169,8 @@ class RunMetric(Metric):
         return None if name in SUMMED else True
 
     def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled:
+        if self.aggregation != "mean":
+            raise NotImplementedError(f"RunMetric: aggregation={self.aggregation!r} has no interval; write 'mean'")
         queries, values, relevant, groups = self._items or self._evaluate()
         names = ItemNames.of(queries, None, queries.device)._replace(groups=groups)
         return resampled_queries(values, names, "an interval", replicates, seed, relevant.long())
@@ -184,7 +205,10 @@ class RunMetric(Metric):
         values = ranked.values({**self.measures, RELEVANT: FLAT[RELEVANT]}, self.relevance_level)
         relevant = values[RELEVANT]
         values = {name: values[name] for name in self.measures}
-        first_of = functools.partial(_first_of, number=number, queries=queries + 1)
+
+        def first_of(column: Tensor) -> Tensor:  # (n,)  ->  (Q,), of columns that are equal in each query
+            return column.new_empty(queries + 1).index_put_((number,), column)
+
         groups = first_of(rows["groups"][order]) if "groups" in rows else None
         return self._without_empty(_Evaluated(first_of(query), values, relevant, groups))
 
@@ -222,8 +246,3 @@ def _faults(rows: dict[str, Tensor], order: Tensor, start: Tensor) -> dict[str, 
         group = rows["groups"][order]
         faults["groups: got several for query {query}, wanted one"] = order, group != group[start]
     return faults
-
-
-def _first_of(column: Tensor, number: Tensor, queries: int) -> Tensor:
-    # column, number: (n,)  ->  (Q,), of columns that are equal in each query
-    return column.new_empty(queries).index_put_((number,), column)

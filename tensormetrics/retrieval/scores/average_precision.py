@@ -10,7 +10,7 @@ from ...core.arguments import checks
 from ...core.numbers import ranked
 from ..deterministic import sum_by_position
 from ..ranking.positive_ranks import PositiveRanks
-from .depths import Depths, at_depths, scores_at, takes_ranks
+from .depths import Depths, at_depths, score_kernels, scores_at, takes_ranks
 from .query_metric import QueryMetric, QueryOptions
 
 Denominator = Literal["relevant", "min", "found"]
@@ -37,17 +37,15 @@ def average_precision(ranks: PositiveRanks, k: Depths | None = None, denominator
     """
     _check_denominator(k, denominator)
     if k is None:
-        return _precisions(ranks, ranks.rank > 0) / ranks.relevant
+        return _precision_mean(ranks, None, ranks.relevant)
 
     def score_at(depth: int) -> Tensor:
-        is_hit = ranks.within(depth)
+        divisor = ranks.relevant
         if denominator == "min":
-            divisor = ranks.relevant.clamp(max=depth)
+            divisor = divisor.clamp(max=depth)
         elif denominator == "found":
-            divisor = torch.minimum(is_hit.sum(-1).clamp(min=1), ranks.relevant)  # a lone query stays undefined
-        else:
-            divisor = ranks.relevant
-        return _precisions(ranks, is_hit) / divisor
+            divisor = torch.minimum(ranks.within(depth).sum(-1).clamp(min=1), divisor)  # a lone query stays undefined
+        return _precision_mean(ranks, depth, divisor)
 
     return at_depths(k, score_at)
 
@@ -66,7 +64,7 @@ def average_precision_at_r(ranks: PositiveRanks) -> Tensor:
     >>> average_precision_at_r(ranks)
     tensor([1., 1., 1., 1., 0.], dtype=torch.float64)
     """
-    return _precisions(ranks, ranks.within(ranks.relevant.unsqueeze(-1))) / ranks.relevant
+    return _precision_mean(ranks, ranks.relevant.unsqueeze(-1), ranks.relevant)
 
 
 def _check_denominator(k: Depths | None, denominator: Denominator) -> None:
@@ -75,10 +73,13 @@ def _check_denominator(k: Depths | None, denominator: Denominator) -> None:
         raise ValueError(f"k: got None with denominator={denominator!r}, wanted an integer >= 1")
 
 
-def _precisions(ranks: PositiveRanks, is_hit: Tensor) -> Tensor:
-    # is_hit: (..., Q, P) bool, no gaps in rank  ->  (..., Q), the sum of j / r_j
+def _precision_mean(ranks: PositiveRanks, depth: int | Tensor | None, divisor: Tensor) -> Tensor:
+    # depth: (..., Q, 1) if it is a tensor  divisor: (..., Q)  ->  (..., Q), the sum of j / r_j, divided
+    if not isinstance(depth, Tensor) and (kernels := score_kernels(ranks.rank)):
+        return kernels.rank_scores(ranks.rank, divisor, depth)
+    is_hit = ranks.rank > 0 if depth is None else ranks.within(depth)
     order = is_hit.cumsum(-1)
-    return sum_by_position(ranked.precision_term(order, ranks.rank), order * is_hit)
+    return sum_by_position(ranked.precision_term(order, ranks.rank), order * is_hit) / divisor
 
 
 class AveragePrecision(QueryMetric):

@@ -2,13 +2,16 @@
 
 import functools
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
 from ...core.arguments import checks
+from ...core.native import gpu_kernels
 from ..ranking.positive_ranks import PositiveRanks
+from ..search.direct_search import MAX_NEIGHBORS
 
 Depths = int | Sequence[int]
 Score = Callable[[PositiveRanks], Tensor]
@@ -45,6 +48,16 @@ def checked_depths(k: Depths) -> int | tuple[int, ...]:
     if not depths or len(set(depths)) < len(depths):
         raise ValueError(f"k: got {k!r}, wanted an integer >= 1, or one or more such integers that differ")
     return depths
+
+
+def score_kernels(rank: Tensor) -> ModuleType | None:
+    """Return the module of the Triton kernels of scores if they can score these ranks."""
+    fits = not torch.compiler.is_compiling() and rank.ndim == 2 and len(rank) > 0 and 0 < rank.shape[1] <= MAX_NEIGHBORS
+    if not fits or not gpu_kernels.can_use("neighbor scores", rank.device):
+        return None
+    from ..search.kernels import scores
+
+    return scores
 
 
 def scores_at(

@@ -13,7 +13,7 @@ from torch import distributed as dist
 from typing_extensions import Unpack
 
 from ...core.arguments import checks
-from ...core.metric.base import Metric, Options
+from ...core.metric.base import Answer, Metric, Options
 from ...core.metric.distributed import all_gather_cat, all_gather_status, common_kind, gather, travel_device
 from ...core.resampling.weights import ItemNames, ResamplingUnits, check_same_kind, kind_of_rows, kind_of_units, units
 from ..inputs import (
@@ -116,7 +116,7 @@ class EmbeddingOptions(StoreOptions, total=False):
     device: torch.device | str | None
 
 
-class EmbeddingMetric(Metric):
+class EmbeddingMetric(Metric[Answer]):
     """Base class of metrics that keep the embeddings and labels of every update, in order.
 
     `compute` reads them by `stored_inputs`. Subclasses have the same states, so that in a MetricCollection they form

@@ -7,14 +7,12 @@ from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ...core.arguments import checks
-from ...core.native import gpu_kernels
 from ...core.native.device_cache import cached_per_device
 from ...core.numbers import ranked
 from ..deterministic import halving_sum, power_of_two, sum_by_position
 from ..ranking.positive_ranks import PositiveRanks
 from ..relevance import Gains
-from ..search.direct_search import MAX_NEIGHBORS
-from .depths import Depths, at_depths, scores_at, takes_ranks
+from .depths import Depths, at_depths, score_kernels, scores_at, takes_ranks
 from .query_metric import QueryMetric, RankOptions
 
 Gain = Literal["linear", "exp2"]
@@ -59,10 +57,9 @@ def _ndcg(ranks: PositiveRanks, k: int | None, gain: Gain) -> Tensor:
     has_ideal = ranks.gain is None or ranks.ideal is not None
     if has_ideal and k is not None and k <= TABULATED and not torch.compiler.is_compiling():
         terms, ideal = _discounts(ranks.rank, k)
-        if ranks.gain is None and ranks.rank.ndim == 2 and _fits_kernel(ranks.rank):
-            from ..search.kernels import scores as kernels
-
-            return kernels.ndcg(ranks.rank, ranks.relevant, terms, ideal)
+        if kernels := score_kernels(ranks.rank):
+            gains = [_scaled(x, gain) for x in (ranks.gain, ranks.ideal) if x is not None]
+            return kernels.rank_scores(ranks.rank, ranks.relevant, k, (terms, ideal), gains)
         rank = ranks.rank if ranks.depth is not None and ranks.depth <= k else ranks.rank * (ranks.rank <= k)
         order = (rank > 0).cumsum(-1)
         if ranks.gain is None or ranks.ideal is None:
@@ -86,11 +83,6 @@ def _ndcg(ranks: PositiveRanks, k: int | None, gain: Gain) -> Tensor:
         ideal = _scaled(ranks.ideal, gain)[..., : len(position)]
         position = position[: ideal.shape[-1]]
     return reached / halving_sum(ranked.discounted(ideal, position))  # 0 / 0 for a lone query
-
-
-def _fits_kernel(rank: Tensor) -> bool:
-    # rank: (Q, P)
-    return 0 < rank.shape[1] <= MAX_NEIGHBORS and len(rank) > 0 and gpu_kernels.can_use("neighbor scores", rank.device)
 
 
 def _scaled(gains: Tensor, gain: Gain) -> Tensor:

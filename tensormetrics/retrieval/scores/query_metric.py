@@ -63,18 +63,19 @@ def query_scores(
     # ->  (F, Q) float64, (Q,), R of every query
     """Apply every function to the ranks of all queries, tile by tile; only the scores are kept."""
     local_queries = inputs.query_labels if inputs.layout is None else inputs.query  # each rank scores its local queries
-    scores = local_queries.new_empty(len(functions) + 1, len(local_queries), dtype=torch.float64)
-    one_tile: tuple[Tensor, Tensor] | None = None
+    scores = local_queries.new_empty(len(functions), len(local_queries), dtype=torch.float64)
+    relevant = scores.new_empty(len(local_queries))
     for rows, ranks in tiles:
         values = [function(ranks).double() for function in functions]
         if inputs.layout is None and isinstance(rows, slice) and rows == slice(0, len(local_queries)):
-            one_tile = torch.stack(values) if len(values) > 1 else values[0][None], ranks.relevant
+            scores = torch.stack(values) if len(values) > 1 else values[0][None].contiguous()
+            relevant = ranks.relevant
             continue
-        for score, value in zip(scores, [*values, ranks.relevant.double()], strict=True):
+        for score, value in zip([*scores, relevant], [*values, ranks.relevant.to(relevant.dtype)], strict=True):
             score[rows] = value
-    if one_tile:
-        return one_tile
-    scores = gathered_scores(scores, inputs.layout)
+    if inputs.layout is None:
+        return scores, relevant
+    scores = gathered_scores(torch.cat([scores, relevant[None]]), inputs.layout)
     return scores[:-1], scores[-1]
 
 
@@ -144,30 +145,41 @@ class Classes:
         return self._found[1]
 
 
-def means(scores: Tensor, classes: Classes) -> Tensor:
-    # scores: (M, Q) float64, NaN = undefined  ->  (M,)
+def means(scores: Tensor, classes: Classes, by_class: bool = False) -> Tensor:
+    # scores: (M, Q) float64, NaN = undefined  ->  (M,), or (M, C), NaN for a class without defined scores
     """Compute the mean of each score over the scored queries, without undefined scores, from exact sums."""
     relevant, is_zero = classes.relevant, classes.on_lone == "zero"
+    groups = (classes.codes, len(classes.labels)) if by_class else ()
     if scores.numel() and gpu_kernels.can_use("neighbor scores", scores.device):
         from ..search.kernels import scores as kernels
 
-        return kernels.means(scores, relevant, is_zero)
+        return kernels.means(scores, relevant, is_zero, *groups)
     if is_zero:
         scores = scores.masked_fill(relevant <= 0, 0)
     valid = ~scores.isnan() if is_zero else classes.scored & ~scores.isnan()
     values = torch.where(valid, scores, 0.0)
-    largest = torch.nn.functional.pad(values.abs(), (0, 1)).amax(1)
-    sums = total([part.sum(1) for part in parts(values, unit_of(largest)[:, None])])
-    return torch.where(largest < torch.inf, sums, values.sum(1)) / valid.sum(1)
+    finite = values.nan_to_num(posinf=0.0, neginf=0.0)
+    unit = unit_of(torch.nn.functional.pad(finite.abs(), (0, 1)).amax(1))[:, None]
+    first, *others = parts(finite, unit)
+    terms = torch.stack([first + (values - finite), *others, valid.double()], 1)
+    if groups:  # exact sums have no order
+        codes, count = groups[0].clamp(min=0).expand_as(terms), max(groups[1], 1)
+        sums = terms.new_zeros(*terms.shape[:2], count).scatter_add_(2, codes, terms)[..., : groups[1]]
+    else:
+        sums = terms.sum(2)
+    return total([*sums[:, :3].unbind(1)]) / sums[:, 3]
 
 
 def averaged(scores: Tensor, classes: Classes, average: str, statistic: str = "mean") -> Tensor:
-    # scores: (Q,) float64, NaN = undefined  ->  () for "micro" and "macro", (C,) for "class", (Q,) for "none"
+    # scores: (Q,) or for the mean also (M, Q) float64, NaN = undefined
+    # ->  (..., ) for "micro" and "macro", (..., C) for "class", (..., Q) for "none"
     """Compute the mean or median over the scored queries, or over each class of them, without undefined scores."""
     if average == "none":
         return scores
-    if average == "micro" and statistic == "mean":
-        return means(scores[None], classes)[0]
+    if statistic == "mean":
+        values = means(torch.atleast_2d(scores), classes, average != "micro")
+        values = values.nanmean(-1) if average == "macro" else values
+        return values if scores.ndim > 1 else values[0]
     scored = (classes.codes >= 0) & ~scores.isnan()
     scores, codes = scores[scored], classes.codes[scored]
     if average == "micro":
@@ -177,7 +189,7 @@ def averaged(scores: Tensor, classes: Classes, average: str, statistic: str = "m
     order = scores.argsort(stable=True)
     order = order[codes[order].argsort(stable=True)]
     counts = torch.bincount(codes, minlength=count)
-    values = _group_centers(scores[order], counts, statistic)
+    values = _medians(scores[order], counts)
     if average == "micro":
         return values[0]
     return values.nanmean() if average == "macro" else values
@@ -284,12 +296,10 @@ def _over_classes(values: Tensor, average: str) -> Tensor:
     return values[..., 0] if average == "micro" else values.nanmean(-1) if average == "macro" else values
 
 
-def _group_centers(scores: Tensor, counts: Tensor, statistic: str) -> Tensor:
+def _medians(scores: Tensor, counts: Tensor) -> Tensor:
     # scores: (Q,), ascending in each group, group after group  counts: (G,)  ->  (G,), NaN for an empty group
     if not len(scores):
         return scores.new_full(counts.shape, torch.nan)
-    if statistic == "mean":
-        return torch.segment_reduce(scores, "sum", lengths=counts) / counts
     first = counts.cumsum(0) - counts
     central = [scores[(first + half).clamp(0, len(scores) - 1)] for half in ((counts - 1) // 2, counts // 2)]
     return ((central[0] + central[1]) / 2).masked_fill(counts == 0, torch.nan)
@@ -377,8 +387,8 @@ class QueryMetric(EmbeddingMetric):
         classes = Classes(inputs.query_labels, relevant, self.on_lone)
         if self.on_lone == "zero":
             scores = scores.masked_fill(relevant == 0, 0)
-        if self.average == "micro" and self.statistic == "mean":
-            values = means(scores, classes).unbind()
+        if self.statistic == "mean":
+            values = averaged(scores, classes, self.average).unbind()
         else:
             values = tuple(averaged(score, classes, self.average, self.statistic) for score in scores)
         read_status(inputs.status, relevant, self.on_lone)

@@ -84,11 +84,10 @@ class Distance:
         """
         if not len(column):
             return query.new_empty(0, dtype=torch.float64)
-        if operators.kernels(query.device, "canonical distances"):
-            from .kernels import canonical as kernel
+        if operators.kernels(query, "canonical distances"):
+            from .kernels import canonical
 
-            if query.shape[1] <= kernel.WIDEST:
-                return kernel.canonical_pairs(query, reference, row, column, self.code)
+            return canonical.canonical_pairs(query, reference, row, column, self.code)
         if row is None:
             row, column = torch.arange(len(query), device=query.device), column.long().clamp(min=0)
             row = row.repeat_interleave(len(column) // len(query))

@@ -38,10 +38,8 @@ class Float16Filter:
         count, dim = reference.shape
         self.euclidean, self.factor = filter_.distance.euclidean, filter_.distance.factor
         self.num_segments, self.size = 2 * parts - 1, self.padded_rows(count)
-        self.width = max(-(-dim // kernels.DEPTH) * kernels.DEPTH, kernels.DEPTH)
-        depth = self.width * self.num_segments
-        # Relative error of a sum of products, for float32 and for the steps of a tensor core; see above.
-        self.summing = 1.01 * (depth + 2) * _EPS + (depth / 16 + 8) * 2.0**-22 + 8 * _EPS
+        self.width = padded(max(dim, 1), kernels.DEPTH)
+        self.summing = summing_error(self.width * self.num_segments)
         self.prepare = operators.preparing(reference)
         prepared = self._by_kernel(self.prepare) if self.prepare else self._prepared()
         self.rows, self.bias, self.order, self.position, self.row_bounds, self.right, self._self_left, self.low = (
@@ -102,7 +100,7 @@ class Float16Filter:
         return of_blocks.new_empty(count + 1).scatter_(0, rank.flatten(), of_blocks)[:count]
 
     def padded_rows(self, rows: int) -> int:
-        return -(-rows // self.kernels.TILE) * self.kernels.TILE
+        return padded(rows, self.kernels.TILE)
 
     def _store(self, rows: Tensor, table: Tensor, parts: tuple[int, ...]) -> Tensor:
         # rows: (N, D) float64  table: (N, D') float16  parts: 1 for high, 0 for low
@@ -137,6 +135,11 @@ class Float16Filter:
         """References in their stored order as queries of Euclidean distances; for one part."""
         return Float16Queries(self.rows, self._self_left, ~self.filter.nonfinite)
 
+    @functools.cached_property
+    def largest(self) -> Tensor:
+        # ->  (3,) float32
+        return self.right.amax(1)
+
     def _left(self, sizes: Tensor, low: Tensor) -> Tensor:
         # sizes: (4, Q)  low: (1,)  ->  (3, Q)
         length, lost, rounded, small = sizes
@@ -150,18 +153,20 @@ class Float16Filter:
             torch.stack([self.factor * (lost + self.summing * rounded), self.factor * length, 2 * query_error])
         )
 
-    def error(self, queries: Float16Queries) -> Tensor:
-        # ->  (Q,) float64
-        """Return the error bound of each query over all references."""
-        query_loss, length, twice = queries.left[:, : len(queries.is_bounded)].double()
-        rounded, lost, ref_error = self.right.double().amax(1)
-        return torch.where(queries.is_bounded, query_loss * rounded + length * lost + ref_error + twice / 2, torch.inf)
-
     def affine_map(self, rows: Tensor, queries: Float16Queries) -> tuple[Tensor, Tensor]:
         # rows: (Q, D), from which the queries were prepared  ->  (Q,), (Q,) float64
         """Return the factor and shift that map canonical distances to values."""
         factor, shift = self.filter.affine_map(rows, queries.scale)
         return factor * _LIFT**2, shift * _LIFT**2
+
+
+def padded(count: int, unit: int) -> int:
+    return -(-count // unit) * unit
+
+
+def summing_error(depth: int) -> float:
+    """Return the relative error of a sum of products, for float32 and for the steps of a tensor core."""
+    return 1.01 * (depth + 2) * _EPS + (depth / 16 + 8) * 2.0**-22 + 8 * _EPS
 
 
 def _rounded_up(bound: Tensor) -> Tensor:

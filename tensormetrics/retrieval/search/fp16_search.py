@@ -6,7 +6,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from .references import QueryCache, References
+from .references import References
 from .stages import Queries
 
 SAMPLE = 8192  # positions whose values limit those of the k nearest, if most blocks hold one of these
@@ -28,10 +28,9 @@ class Float16Search:
         memory: int,
         kernels: ModuleType,
         is_self_search: bool,
-        query_cache: QueryCache | None = None,
         is_repeated: bool = False,
     ) -> None:
-        # is_self_search: query i is reference i  query_cache: prepared queries
+        # is_self_search: query i is reference i
         # is_repeated: for queries whose list was too short or whose limit too low
         self.references, self.kernels, self.k, self.is_repeated = references, kernels, k, is_repeated
         self.filter = references.fp16_filter(kernels, memory)
@@ -45,9 +44,6 @@ class Float16Search:
         else:
             row += 4 * width + 2 * self.filter.rows.shape[1] + 16
         self.rows = max(min(memory // 2 // row, 2**30 // max(self.capacity, width)), 1)  # offsets have 32 bits
-        self.query_cache = None if is_repeated else query_cache
-        if self.query_cache:
-            self.rows = max(self.rows // kernels.TILE, 1) * kernels.TILE
 
     @staticmethod
     def plan(k: int, references: int, block: int, is_repeated: bool = False) -> tuple[bool, int, int, int]:
@@ -65,11 +61,8 @@ class Float16Search:
         return True, rank, step, 1 << int(expected + expected / 16 + 3 * deviation + 16).bit_length()
 
     @staticmethod
-    def is_faster(k: int, references: References, kernels: ModuleType, is_repeated: bool = False) -> bool:
-        from .kernels import canonical
-
-        capacity = Float16Search.plan(k, len(references), kernels.BLOCK, is_repeated)[3]
-        return capacity <= MAX_CAPACITY and references.rows.shape[1] <= canonical.WIDEST
+    def is_faster(k: int, references: int, kernels: ModuleType, is_repeated: bool = False) -> bool:
+        return Float16Search.plan(k, references, kernels.BLOCK, is_repeated)[3] <= MAX_CAPACITY
 
     def can_handle(self, queries: Queries) -> bool:
         return queries.ignored is None and (self.is_repeated or queries.span is not None)
@@ -83,8 +76,7 @@ class Float16Search:
             fp16_queries, table, source = filter_.as_queries, self.minima, filter_.position[queries.span]
             is_bounded = fp16_queries.is_bounded[queries.span]
         else:
-            cached = self.query_cache.fp16(queries.span, filter_) if self.query_cache and queries.span else None
-            fp16_queries = cached or filter_.query(queries.rows)
+            fp16_queries = filter_.query(queries.rows)
             if self.is_sampled:
                 table = kernels.sample(fp16_queries, filter_, self.step)
             else:

@@ -1,5 +1,7 @@
 """Search of `TorchKNN`: filter by matrix products, prove the result, and sort the remaining candidates."""
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -46,6 +48,7 @@ class NearestSearch:
         # query i
         # query_cache: the prepared queries, whose normalization the references share
         self.query, self.self_index, self.references, self.memory = query, self_index, references, memory
+        self.k = k
         native = operators.selects(query.device)
         wide = torch.float64 in (query.dtype, references.rows.dtype)
         dtype = query_cache.dtype if query_cache else torch.float64 if wide else torch.float32
@@ -79,11 +82,11 @@ class NearestSearch:
             float64_stage,
             ExhaustiveStage(float64_stage),
         ]
-        kernels = None if ignoring else operators.kernels(query.device, "search")
-        if kernels and Float16Search.is_faster(k, references, kernels):
-            fp16_search = Float16Search(k, references, memory, kernels, is_self_search, query_cache)
-            repeats = Float16Search.is_faster(k, references, kernels, True)
-            again = [Float16Search(k, references, memory, kernels, False, None, True)] if repeats else []
+        kernels = None if ignoring else operators.kernels(query, "search")
+        if kernels and Float16Search.is_faster(k, len(references), kernels):
+            fp16_search = Float16Search(k, references, memory, kernels, is_self_search)
+            repeats = Float16Search.is_faster(k, len(references), kernels, True)
+            again = [Float16Search(k, references, memory, kernels, False, True)] if repeats else []
             self.stages[:0] = [fp16_search, *again]
         if int16_search:
             self.stages.insert(0, int16_search)
@@ -91,24 +94,40 @@ class NearestSearch:
 
     def __call__(self, rows: slice, ignored: Tensor | None = None) -> Tensor:
         # ignored: (Q, R) bool, of these rows  ->  (Q, k) int64, -1 where fewer than k exist
-        queries = Queries(self.query[rows], self.self_index[rows], ignored, rows)
-        nearest = queries.self_index  # until the first stage returns some
-        remaining: Tensor | None = None  # None: all of them
-        for stage in self.stages:
-            if not stage.can_handle(queries):
-                continue
-            indices, proven = self._run(stage, queries)
-            nearest = indices if remaining is None else nearest.index_copy_(0, remaining, indices)
-            # The host needs the remaining queries: one synchronization per tile.
-            unproven = (~proven).nonzero()[:, 0]
-            if not len(unproven):
-                break
-            remaining, queries = unproven if remaining is None else remaining[unproven], queries.select(unproven)
-            finite = finite_rows(queries.rows)
-            nearest[remaining[~finite]] = -1
-            remaining, queries = remaining[finite], queries.select(finite)
-            if not len(remaining):
-                break
+        return self._search(Queries(self.query[rows], self.self_index[rows], ignored, rows))
+
+    def tiles(self, max_rows: int) -> Iterator[tuple[slice | Tensor, Tensor]]:
+        """Yield parts of the queries with their neighbors; the last ones replace neighbors that were not proven.
+
+        The host waits for a GPU at the end only.
+        """
+        are_proven, rows = [], min(self.rows, max_rows)
+        for start in range(0, len(self.query), rows):
+            tile = slice(start, min(start + rows, len(self.query)))
+            nearest, proven = self._run(self.stages[0], Queries(self.query[tile], self.self_index[tile], None, tile))
+            are_proven.append(proven)
+            yield tile, nearest
+        left = (~torch.cat(are_proven)).nonzero()[:, 0]
+        for part in left.split(rows) if len(left) else ():
+            yield part, self._again(Queries(self.query[part], self.self_index[part], None, None), 1)
+
+    def _search(self, queries: Queries, first: int = 0) -> Tensor:
+        # ->  (Q, k) int64
+        number = next(n for n in range(first, len(self.stages)) if self.stages[n].can_handle(queries))
+        nearest, proven = self._run(self.stages[number], queries)
+        # The host needs the remaining queries: one synchronization per tile.
+        left = (~proven).nonzero()[:, 0]
+        if len(left):
+            nearest[left] = self._again(queries.select(left), number + 1)
+        return nearest
+
+    def _again(self, queries: Queries, first: int) -> Tensor:
+        # ->  (Q, k) int64
+        """Search queries that no stage before the `first` proved; rows that are not finite have no neighbors."""
+        nearest = queries.self_index.new_full((len(queries.self_index), self.k), -1)
+        finite = finite_rows(queries.rows).nonzero()[:, 0]
+        if len(finite):
+            nearest[finite] = self._search(queries.select(finite), first)
         return nearest
 
     @staticmethod

@@ -121,13 +121,14 @@ def counts(device: torch.device) -> bool:
     return native.can_use_kernel("count_before", device)
 
 
-def kernels(device: torch.device, family: str) -> ModuleType | None:
-    """Return the module of the Triton kernels if those of a family run on a device."""
-    if not gpu_kernels.can_use(family, device):
+def kernels(rows: Tensor, family: str) -> ModuleType | None:
+    # rows: (N, D)
+    """Return the module of the Triton kernels if those of a family run on a device, for rows of this length."""
+    if not gpu_kernels.can_use(family, rows.device):
         return None
-    from .kernels import nearest
+    from .kernels import canonical, nearest
 
-    return nearest
+    return nearest if rows.shape[1] <= canonical.WIDEST else None
 
 
 def preparing(rows: Tensor) -> ModuleType | None:

@@ -9,7 +9,6 @@ from torch import Tensor
 from ..inputs import check_count
 from .distance import DISTANCES, Distance, equal_rows, rows_at_once
 from .fp16_filter import Float16Filter
-from .kernels.tables import Float16Queries
 from .product_filter import Filter, Normalization
 
 
@@ -74,7 +73,6 @@ class QueryCache:
         query_filter = Filter(rows, self.distance, self.dtype)
         self.normalization = Normalization(query_filter.center, query_filter.scale / 2)
         self._scaled: tuple[Tensor, Tensor] | None = None
-        self._fp16: Float16Queries | None = None
 
     def query(self, rows: slice, filter_: Filter) -> tuple[Tensor, Tensor]:
         # ->  (Q, D), (Q,)
@@ -88,11 +86,3 @@ class QueryCache:
             self._scaled = x, torch.cat([filter_.scaled(*pair) for pair in pairs])
         x, norm = self._scaled
         return x[rows], filter_.error(norm[rows])
-
-    def fp16(self, rows: slice, filter_: Float16Filter) -> Float16Queries:
-        """Return the result of `Float16Filter.query` for a slice of the queries that begins at a tile boundary."""
-        if self._fp16 is None:
-            self._fp16 = filter_.query(self.rows)
-        stop = rows.start + filter_.padded_rows(rows.stop - rows.start)
-        table, left, is_bounded = self._fp16[:3]
-        return Float16Queries(table[rows.start : stop], left[:, rows.start : stop].contiguous(), is_bounded[rows])

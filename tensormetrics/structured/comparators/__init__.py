@@ -1,39 +1,22 @@
 """Annotations of fields: comparators of scalars, matching of lists, and weights of fields."""
 
-from .annotations import (
-    KEYWORD,
-    annotation_of_text,
-    annotations_of_keywords,
-    by,
-    ignore,
-    keywords_of_annotations,
-    match,
-    ordered,
-    weight,
-)
-from .base import Annotation, Answers, Comparator
-from .functions import from_func
-from .leaves import casefold, exact, near, normalized, parsed, similar, within
-
-__all__ = [
-    "KEYWORD",
-    "Annotation",
-    "Answers",
-    "Comparator",
-    "annotation_of_text",
-    "annotations_of_keywords",
-    "by",
-    "casefold",
-    "exact",
-    "from_func",
-    "ignore",
-    "keywords_of_annotations",
-    "match",
-    "near",
-    "normalized",
-    "ordered",
-    "parsed",
-    "similar",
-    "weight",
-    "within",
-]
+from .annotations import KEYWORD as KEYWORD
+from .annotations import annotation_of_text as annotation_of_text
+from .annotations import annotations_of_keywords as annotations_of_keywords
+from .annotations import by as by
+from .annotations import ignore as ignore
+from .annotations import keywords_of_annotations as keywords_of_annotations
+from .annotations import match as match
+from .annotations import ordered as ordered
+from .annotations import weight as weight
+from .base import Annotation as Annotation
+from .base import Answers as Answers
+from .base import Comparator as Comparator
+from .functions import from_func as from_func
+from .leaves import casefold as casefold
+from .leaves import exact as exact
+from .leaves import near as near
+from .leaves import normalized as normalized
+from .leaves import parsed as parsed
+from .leaves import similar as similar
+from .leaves import within as within

@@ -3,9 +3,9 @@
 import math
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, starmap
 from typing import Any, ClassVar
 
 import numpy as np
@@ -64,16 +64,14 @@ class Comparator(Annotation):
         name: Name of the class.
         threshold: A pair is correct if its similarity is at least this.
         is_equality: Values are similar, with similarity 1, if and only if their keys are equal.
-        expected: Description of the supported values; others have similarity 1 if they are equal, else 0.
     """
 
     threshold = 1.0  # without a type annotation, because some comparators define it as a parameter
     name = "comparator"  # set by each class
     is_equality: ClassVar[bool] = True
-    expected: ClassVar[str] = "a value"
 
     def supports(self, value: Any) -> bool:
-        """Return whether the comparator supports a value."""
+        """Return whether the comparator supports a value; others have similarity 1 if they are equal, else 0."""
         return True
 
     def key(self, value: Any) -> Hashable:
@@ -128,6 +126,43 @@ class Comparator(Annotation):
     def similarity(self, pred: Any, ref: Any) -> float:
         """Compute the similarity of two values."""
         return self.similarities([pred], [ref]).item()
+
+
+def call(
+    function: Callable[..., Any],
+    pairs: Mapping[Any, tuple[Any, Any]],
+    known: dict[Any, float],
+    batched: bool,
+    read: Callable[[Any], float],
+) -> tuple[Any, Any] | None:
+    """Add the results for new pairs to the known ones, called by lists if batched; an error keeps those before it.
+
+    Returns:
+        The first result that `read` does not read as a number below infinity, with the key of its pair.
+    """
+    wrong, results = None, starmap(function, pairs.values())  # type: Any, Any
+    if batched:
+        answer = function(*map(list, zip(*pairs.values(), strict=True)))
+        results = answer.tolist() if hasattr(answer, "tolist") else list(answer)  # of a tensor or an array
+        if len(results) != len(pairs):
+            raise ValueError(f"from_func: got {len(results)} values for {len(pairs)} pairs, wanted one for each")
+    for key, result in zip(pairs, results, strict=True):
+        number = read(result)
+        if number < math.inf:  # False for NaN
+            known[key] = number
+        elif wrong is None:
+            wrong = result, key
+            if not batched:
+                break
+    return wrong
+
+
+def to_float(value: Any) -> float:
+    """Convert a value to a float, NaN for text and other values that are no number."""
+    try:
+        return value.__float__()
+    except (AttributeError, TypeError, ValueError, RuntimeError):
+        return math.nan
 
 
 def nfc(value: Any) -> Any:

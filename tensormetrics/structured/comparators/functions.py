@@ -1,6 +1,5 @@
 """The comparator of a user's function."""
 
-import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -8,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...core.arguments import checks
-from .base import Answers, Comparator, check_fraction, distinct_pairs, typed
+from .base import Answers, Comparator, call, check_fraction, distinct_pairs, to_float, typed
 
 
 @dataclass(frozen=True)
@@ -61,37 +60,16 @@ class from_func(Comparator):
                 unknown.setdefault(name, pair)
         size, todo = self.batch_size if self.batched else 1, list(unknown.items())
         for start in range(0, len(todo), size):
-            self._call(todo[start : start + size], answers)
-        return np.array([results[name] for name in names])[index]
-
-    def _call(self, todo: list[tuple[tuple[Hashable, Hashable], tuple[Any, Any]]], answers: Answers) -> None:
-        lefts, rights = zip(*(pair for _, pair in todo), strict=True)
-        answers.num_calls += len(todo)
-        known = answers.of(self.function)
-        results: Any = (
-            self.function(list(lefts), list(rights)) if self.batched else [self.function(lefts[0], rights[0])]
-        )
-        results = results.tolist() if hasattr(results, "tolist") else list(results)
-        if len(results) != len(todo):
-            raise ValueError(f"from_func: got {len(results)} values for {len(todo)} pairs, wanted one for each")
-        wrong = None
-        for (key, pair), result in zip(todo, results, strict=True):
-            similarity = _similarity(result)
-            if math.isnan(similarity):
-                wrong = wrong or (result, pair)
-                continue
-            known[key] = similarity
+            part = dict(todo[start : start + size])
+            answers.num_calls += len(part)
+            wrong = call(self.function, part, results, self.batched, _similarity)
             if self.symmetric:
-                known[key[::-1]] = similarity
-        if wrong is not None:
-            result, (pred, ref) = wrong
-            raise ValueError(f"from_func: got {result!r:.60} for {pred!r:.60} and {ref!r:.60}, wanted a number")
+                results |= {name[::-1]: results[name] for name in part if name in results}
+            if wrong is not None:
+                result, (pred, ref) = wrong[0], unknown[wrong[1]]
+                raise ValueError(f"from_func: got {result!r:.60} for {pred!r:.60} and {ref!r:.60}, wanted a number")
+        return np.array([results[name] for name in names])[index]
 
 
 def _similarity(result: Any) -> float:
-    """Return a user's result in [0, 1], or NaN if it is no number."""
-    try:
-        value = math.nan if isinstance(result, str | bytes) else float(result)
-    except (TypeError, ValueError):
-        return math.nan
-    return value if math.isnan(value) else min(max(value, 0.0), 1.0)
+    return min(max(to_float(result), 0.0), 1.0)  # of NaN: NaN

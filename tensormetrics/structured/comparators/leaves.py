@@ -1,6 +1,5 @@
 """Comparators of strings, numbers and dates. The fields of their dataclasses are their parameters in every notation."""
 
-import functools
 import math
 import unicodedata
 from abc import abstractmethod
@@ -29,8 +28,6 @@ class exact(Comparator):
 
 @dataclass(frozen=True)
 class _TextComparator(Comparator):
-    expected: ClassVar[str] = "a string"
-
     def supports(self, value: Any) -> bool:
         return isinstance(value, str)
 
@@ -67,7 +64,7 @@ class normalized(_TextComparator):
 
     def _text_key(self, text: str) -> Hashable:
         folded = unicodedata.normalize("NFKC", text).casefold()
-        spaced = "".join(" " if _is_separator(letter) else letter for letter in folded)
+        spaced = "".join(" " if unicodedata.category(letter)[0] in "PZ" else letter for letter in folded)
         return " ".join(filter(None, spaced.split(" ")))
 
 
@@ -136,7 +133,6 @@ class near(Comparator):
     rel: float = 0.0
     abs: float = 0.0
     is_equality: ClassVar[bool] = False
-    expected: ClassVar[str] = "a number"
 
     def __post_init__(self) -> None:
         check_not_negative("near: rel", self.rel)
@@ -146,9 +142,7 @@ class near(Comparator):
         return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
     def _compare(self, keys: Sequence[Any], i: np.ndarray, j: np.ndarray, *_: Any) -> np.ndarray:
-        codes, (pred_index, ref_index) = _used_codes(i, j)
-        values = np.array([_float(keys[n]) for n in codes])
-        pred, ref = values[pred_index], values[ref_index]
+        pred, ref = _numbers(_float, keys, i, j)
         with np.errstate(invalid="ignore", over="ignore"):  # infinite: integers beyond float64, equal to no other
             bound = np.maximum(self.rel * np.abs(ref), self.abs)
             return (np.isfinite(pred) & np.isfinite(ref)) & (np.abs(pred - ref) <= bound * (1 + RELATIVE_TOLERANCE))
@@ -173,7 +167,6 @@ class within(Comparator):
     days: float = 0.0
     seconds: float = 0.0
     is_equality: ClassVar[bool] = False
-    expected: ClassVar[str] = "a date or a date-time"
 
     def __post_init__(self) -> None:
         check_not_negative("within: days", self.days)
@@ -183,9 +176,7 @@ class within(Comparator):
         return isinstance(value, date)  # includes datetime
 
     def _compare(self, keys: Sequence[Any], i: np.ndarray, j: np.ndarray, *_: Any) -> np.ndarray:
-        codes, (pred_index, ref_index) = _used_codes(i, j)
-        moments = np.array([_microseconds(keys[n]) for n in codes])
-        pred, ref = moments[pred_index], moments[ref_index]
+        pred, ref = _numbers(_microseconds, keys, i, j)
         bound = self.days * DAY + self.seconds * 10**6
         return (pred[:, 0] == ref[:, 0]) & (np.abs(pred[:, 1] - ref[:, 1]) <= bound)
 
@@ -213,26 +204,19 @@ class parsed(_TextComparator):
         object.__setattr__(self, "formats", formats)
 
     def _text_key(self, text: str) -> Hashable:
-        readers: list[Callable[[str], datetime]] = [
-            functools.partial(_strptime, date_format) for date_format in self.formats
-        ]
-        for read in (*readers, read_datetime):
+        for date_format in (*self.formats, None):
             try:
-                moment = read(text.strip())
+                moment = datetime.strptime(text.strip(), date_format) if date_format else read_datetime(text.strip())
             except ValueError:
                 continue
             return moment if moment.tzinfo is None else moment.astimezone(timezone.utc)
         return nfc(text)
 
 
-def _used_codes(i: np.ndarray, j: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    # i, j: (P,)  ->  (C,) codes, (2, P) index into them
+def _numbers(read: Callable[[Any], Any], keys: Sequence[Any], i: np.ndarray, j: np.ndarray) -> np.ndarray:
+    # i, j: (P,)  ->  (2, P, ...) the numbers of both keys, read once for each key
     codes, index = np.unique(np.stack([i, j]), return_inverse=True)
-    return codes, index.reshape(2, -1)
-
-
-def _is_separator(letter: str) -> bool:
-    return unicodedata.category(letter)[0] in "PZ"
+    return np.array([read(keys[n]) for n in codes])[index.reshape(2, -1)]
 
 
 def _float(value: Any) -> float:
@@ -248,7 +232,3 @@ def _microseconds(value: date) -> tuple[int, int]:
         return 0, value.toordinal() * DAY
     kind, zero = (1, datetime.min) if value.tzinfo is None else (2, datetime.min.replace(tzinfo=timezone.utc))
     return kind, (value - zero) // timedelta(microseconds=1)
-
-
-def _strptime(date_format: str, text: str) -> datetime:
-    return datetime.strptime(text, date_format)

@@ -7,10 +7,10 @@ from typing import Any
 
 from ...core.arguments import checks
 from ..types.tree import Schema
-from .documents import ScoredDocuments, read_schema
+from .documents import ScoredDocuments, read_json, read_schema
 from .infer import complete_schema, infer_schema
 from .report import BATCH, DocumentScore, FieldReport
-from .scores import FieldScores, read_json
+from .scores import FieldScores
 
 MAX_WEIGHTED = 1 << 23  # replicates times sums; beyond, the number of replicates is not increased
 
@@ -126,7 +126,7 @@ def _complete(schema: Any, references: Sequence[Any]) -> Schema:
 
 
 def _documents(scored: ScoredDocuments, ids: Sequence[Any]) -> list[DocumentScore]:
-    errors = scored.counts.counts[..., 1:].sum((1, 2)) + scored.counts.invalid.sum(1)
+    errors = scored.comparison.counts[..., 1:].sum((1, 2)) + scored.comparison.invalid.sum(1)
     return [
         DocumentScore(
             id=ids[n],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -12,12 +11,12 @@ import numpy as np
 from ..types.tree import FreeKeys, Items, Leaf, Union
 from ..types.values import object_of
 from .documents import DocumentScorer, ScoredDocuments
-from .engine.compare import CORRECT, INVENTED, MISSED, TOLERANCE, WRONG, Comparison
-from .engine.encode import ABSENT, INVALID_PARENT, Column
+from .engine.compare import COUNTS, TOLERANCE, Comparison, all_pairs
+from .engine.encode import ABSENT, INVALID_PARENT
 from .engine.faults import type_name
 from .engine.matching import Edges, best_matching
 from .engine.recursion import Steps, run
-from .engine.slots import Edge, Slot, join_path
+from .engine.slots import Slot, join_path
 from .page import explanation_html, explanation_page
 from .reading import Reading
 
@@ -54,7 +53,7 @@ class AlignedValues(NamedTuple):
     def texts(self) -> tuple[str, str]:
         """Both values as JSON, shortened around the first difference."""
         texts = [
-            "" if path is None or value is None else _json(value)
+            "" if path is None or value is None else json.dumps(value, ensure_ascii=False, default=str)
             for path, value in ((self.prediction_path, self.prediction), (self.reference_path, self.reference))
         ]
         first = next((n for n, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), 0) if all(texts) else 0
@@ -153,13 +152,11 @@ def explain(scorer: DocumentScorer, prediction: Any, reference: Any, id: Any = 0
     """Align a prediction with its reference."""
     reading = scorer.read(prediction)
     scored = scorer.score([prediction], [reference], [id], keeps_all=True)
-    leaves = [n for n, is_leaf in enumerate(scorer.plan.rows.is_leaf) if is_leaf]
-    counts = scored.counts.counts[0][leaves].sum(0)
-    names = {"correct": CORRECT, "wrong": WRONG, "missed": MISSED, "invented": INVENTED}
+    counts = scored.comparison.counts[0][scorer.plan.rows.is_leaf].sum(0)
     return Explanation(
         id=id,
         similarity=float(scored.similarity[0]),
-        counts={name: int(counts[n]) for name, n in names.items()},
+        counts=dict(zip(COUNTS, counts.tolist(), strict=True)),
         reading=reading,
         rows=_Alignment(scored).rows,
         excerpt=_excerpt(prediction, reading),
@@ -178,20 +175,17 @@ class _Alignment:
         if not isinstance(root.slot.node, Leaf) or (i, j) != (ABSENT, ABSENT):
             run(self._visit(root.slot, i, j, ("", ""), "@" if isinstance(root.slot.node, Leaf) else "", 0))
 
-    def _columns(self, slot: Slot) -> tuple[Column, Column]:
-        return self.preds.columns[slot.index], self.refs.columns[slot.index]
-
     def _visit(self, slot: Slot, i: int, j: int, paths: tuple[str, str], name: str, depth: int) -> Steps[None]:
         """Add the row of a pair of values, if it has a name, then those of its parts; ABSENT is a missing value."""
         if i in (ABSENT, INVALID_PARENT) and j == ABSENT:
             return
         if isinstance(slot.node, Union):
-            preds, refs = self._columns(slot)
+            preds, refs = self.comparison.columns_of(slot)
             case = max(int(preds.cases[i] if j == ABSENT else refs.cases[j]), 0)
             i, j = int(preds.children[case][i]), int(refs.children[case][j])
             yield self._visit(slot.edges[case].slot, i, j, paths, name, depth)
             return
-        preds, _ = self._columns(slot)
+        preds, _ = self.comparison.columns_of(slot)
         if isinstance(slot.node, Leaf):
             if j != ABSENT or preds.content[i] or preds.invalid[i]:
                 self._add_leaf(slot, i, j, paths, name, depth)
@@ -210,24 +204,25 @@ class _Alignment:
     def _row(
         self, slot: Slot, i: int, j: int, paths: tuple[str, str], name: str, depth: int, status: Status
     ) -> AlignedValues:
-        preds, refs = self._columns(slot)
-        shows = isinstance(slot.node, Leaf) or status == "invalid"
+        preds, refs = self.comparison.columns_of(slot)
+        is_near = status == "near miss"
         return AlignedValues(
             depth,
             name,
             None if i in (ABSENT, INVALID_PARENT) else paths[0],
             None if j == ABSENT else paths[1],
-            preds.values[i] if shows and i >= 0 else None,
-            refs.values[j] if isinstance(slot.node, Leaf) and j >= 0 else None,
+            preds.values[i] if (isinstance(slot.node, Leaf) or status == "invalid" or is_near) and i >= 0 else None,
+            refs.values[j] if (isinstance(slot.node, Leaf) or is_near) and j >= 0 else None,
             status,
             note=f"wanted {type_name(slot)}" if status == "invalid" else "",
         )
 
     def _add_leaf(self, slot: Slot, i: int, j: int, paths: tuple[str, str], name: str, depth: int) -> None:
-        preds, refs = self._columns(slot)
+        preds, refs = self.comparison.columns_of(slot)
         similarity = None
         if preds.codes[i] >= 0 and refs.codes[j] >= 0:
-            similarity = self._similarity(slot, i, j)
+            keys, pair = self.comparison.tables[slot.index].keys, (preds.codes[[i]], refs.codes[[j]])
+            similarity = float(slot.comparator.pair_similarities(keys, *pair, answers=self.comparison.answers)[0])
         if preds.invalid[i]:
             status: Status = "invalid"
         elif j == ABSENT:
@@ -240,40 +235,27 @@ class _Alignment:
         row = self._row(slot, i, j, paths, name, depth, status)
         self.rows.append(row._replace(similarity=similarity))
 
-    def _similarity(self, slot: Slot, i: int, j: int) -> float:
-        keys = self.comparison.tables[slot.index].keys
-        preds, refs = self._columns(slot)
-        pair = preds.codes[[i]], refs.codes[[j]]
-        return float(slot.comparator.pair_similarities(keys, *pair, answers=self.comparison.answers)[0])
-
     def _parts(self, slot: Slot, i: int, j: int, paths: tuple[str, str], depth: int) -> Steps[None]:
-        preds, refs = self._columns(slot)
+        preds, refs = self.comparison.columns_of(slot)
         for n, edge in enumerate(slot.edges):
             pred, ref = int(preds.children[n][i]), int(refs.children[n][j])
-            if self.comparison.plan.unlabelled and edge.field is not None and not refs.labelled[n][j]:
+            if self.comparison.plan.options.unlabelled and edge.field is not None and not refs.labelled[n][j]:
                 continue
             if edge is slot.other_keys:
                 yield self._visit(edge.slot, pred, ref, paths, "", depth)
                 continue
-            name = _name(edge)
-            below = (paths[0] + name, paths[1] + name) if name[0] == "[" else tuple(join_path(p, name) for p in paths)
-            if edge.field is not None:
-                below = join_path(paths[0], edge.field.name), join_path(paths[1], edge.field.name)
+            name = f"[{edge.position}]" if edge.field is None else edge.field.name
+            below = [path + name if edge.field is None else join_path(path, name) for path in paths]
             yield self._visit(edge.slot, pred, ref, (below[0], below[1]), name, depth)
         if slot.extra_row >= 0 and preds.num_extra[i]:
-            self.rows.append(
-                AlignedValues(depth, "(extra)", paths[0], None, status="invented", note=self._extra(slot, i))
-            )
-
-    def _extra(self, slot: Slot, i: int) -> str:
-        value = object_of(self._columns(slot)[0].values[i]) or {}
-        return ", ".join(str(key) for key in value if key not in slot.known_keys)[:MAX_TEXT]
+            extra = ", ".join(str(key) for key in object_of(preds.values[i]) or {} if key not in slot.known_keys)
+            self.rows.append(AlignedValues(depth, "(extra)", paths[0], None, status="invented", note=extra[:MAX_TEXT]))
 
     def _free_keys(self, slot: Slot, i: int, j: int, paths: tuple[str, str], depth: int) -> Steps[None]:
         (edge,) = slot.edges
         names = list(self.comparison.tables[slot.index].codes)
         items = []
-        for column, row in zip(self._columns(slot), (i, j), strict=True):
+        for column, row in zip(self.comparison.columns_of(slot), (i, j), strict=True):
             part = slice(int(column.starts[row]), int(column.starts[row] + column.lengths[row]))
             items.append(
                 {names[k]: int(item) for k, item in zip(column.item_keys[part], column.items[part], strict=True)}
@@ -284,11 +266,14 @@ class _Alignment:
 
     def _items(self, slot: Slot, i: int, j: int, paths: tuple[str, str], depth: int) -> Steps[None]:
         (edge,) = slot.edges
-        preds, refs = self._columns(slot)
+        preds, refs = self.comparison.columns_of(slot)
         matched = yield self.comparison.match_items(slot, np.array([i]), np.array([j]))
         near = yield self._near_misses(slot, i, j, matched)
-        partners = {int(b): (int(a), float(s), False) for a, b, s in _positions(matched)}
-        partners |= {int(b): (int(a), float(s), True) for a, b, s in _positions(near)}
+        partners = {}
+        for edges in (matched, near):
+            columns = (edges.pred_position, edges.ref_position, edges.similarity)
+            for a, b, similarity in zip(*(column.tolist() for column in columns), strict=True):
+                partners[b] = a, similarity, edges is near
         used = {a for a, _, _ in partners.values()}
         pred_rows, ref_rows = (
             column.items[int(column.starts[row]) : int(column.starts[row] + column.lengths[row])]
@@ -297,80 +282,45 @@ class _Alignment:
         for position, ref in enumerate(map(int, ref_rows)):
             ref_path = f"{paths[1]}[{position}]"
             if position not in partners:
-                yield self._item(edge.slot, ABSENT, ref, (paths[0], ref_path), f"[{position}]", depth, "missed")
+                visit = self._visit(edge.slot, ABSENT, ref, (paths[0], ref_path), f"[{position}]", depth)
+                yield self._item(visit, "missed")
                 continue
             other, similarity, is_near = partners[position]
             pred, below = int(pred_rows[other]), (f"{paths[0]}[{other}]", ref_path)
-            name = f"[{position}] {'~' if is_near else '='} [{other}]"
             if is_near:
-                self._add_near_miss(slot, pred, ref, below, name, depth, similarity)
+                threshold = edge.slot.comparator.threshold if isinstance(edge.slot.node, Leaf) else slot.match
+                row = self._row(edge.slot, pred, ref, below, f"[{position}] ~ [{other}]", depth, "near miss")
+                note = f"(threshold {threshold:g}): counted as missed and invented"
+                self.rows.append(row._replace(similarity=similarity, note=note))
             else:
-                yield self._item(edge.slot, pred, ref, below, name, depth, "correct", similarity)
+                visit = self._visit(edge.slot, pred, ref, below, f"[{position}] = [{other}]", depth)
+                yield self._item(visit, "correct", similarity)
         for position, pred in enumerate(map(int, pred_rows)):
             if position not in used:
                 below = f"{paths[0]}[{position}]", paths[1]
-                yield self._item(edge.slot, pred, ABSENT, below, f"+ [{position}]", depth, "invented")
+                visit = self._visit(edge.slot, pred, ABSENT, below, f"+ [{position}]", depth)
+                yield self._item(visit, "invented")
 
-    def _item(
-        self,
-        slot: Slot,
-        i: int,
-        j: int,
-        paths: tuple[str, str],
-        name: str,
-        depth: int,
-        status: Status,
-        similarity: float | None = None,
-    ) -> Steps[None]:
+    def _item(self, visit: Steps[None], status: Status, similarity: float | None = None) -> Steps[None]:
+        """Visit an item, and set the status of its row."""
         start = len(self.rows)
-        yield self._visit(slot, i, j, paths, name, depth)
+        yield visit
         if len(self.rows) > start and self.rows[start].status != "invalid":
             self.rows[start] = self.rows[start]._replace(status=status, similarity=similarity)
 
     def _near_misses(self, slot: Slot, i: int, j: int, matched: Edges) -> Steps[Edges]:
         """Match the unmatched items of both lists by their similarities, regardless of the threshold."""
         (edge,) = slot.edges
-        preds, refs = self._columns(slot)
-        used = set(matched.pred_position.tolist()), set(matched.ref_position.tolist())
-        remaining = [
-            [n for n in range(int(column.lengths[row])) if n not in excluded]
-            for column, row, excluded in ((preds, i, used[0]), (refs, j, used[1]))
-        ]
-        a, b = (
-            grid.ravel()
-            for grid in np.meshgrid(*(np.array(positions, dtype=np.int64) for positions in remaining), indexing="ij")
-        )
-        pred, ref = preds.items[preds.starts[i] + a], refs.items[refs.starts[j] + b]
+        preds, refs = self.comparison.columns_of(slot)
+        cells = Edges.concatenate([*all_pairs(preds, refs, np.array([i]), np.array([j]))])
+        used = np.isin(cells.pred_position, matched.pred_position) | np.isin(cells.ref_position, matched.ref_position)
+        cells = cells.take(~used)
         self.comparison.keeps_all_credit = True
-        similarity = yield self.comparison.visit(edge.slot, pred, ref)
+        similarity = yield self.comparison.visit(edge.slot, cells.pred, cells.ref)
         self.comparison.keeps_all_credit = False
-        edges = Edges(np.zeros(len(a), dtype=np.int64), a, b, pred, ref, similarity)
-        edges = edges.take((similarity > 0) & (self.comparison.has_content(edge.slot, pred, ref)))
-        sizes = [np.array([len(positions)]) for positions in remaining]
-        return edges.take(best_matching(edges, edges.similarity, sizes[0], sizes[1]))
-
-    def _add_near_miss(
-        self, slot: Slot, i: int, j: int, paths: tuple[str, str], name: str, depth: int, similarity: float
-    ) -> None:
-        (edge,) = slot.edges
-        is_leaf = isinstance(edge.slot.node, Leaf)
-        threshold = edge.slot.comparator.threshold if is_leaf else slot.match
-        preds, refs = self._columns(edge.slot)
-        pred, ref = (None if row < 0 else column.values[row] for column, row in ((preds, i), (refs, j)))
-        note = f"(threshold {threshold:g}): counted as missed and invented"
-        self.rows.append(AlignedValues(depth, name, *paths, pred, ref, "near miss", similarity, note))
-
-
-def _positions(edges: Edges) -> Iterator[tuple[Any, Any, Any]]:
-    return zip(edges.pred_position, edges.ref_position, edges.similarity, strict=True)
-
-
-def _name(edge: Edge) -> str:
-    return f"[{edge.position}]" if edge.field is None else edge.field.name
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
+        has_content = self.comparison.has_content(edge.slot, cells.pred, cells.ref)
+        edges = cells.with_similarity(similarity).take((similarity > 0) & has_content)
+        return edges.take(best_matching(edges, edges.similarity, preds.lengths[[i]], refs.lengths[[j]]))
 
 
 def _cut(text: str, first: int) -> str:

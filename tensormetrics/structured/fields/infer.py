@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..types.class_tree import schema_of
-from ..types.json_kinds import Conflict, json_kind
+from ..types.json_kinds import Conflict
 from ..types.tree import Anything, Field, Fixed, FreeKeys, Items, Leaf, LeafKind, Record, Reference, Schema, Type, Union
-from ..types.values import array_of, object_of
+from ..types.values import array_of, kind_of_value, object_of
 from .engine.recursion import Steps, run
 
 SCALARS: dict[str, LeafKind] = {"boolean": "boolean", "number": "number", "string": "string"}
@@ -68,27 +68,21 @@ def _parts(node: Type, values: list[Any]) -> list[tuple[Type, list[Any]]]:
     if isinstance(node, Union):
         return [(case, values) for case in node.cases]
     if isinstance(node, Items | Fixed):
-        return _parts_of_arrays(node, [items for value in values if (items := array_of(value)) is not None])
-    if isinstance(node, FreeKeys | Record):
-        return _parts_of_objects(node, [parts for value in values if (parts := object_of(value)) is not None])
-    return []
-
-
-def _parts_of_arrays(node: Items | Fixed, arrays: list[list[Any]]) -> list[tuple[Type, list[Any]]]:
-    if isinstance(node, Items):
-        return [(node.item, [item for items in arrays for item in items])]
-    return [(part, [items[n] for items in arrays if n < len(items)]) for n, part in enumerate(node.positions)]
-
-
-def _parts_of_objects(node: FreeKeys | Record, objects: list[Mapping[Any, Any]]) -> list[tuple[Type, list[Any]]]:
+        arrays = [items for value in values if (items := array_of(value)) is not None]
+        if isinstance(node, Items):
+            return [(node.item, [item for items in arrays for item in items])]
+        return [(part, [items[n] for items in arrays if n < len(items)]) for n, part in enumerate(node.positions)]
+    objects = [parts for value in values if (parts := object_of(value)) is not None]
     if isinstance(node, FreeKeys):
         return [(node.value, [part for value in objects for part in value.values()])]
+    if not isinstance(node, Record):
+        return []
     field_keys = [(field.type, field.keys or (field.name,)) for field in node.fields]
-    parts = [(tp, [value[key] for value in objects for key in keys if key in value]) for tp, keys in field_keys]
+    typed = [(tp, [value[key] for value in objects for key in keys if key in value]) for tp, keys in field_keys]
     if node.extra is not None:
         names = {key for _, keys in field_keys for key in keys}
-        parts.append((node.extra, [part for value in objects for key, part in value.items() if key not in names]))
-    return parts
+        typed.append((node.extra, [part for value in objects for key, part in value.items() if key not in names]))
+    return typed
 
 
 @dataclass
@@ -130,7 +124,7 @@ def infer(values: Sequence[Any]) -> Steps[Type]:
     kinds: dict[str, list[Any]] = {}
     for value in values:
         if value is not None and not isinstance(value, Conflict):
-            kinds.setdefault(_kind(value), []).append(value)
+            kinds.setdefault(kind_of_value(value), []).append(value)
     cases: list[Type] = []
     for kind, members in kinds.items():
         if kind == "object":
@@ -159,10 +153,3 @@ def _record(objects: Sequence[Any]) -> Steps[Type]:
     for key, values in parts.items():
         fields.append(Field(key, (yield infer(values))))
     return Record(tuple(fields))
-
-
-def _kind(value: Any) -> str:
-    kind = json_kind(value)
-    if kind != "other":
-        return kind
-    return "object" if object_of(value) is not None else "array" if array_of(value) is not None else "other"

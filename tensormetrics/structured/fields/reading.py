@@ -97,7 +97,7 @@ class Reader:
     def _of_kind(self, value: Any, how: How) -> Reading:
         kind = json_kind(value)
         if kind not in self.kinds:
-            return Reading(None, "unreadable", f"got {_article(kind)}, wanted {_describe_kinds(self.kinds)}")
+            return Reading(None, "unreadable", f"got {_article(kind)}, wanted {' or '.join(map(_article, self.kinds))}")
         return Reading(value, how)
 
     def _decode(self, text: str) -> Any:
@@ -266,7 +266,3 @@ def _reason(error: ValueError) -> str:
 
 def _article(kind: str) -> str:
     return kind if kind == "null" else f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
-
-
-def _describe_kinds(kinds: Collection[str]) -> str:
-    return " or ".join(_article(kind) for kind in kinds)

@@ -14,14 +14,17 @@ from ...core.arguments import checks
 from ...core.resampling.intervals import interval as intervals
 from ...core.resampling.intervals import with_values
 from ...core.results.estimates import Comparison, Estimate, check_confidence
+from ...core.results.score_table import ScoreTable
 from ...core.results.table import Table
 from ...uncertainty.comparison import compare
-from .columns import COUNTS, DOCUMENT_COLUMNS, FIELD_SCORES
-from .documents import HOWS
+from .engine.compare import COUNTS
 from .explain import Explanation, explain
 from .page import report_page
+from .reading import HOWS
 from .schemas.json_writer import write_json_schema
 
+DOCUMENT_COLUMNS = ("documents", "readable", "valid", "exact", "similarity")  # after the rows in the sums
+FIELD_SCORES = ("precision", "recall", "f1", "similarity")
 MIN_DOCUMENTS = 10
 MICRO = "micro (leaves)"
 NUM_NAMED = 3  # documents of lowest similarity below a table
@@ -90,6 +93,11 @@ class FieldReport:
         positions: Position of each scored document in the predictions.
         is_inferred: Whether the types were inferred from the references.
 
+    Attributes:
+        paths: Paths of the rows.
+        invalid: Numbers of values of predictions of a wrong type, by path; the root is "@".
+        totals: Scores over all fields, and the rates of documents.
+
     Example:
         >>> from tensormetrics.structured import evaluate
         >>> report = evaluate(['{"a": 1, "b": "x"}', "no idea"], [{"a": 1, "b": "y"}, {"a": 2}], replicates=0)
@@ -117,45 +125,37 @@ class FieldReport:
         self.metric, self.confidence = metric, check_confidence(confidence)
         self.predictions, self.references = predictions, references
         self.documents, self.positions, self.is_inferred = list(documents), list(positions), is_inferred
+        self.paths, self._is_leaf = metric.paths, metric.scorer.plan.rows.is_leaf
         with metric._whole_state("report"):
-            self._read_sums()
+            self._read_sums(metric)
 
-    def _read_sums(self) -> None:
-        metric = self.metric
+    def _read_sums(self, metric: Any) -> None:
         self._counts = metric.counts_by_row(metric.sums.cpu())  # (R, 5)
-        self._support, self._invalid = metric.support.cpu(), metric.invalid.cpu()
+        self._support = metric.support.tolist()
+        by_path = zip(metric.scorer.plan.paths, metric.invalid.tolist(), strict=True)
+        self.invalid = {path: int(count) for path, count in by_path if count}
         self._read = dict(zip(HOWS, map(int, metric.read.tolist()), strict=True))
         self._num_documents = int(metric.sums[-len(DOCUMENT_COLUMNS)])
         self._num_extra, self._num_skipped = int(metric.num_extra), int(metric.num_skipped)
         self._fields: dict[str, Any] = {name: value.cpu() for name, value in metric.read_fields(metric.sums).items()}
         self.totals: dict[str, Any] = {name: value.cpu() for name, value in metric.read_totals(metric.sums).items()}
-        if metric.replicates:
+        if metric._keeps_items:
             resampled = metric._resampled_state(None, None)
             self._fields = with_values(
                 intervals(metric.resampled_fields(resampled, metric.read_fields), self.confidence), self._fields
             )
             self.totals = with_values(intervals(metric.resampled_totals(resampled), self.confidence), self.totals)
 
-    @property
-    def paths(self) -> list[str]:
-        """Paths of the rows."""
-        return self.metric.paths
-
     def __getitem__(self, path: str) -> FieldScore:
         row = self._row(path)
-        correct, wrong, missed, invented = (int(count) for count in self._counts[row, : len(COUNTS)])
-        plan = self.metric.scorer.plan
-        invalid = plan.paths.index(self.paths[row]) if self.paths[row] in plan.paths else None
-        scores = {name: _single(self._fields[name], row) for name in FIELD_SCORES}
+        scores: dict[str, Any] = {name: _single(self._fields[name], row) for name in FIELD_SCORES}
+        counts = dict(zip(COUNTS, map(int, self._counts[row].tolist()), strict=False))
         return FieldScore(
             path=self.paths[row],
-            support=correct + wrong + missed,
+            support=sum(counts[name] for name in COUNTS[:3]),
             documents=int(self._support[row]),
-            correct=correct,
-            wrong=wrong,
-            missed=missed,
-            invented=invented,
-            invalid=0 if invalid is None else int(self._invalid[invalid]),
+            invalid=self.invalid.get(self.paths[row], 0),
+            **counts,
             **scores,
         )
 
@@ -170,15 +170,6 @@ class FieldReport:
 
     def __len__(self) -> int:
         return len(self.paths)
-
-    @property
-    def invalid(self) -> dict[str, int]:
-        """Numbers of values of predictions of a wrong type, by path; the root is "@"."""
-        return {
-            path: int(count)
-            for path, count in zip(self.metric.scorer.plan.paths, self._invalid.tolist(), strict=True)
-            if count
-        }
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -197,7 +188,7 @@ class FieldReport:
         """
         columns = {**dict.fromkeys(("support", "docs", *COUNTS)), **dict.fromkeys(FIELD_SCORES, True)}
         rows: dict[str, dict[str, Any]] = {}
-        for n, (path, is_leaf) in enumerate(zip(self.paths, self.metric.scorer.plan.rows.is_leaf, strict=True)):
+        for n, (path, is_leaf) in enumerate(zip(self.paths, self._is_leaf, strict=True)):
             field = self[path]
             if not all and not self._counts[n, : len(COUNTS)].any():
                 continue
@@ -205,8 +196,7 @@ class FieldReport:
             rows[path] = cells | {"docs": field.documents}
             if not is_leaf:
                 rows[path] |= {"wrong": None, "similarity": None}
-        leaves = [n for n, is_leaf in enumerate(self.metric.scorer.plan.rows.is_leaf) if is_leaf]
-        micro = self._counts[leaves, : len(COUNTS)].sum(0)
+        micro = self._counts[self._is_leaf, : len(COUNTS)].sum(0)
         scores = {name: _single(self.totals[f"micro-{name}"]) for name in ("precision", "recall", "f1")}
         rows[MICRO] = {
             "support": int(micro[:3].sum()),
@@ -237,11 +227,8 @@ class FieldReport:
             lines.append("types inferred from the references")
         if worst := [document for document in self.worst(NUM_NAMED) if document.similarity < 1]:
             reasons = [f" ({document.read}: {document.reason})" if document.reason else "" for document in worst]
-            named = [
-                f"{document.id} {document.similarity:.2f}{reason}"
-                for document, reason in zip(worst, reasons, strict=True)
-            ]
-            lines.append(f"lowest: {', '.join(named)}")
+            pairs = zip(worst, reasons, strict=True)
+            lines.append("lowest: " + ", ".join(f"{row.id} {row.similarity:.2f}{reason}" for row, reason in pairs))
         return lines
 
     def __str__(self) -> str:
@@ -285,6 +272,12 @@ class FieldReport:
         """Return the documents of lowest similarity, then of most errors, then in their order."""
         k = checks.check_int("k", k, 0)
         return sorted(self.documents, key=lambda document: (document.similarity, -document.num_errors))[:k]
+
+    def interval(
+        self, *, confidence: float = 0.95, replicates: int | None = None, seed: int | None = None
+    ) -> ScoreTable[Estimate]:
+        """Return all scores with intervals; see `Metric.interval`."""
+        return self.metric.interval(confidence=confidence, replicates=replicates, seed=seed)
 
     def compare(self, other: FieldReport, **options: Any) -> Table:
         """Compare two models by field: this report minus the other.

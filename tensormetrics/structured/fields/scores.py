@@ -18,20 +18,23 @@ from ...core.metric.sum_metric import SumMetric
 from ...core.resampling.draws import Bounds
 from ...core.resampling.families import corrected
 from ...core.resampling.resampling import Joined, Resampled, combine
-from ...core.results.estimates import Comparison
+from ...core.results.estimates import Comparison, Estimate
+from ...core.results.score_table import ScoreTable
 from ..types.json_kinds import json_kind
 from ..types.values import array_of, object_of
-from .columns import COLUMNS, COUNTS, DOCUMENT_COLUMNS, field_scores
-from .documents import HOWS, DocumentOptions, DocumentScorer, ScoredDocuments, read_counts, read_schema
+from .documents import DocumentScorer, ScoredDocuments, read_json, read_schema
+from .engine.compare import COUNTS
+from .engine.slots import DocumentOptions
 from .explain import Explanation, explain
 from .infer import infer_schema
-from .reading import Reader
-from .report import FieldReport
+from .reading import HOWS
+from .report import DOCUMENT_COLUMNS, FieldReport
 
+COLUMNS = (*COUNTS, "similarity")  # of each row in the sums
 GRID = 2.0**34  # similarities are multiples of its inverse, so that sums of 2^18 of them are exact in any order
 
 
-class FieldScores(SumMetric):
+class FieldScores(SumMetric[ScoreTable[Estimate]]):
     """Precision, recall and F1 of every field of structured documents, such as the JSON answers of a language model.
 
     A value is correct, wrong, missed (only in the reference) or invented (only in the prediction). Items of lists are
@@ -40,7 +43,8 @@ class FieldScores(SumMetric):
     Args:
         schema: A record class (dataclass, TypedDict, NamedTuple, attrs, msgspec, pydantic), another type such as
             ``list[Invoice]``, or a JSON Schema as a dictionary. `infer` infers it from references.
-        replicates: Number of random draws for `interval` and `compare`, 0 for none.
+        replicates: Number of weighted sums that every update adds up for `interval` and `compare`, 0 for no intervals;
+            by default these draw weights when they are called.
         seed: Seed of the draws.
         **options: Options of `evaluate` for reading and comparison, and options of torchmetrics.
 
@@ -73,7 +77,7 @@ class FieldScores(SumMetric):
     num_extra: Tensor  # ()
     num_skipped: Tensor  # ()
 
-    def __init__(self, schema: Any, *, replicates: int = 0, seed: int = 0, **options: Any) -> None:
+    def __init__(self, schema: Any, *, replicates: int | None = None, seed: int = 0, **options: Any) -> None:
         metric_options = {name: options.pop(name) for name in list(options) if name in Options.__annotations__}
         super().__init__(replicates=replicates, seed=seed, **metric_options)
         self.scorer = DocumentScorer(read_schema(schema), DocumentOptions.of(options))
@@ -136,7 +140,7 @@ class FieldScores(SumMetric):
             raise ValueError(f"preds: got {len(preds)} documents, wanted {len(refs)}, one for each reference")
         names = None if ids is None else ids.tolist() if isinstance(ids, Tensor) else list(ids)
         scored = self.scorer.score(preds, refs, names, int(self.read.sum()))
-        counts = scored.counts
+        counts = scored.comparison
         similarity = torch.from_numpy(counts.similarity)[..., None]
         rows = torch.cat([torch.from_numpy(counts.counts).double(), similarity], -1).flatten(1)
         rates = [torch.from_numpy(flags).double() for flags in (scored.is_readable, scored.is_valid, scored.is_exact)]
@@ -145,7 +149,7 @@ class FieldScores(SumMetric):
         rows = rows.to(self.device)
         included = scored.included.tolist()
         target = None
-        if self.replicates:
+        if self._keeps_items:
             target = torch.tensor(
                 [_digest(scored.references[n]) for n in included], dtype=torch.int64, device=self.device
             )
@@ -153,7 +157,8 @@ class FieldScores(SumMetric):
         has_support = torch.from_numpy(counts.counts[..., :3].sum(-1) > 0).sum(0)
         self.support = self.support + has_support.to(self.support)
         self.invalid = self.invalid + torch.from_numpy(counts.invalid.sum(0)).to(self.invalid)
-        self.read = self.read + torch.tensor(read_counts(scored.readings), dtype=torch.float64, device=self.device)
+        hows = [reading.how for reading in scored.readings]
+        self.read = self.read + torch.tensor(list(map(hows.count, HOWS)), dtype=torch.float64, device=self.device)
         self.num_extra = self.num_extra + int(counts.num_extra.sum())
         self.num_skipped = self.num_skipped + len(preds) - len(included)
         return scored
@@ -252,8 +257,8 @@ class FieldScores(SumMetric):
     ) -> dict[str, Comparison]:
         """Correct the comparisons jointly for all fields in which the two models differ in at least one document."""
         with self._whole_state("comparison"), other._whole_state("comparison"):
-            sums = self.counts_by_row(self.weighted), self.counts_by_row(other.weighted)
-        differs = (sums[0] != sums[1]).flatten(0, 2).any(-1).any(0)
+            sums = [self.counts_by_row(x._resampled_state(None, None).weighted) for x in (self, other)]
+        differs = (sums[0] != sums[1]).any(-1).any(0)
         names = [f"f1[{self.paths[n]}]" for n in self._leaf_rows() if differs[n]]
         if not names:
             return comparisons
@@ -269,26 +274,12 @@ class FieldScores(SumMetric):
         return explain(self.scorer, pred, ref)
 
     def report(self, *, confidence: float = 0.95) -> FieldReport:
-        """Return the table of all fields, with intervals if there are replicates.
+        """Return the table of all fields, with intervals unless `replicates` is 0.
 
         Args:
             confidence: Mass of the intervals, in (0, 1).
         """
         return FieldReport(copy.deepcopy(self), confidence)  # of the documents so far
-
-
-def read_json(reference: Any, position: int) -> Any:
-    """Return the value of a reference without a schema: a text is parsed as JSON.
-
-    Raises:
-        ValueError: If a text is no JSON; the message has the position.
-    """
-    if not isinstance(reference, str):
-        return reference
-    reading = Reader(("object", "array", "number", "string", "boolean", "null"), "strict").read(reference)
-    if reading.how == "unreadable":
-        raise ValueError(f"references[{position}]: got {reference!r:.60}, wanted JSON: {reading.reason}")
-    return reading.value
 
 
 def _select(names: Any, indices: list[int]) -> Any:
@@ -312,3 +303,16 @@ def _json_value(value: Any) -> Any:
     if json_kind(value) == "other" and (parts := object_of(value)) is not None:
         return dict(parts)
     return array_of(value) or repr(value)
+
+
+def field_scores(counts: Tensor) -> dict[str, Tensor]:
+    # counts: (..., 5)  ->  name: (...)
+    """Return precision, recall, F1 and mean similarity; 0 / 0 is NaN."""
+    correct, wrong, missed, invented, similarity = counts.unbind(-1)
+    support, predicted = correct + wrong + missed, correct + wrong + invented
+    return {
+        "precision": correct / predicted,
+        "recall": correct / support,
+        "f1": 2 * correct / (support + predicted),
+        "similarity": similarity / (correct + wrong),
+    }

@@ -14,6 +14,8 @@ from ...core.metric.base import Options
 from ...core.metric.sum_metric import SumMetric
 from ...core.resampling.resampling import Joined, combine
 from ...core.resampling.weights import ResamplingUnits
+from ...core.results.estimates import Estimate
+from ...core.results.score_table import ScoreTable
 from ..tensors.normalizers import required_self_overlaps
 from ..tensors.policy import Policy
 from ..tensors.reduction import Average, bounds_of_overlaps, scores_of_overlaps
@@ -25,7 +27,7 @@ from .reductions import Reduction
 from .values.answers import Answers, reuse_answers
 
 
-class Family(SumMetric):
+class Family(SumMetric[ScoreTable[Estimate]]):
     """Averages of one metric over a corpus: `update(preds, refs)` with lists of B objects each, then `compute()`.
 
     A key is the prefix and the name of the normalizer, such as "micro-f1"; before the first document its value is NaN.
@@ -75,7 +77,7 @@ class Family(SumMetric):
         empty: str | None = None,
         zero_division: float | str | None = None,
         duplicates: str | None = None,
-        replicates: int = 0,
+        replicates: int | None = None,
         seed: int = 0,
         **kwargs: Unpack[Options],
     ) -> None:
@@ -112,9 +114,6 @@ class Family(SumMetric):
         if by is not None:
             self.add_rows("label_names")
             self.add_rows("label_sums")
-
-    def rows_of_items(self) -> list[tuple[str, ...]]:
-        return []  # the rows of labels are names and sums of different lengths
 
     @property
     def documents(self) -> int:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 MAX_SHOWN = 5  # matches in a `repr`
@@ -107,13 +108,10 @@ class Matching:
 
     def __init__(self, find: Callable[[], Iterator[Match]]) -> None:
         self._find = find
-        self._matches: list[Match] | None = None
 
-    @property
+    @cached_property
     def matches(self) -> list[Match]:
-        if self._matches is None:
-            self._matches = list(self._find())
-        return self._matches
+        return list(self._find())
 
     def __iter__(self) -> Iterator[Match]:
         return iter(self.matches)

@@ -16,6 +16,7 @@ from .matching import Match, Matching, Path
 from .nodes.function import FunctionError
 from .nodes.node import NeedsTensors, Node, Normalized, Preprocess, upper_bound_mode
 from .values.answers import Answers, reuse_answers
+from .values.columns import rows_of_both
 
 
 class SolvedOverlap(NamedTuple):
@@ -186,11 +187,8 @@ class StructuredMetric(nn.Module):
         """Encode all objects; return the rows, and the indices of the predictions and of the references."""
         split, device = len(preds), self.device
 
-        def where(row: int) -> str:
-            return f"preds[{row}]" if row < split else f"refs[{row - split}]"
-
         values = [*preds, *refs]
-        rows = self.node().encode(values, split, where, device)
+        rows = self.node().encode(values, split, rows_of_both(split), device)
         index = torch.arange(len(values), device=device)
         return rows, index[:split], index[split:]
 

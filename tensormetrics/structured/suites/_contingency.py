@@ -1,5 +1,6 @@
 """One-to-one matching of two clusterings of the items of documents."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -7,26 +8,14 @@ from ...assignment import linear_sum_assignment
 from ...core.numbers.exact_sums import scatter_add
 from ..tensors._lengths import cuts
 
-BLOCK = 32
-
 
 def used_width(ids: Tensor) -> Tensor:
     # ids: (D, W)  ->  (D,) number of items up to the last that is not negative; W on a GPU, which does not trim
     width = ids.shape[1]
     if not width or ids.device.type != "cpu":
         return ids.new_full((len(ids),), width)
-    # Maxima of blocks, in one pass over the padding, then the last block in use.
-    full = width // BLOCK * BLOCK
-    blocks = [ids[:, :full].unflatten(1, (-1, BLOCK)).amax(-1)] if full else []
-    blocks += [ids[:, full:].amax(-1, keepdim=True)] if full < width else []
-    last = _last_used(torch.cat(blocks, 1)).clamp(min=1) * BLOCK - BLOCK
-    position = (last[:, None] + torch.arange(BLOCK, device="cpu")).clamp(max=width - 1)
-    return (last + _last_used(ids.gather(1, position))).clamp(max=width)
-
-
-def _last_used(ids: Tensor) -> Tensor:
-    # ids: (D, W)  ->  (D,)
-    return ((ids >= 0) * torch.arange(1, ids.shape[1] + 1, device="cpu")).amax(-1)
+    used = (ids >= 0).numpy()[:, ::-1]  # whose first True NumPy finds without reading on
+    return torch.from_numpy(np.where(used.any(1), width - used.argmax(1), 0))
 
 
 def assigned(weight: Tensor, row: Tensor, col: Tensor, n_rows: Tensor, n_cols: Tensor) -> Tensor:

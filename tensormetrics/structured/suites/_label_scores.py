@@ -17,11 +17,13 @@ from ..tensors._groups import count_groups, group_rows
 from ..tensors._lengths import documents
 from ..tensors.normalizers import LABEL_AVERAGES, mean_over_labels, normalize
 from ..tensors.overlap import set_overlap
-from ..tensors.reduction import CountMetric
-from ._report import HEAD, Row, report_text
+from ..tensors.reduction import CountMetric, bounds_of_overlaps
 
 SCORES = ("precision", "recall", "f1")
+HEAD = ("precision", "recall", "f1-score", "support")
 MEANS = (("micro", "micro"), ("macro", "types"), ("weighted", "weighted"))  # name in a report, `average`
+
+Row = tuple[str, Sequence[Tensor | Estimate], int]  # name, scores, support
 
 
 def _ratio(counts: Tensor, name: str) -> Tensor:
@@ -151,11 +153,9 @@ class LabelScores(CountMetric):
 
     def _count_bounds(self, fraction: float) -> Bounds:
         """Return the bounds of an item that counts as a fraction of an item of each label."""
-        matched, pred, ref = self.sums[:-1].unflatten(-1, (3, -1)).sum(-1).unbind()
-        size = fraction * ((pred + ref - matched) / self.sums[-1]).nan_to_num(1.0).clamp(min=1.0).cpu()
+        worst, best, *_ = bounds_of_overlaps(torch.cat([self.sums[:-1].unflatten(-1, (3, -1)).sum(-1), self.sums[-1:]]))
         labels = len(self.labels or ("",))
-        worst, best = (size.new_tensor(row).repeat_interleave(labels) for row in ([0, 0.5, 0.5], [1, 1, 1]))
-        return Bounds(size * worst, size * best)
+        return Bounds(fraction * worst.repeat_interleave(labels), fraction * best.repeat_interleave(labels))
 
     def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled | Joined:
         resampled = self._resampled_state(replicates, seed)
@@ -184,8 +184,8 @@ class LabelScores(CountMetric):
     def report(self, digits: int = 2, confidence: float = 0.95) -> str:
         """Return the scores as a text table: a row for each label that occurs, then the averages.
 
-        Support is the number of reference items, "macro avg" the mean over labels. With `replicates` each score is
-        followed by its interval.
+        Support is the number of reference items, "macro avg" the mean over labels. Each score is followed by its
+        interval, unless `replicates` is 0.
         """
         return report_text(*self._report_rows(confidence), digits)
 
@@ -193,7 +193,7 @@ class LabelScores(CountMetric):
         """Return the rows of `report` as a table: precision, recall, F1 and support of each label and average.
 
         Args:
-            confidence: Mass of the intervals, in (0, 1); they need `replicates`.
+            confidence: Mass of the intervals, in (0, 1).
 
         Raises:
             ValueError: If the average is "macro", which keeps no counts of labels.
@@ -226,7 +226,7 @@ class LabelScores(CountMetric):
 
     def _report_scores(self, counts: Tensor, confidence: float) -> dict[str, Tensor | Estimate]:
         # counts: (3, L)
-        """Return the scores of all labels and averages, with intervals if there are replicates."""
+        """Return the scores of all labels and averages, with intervals where items are kept."""
 
         def means(sums: Tensor) -> dict[str, Tensor]:
             by_label = sums[..., :-1].unflatten(-1, (3, -1))
@@ -234,7 +234,7 @@ class LabelScores(CountMetric):
                 f"{score}, {average}": averaged(by_label, score, average) for score in SCORES for _, average in MEANS
             }
 
-        if not self.replicates:
+        if not self._keeps_items:
             return {**means(self.sums), **self.read_scores(counts.flatten())}
         resampled = self._resampled_state(None, None)
         scores = intervals(resampled._replace(read=means), confidence)
@@ -265,3 +265,24 @@ def averaged(counts: Tensor, score: str, average: str) -> Tensor:
 def _counted(labels: Tensor, lengths: Tensor) -> Tensor:
     # labels: (D, N)  lengths: (D,)  ->  (D, N) bool
     return _lengths.mask(lengths, labels.shape[-1]) & (labels >= 0)
+
+
+def report_text(rows: Sequence[Row], means: Sequence[Row], digits: int) -> str:
+    """Return a table in the form of scikit-learn's and seqeval's `classification_report`, estimates with intervals."""
+    digits = checks.check_int("digits", digits, 0)
+
+    def cell(score: Tensor | Estimate) -> str:
+        return format(score if isinstance(score, Estimate) else float(score), f".{digits}f")
+
+    table = [[(name, *map(cell, scores), str(support)) for name, scores, support in part] for part in (rows, means)]
+    cells = [text for part in table for _, *scores, _ in part for text in scores]
+    wide = max(9, *map(len, cells))
+    name_width = max(12, digits, *(len(row[0]) for part in table for row in part))
+    widths = (name_width, wide, wide, wide, 9)
+
+    def line(row: Sequence[str]) -> str:
+        first, *others = (text.rjust(width) for text, width in zip(row, widths, strict=True))
+        return f"{first}  {' '.join(others)}"
+
+    blocks = [[line(row) for row in part] for part in table if part]
+    return "\n".join([line(("", *HEAD)), "", *(text for block in blocks for text in [*block, ""])])

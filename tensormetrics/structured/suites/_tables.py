@@ -10,8 +10,8 @@ from torch import Tensor
 from ..objects.values.columns import check_type
 
 
-def items_of(inputs: Sequence[Any], attribute: str, item_type: type, name: str) -> tuple[list[list[Any]], list[Any]]:
-    """Return the items of each document, read from `attribute` or the document itself, and all of them in one list.
+def items_of(inputs: Sequence[Any], attribute: str, item_type: type, name: str) -> list[list[Any]]:
+    """Return the items of each document, read from `attribute` or the document itself.
 
     An item of another type is a TypeError with its position; `name` is the argument.
     """
@@ -21,12 +21,8 @@ def items_of(inputs: Sequence[Any], attribute: str, item_type: type, name: str) 
             raise TypeError(f"{name}[{index}]: got {document!r:.60}, wanted a collection of {item_type.__name__}s")
     documents = list(map(list, documents))
     for index, items in enumerate(documents):
-
-        def where(row: int, index: int = index) -> str:
-            return f"{name}[{index}].{attribute}[{row}]"
-
-        check_type(item_type, items, where)
-    return documents, list(chain.from_iterable(documents))
+        check_type(item_type, items, f"{name}[{index}].{attribute}[{{}}]".format)
+    return documents
 
 
 def numbered_rows(

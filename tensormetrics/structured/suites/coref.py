@@ -132,7 +132,10 @@ class CorefScores(CountMetric):
     def _count(self, pred_ids: Tensor, ref_ids: Tensor, lengths: Tensor, _: Tensor) -> Tensor:
         # pred_ids, ref_ids: (D, W)  lengths: (D,)  ->  (D, 18)
         ids = torch.stack([pred_ids, ref_ids]).masked_fill(~_lengths.mask(lengths, pred_ids.shape[1]), -1)
-        return _count(_without_singletons(ids) if self.singletons == "drop" else ids)
+        if self.singletons == "drop":
+            cluster, sizes = _clusters(ids)
+            ids = ids.where(sizes.gather(-1, cluster.clamp(min=0)) > 1, -1)
+        return _count(ids)
 
     def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
         # counts: (..., 18)  ->  name: (...)
@@ -194,12 +197,6 @@ def _clusters(ids: Tensor) -> tuple[Tensor, Tensor]:
     ids = ids.clamp(min=-1)
     cluster = group_rows(ids[..., None]).ids - (ids < 0).any(-1, keepdim=True).long()
     return cluster, torch.zeros_like(ids).scatter_add(-1, cluster.clamp(min=0), (ids >= 0).long())
-
-
-def _without_singletons(ids: Tensor) -> Tensor:
-    # ids: (2, B, W)  ->  (2, B, W)
-    cluster, sizes = _clusters(ids)
-    return ids.where(sizes.gather(-1, cluster.clamp(min=0)) > 1, -1)
 
 
 def _links(sizes: Tensor) -> Tensor:

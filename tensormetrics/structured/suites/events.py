@@ -111,7 +111,7 @@ class EventScores(CountMetric):
 
         triggers, args = [], []
         for name, collection in (("preds", preds), ("refs", refs)):
-            owners, _ = items_of(collection, "events", Event, name)
+            owners = items_of(collection, "events", Event, name)
             where = f"{name}[{{}}].events[{{}}]"
             triggers.append((numbered_rows(owners, read_triggers, where), sizes(owners)))
             table = numbered_rows(owners, read_arguments, where)

@@ -67,7 +67,7 @@ class RelationScores(LabelScores):
 
         tables, lengths = [], []
         for name, collection in (("preds", preds), ("refs", refs)):
-            owners, _ = items_of(collection, "relations", Relation, name)
+            owners = items_of(collection, "relations", Relation, name)
             tables.append(numbered_rows(owners, read, f"{name}[{{}}].relations[{{}}]"))
             lengths.append(sizes(owners))
         if self.labels is not None and len(types) > len(self.labels):

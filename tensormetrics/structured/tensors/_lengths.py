@@ -98,10 +98,8 @@ def chunks(
     device = tables[0].device if device is None else device
     starts = [n.cumsum(0) - n if flat else None for n in lengths]
     for index, widths in cuts(lengths, [table.shape[1] for table in tables] if not flat else [], cells):
-        chunk = [
-            _select(table, start, n, index, width)
-            for table, start, n, width in zip(tables, starts, lengths, widths, strict=True)
-        ]
+        parts = zip(tables, starts, widths, strict=True)
+        chunk = [_select(table, start, index, width) for table, start, width in parts]
         yield index, tuple(t.to(device) for t in chunk), tuple(n[index].to(device) for n in lengths)
 
 
@@ -128,7 +126,7 @@ def cuts(
             yield part, sizes[:, part].amax(1).tolist()
 
 
-def _select(table: Tensor, start: Tensor | None, lengths: Tensor, index: slice | Tensor, width: int) -> Tensor:
+def _select(table: Tensor, start: Tensor | None, index: slice | Tensor, width: int) -> Tensor:
     # ->  (chunk, width, ...)
     if start is None:
         return table[:, :width][index]

@@ -27,6 +27,14 @@ def join(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return a, order[b]
 
 
+def join_once(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    # x: (n,), y: (m,) int64  ->  (T,), (T,)
+    """Return the indices of pairs of equal values, the n-th of x with the n-th of y, ordered by index in x."""
+    blocks = torch.cat([x, y]).unique(return_inverse=True)[1].split([len(x), len(y)])
+    times = [positions_in_blocks(part, torch.arange(len(part), device=x.device))[0] for part in blocks]
+    return join(*(part * (len(x) + len(y)) + before for part, before in zip(blocks, times, strict=True)))
+
+
 def counted_overlap(
     owner: Tensor,  # (T,) in [0, owners) for predicted items, + `owners` for reference items
     key: Tensor,  # (T,) below `keys`

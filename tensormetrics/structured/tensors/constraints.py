@@ -22,6 +22,12 @@ class Constraint(Enum):
     MANY_TO_ONE = "<-"
     MANY_TO_MANY = "~"
 
+    @property
+    def once(self) -> tuple[bool, bool]:
+        """Whether a predicted, and a reference item, is matched at most once."""
+        one = Constraint.ONE_TO_ONE
+        return self in (one, Constraint.ONE_TO_MANY), self in (one, Constraint.MANY_TO_ONE)
+
     @classmethod
     def parse(cls, text: "str | Constraint") -> "Constraint":
         """Parse the spelling of a constraint; a Constraint is returned unchanged."""

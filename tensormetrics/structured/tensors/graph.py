@@ -185,10 +185,8 @@ def _links(pred_reach: Tensor, ref_reach: Tensor, constraint: Constraint) -> Lin
 
     pred, ref = planes(pred_reach), planes(ref_reach)
     mutual, same = ref[3:]
-    if constraint in (Constraint.ONE_TO_MANY, Constraint.MANY_TO_MANY):
-        ref[3] = mutual | same
-    if constraint in (Constraint.MANY_TO_ONE, Constraint.MANY_TO_MANY):
-        ref[4] = mutual | same
+    for plane, is_once in zip((4, 3), constraint.once, strict=True):
+        ref[plane] = ref[plane] if is_once else mutual | same
     return Links(torch.stack(pred).double(), torch.stack(ref).double())
 
 

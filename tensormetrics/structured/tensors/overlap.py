@@ -29,21 +29,13 @@ class Pairs(NamedTuple):
     pred_of_ref: Tensor | None  # (..., M) int64
 
 
-class Gain(NamedTuple):
-    """Gains of pairs, never negative and 0 in the padding. `valid` is False if a similarity was NaN or +inf."""
-
-    gain: Tensor  # (..., N, M)
-    n_pred: Tensor  # (...)
-    n_ref: Tensor  # (...)
-    valid: Tensor  # (...) bool
-
-
-def read_similarity(similarity: Tensor, n_pred: Tensor | None, n_ref: Tensor | None) -> Gain:
+def read_similarity(similarity: Tensor, n_pred: Tensor | None, n_ref: Tensor | None) -> tuple[Tensor, ...]:
     # similarity: (..., N, M)  n_pred, n_ref: (...)
+    # ->  gains (..., N, M), never negative and 0 in the padding; n_pred, n_ref; False where one was NaN or +inf (...)
     similarity, n_pred, n_ref = without_padding(similarity, n_pred, n_ref)
     pairs = similarity.flatten(-2)
     valid = pairs.amax(-1) < torch.inf if pairs.shape[-1] else torch.ones_like(n_pred, dtype=torch.bool)
-    return Gain(similarity.nan_to_num(0, 0, 0).clamp(min=0), n_pred, n_ref, valid)
+    return similarity.nan_to_num(0, 0, 0).clamp(min=0), n_pred, n_ref, valid
 
 
 def without_padding(

@@ -41,12 +41,8 @@ class Policy:
         if not isinstance(preset, Policy):
             checks.check_choice("policy", preset, tuple(_PRESETS))
             preset = _PRESETS[preset]
-        return replace(
-            preset,
-            empty=preset.empty if empty is None else empty,
-            zero_division=preset.zero_division if zero_division is None else zero_division,
-            duplicates=preset.duplicates if duplicates is None else duplicates,
-        )
+        given = {"empty": empty, "zero_division": zero_division, "duplicates": duplicates}
+        return replace(preset, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
 
     def count_empty(
         self,

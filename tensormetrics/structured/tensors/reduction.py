@@ -13,6 +13,8 @@ from ...core.arguments import checks
 from ...core.metric.sum_metric import SumMetric
 from ...core.resampling.draws import Bounds, mean_bounds
 from ...core.resampling.weights import ResamplingUnits
+from ...core.results.estimates import Estimate
+from ...core.results.score_table import ScoreTable
 from .constraints import Constraint
 from .normalizers import Normalizer, normalize, parse_normalizers
 from .overlap import Overlap
@@ -64,7 +66,7 @@ class Average(NamedTuple):
         return Bounds(torch.cat([counts.worst, none]), torch.cat([counts.best, none]))
 
 
-class CountMetric(SumMetric):
+class CountMetric(SumMetric[ScoreTable[Estimate]]):
     """Base of the metrics that compute named scores from counts of each document.
 
     `average="micro"` scores the sums of the counts; "macro" takes the mean of the documents' scores, leaving out NaN.
@@ -96,7 +98,7 @@ class CountMetric(SumMetric):
         counts: int,  # K
         average: str = "micro",
         *,
-        replicates: int = 0,
+        replicates: int | None = None,
         seed: int = 0,
         **kwargs: Any,
     ) -> None:

@@ -56,28 +56,22 @@ def sequence_overlap(
         return similarity.sum((-2, -1), dtype=torch.float64)
     documents = similarity.reshape(-1, n, m)
     if similarity.device.type == "cpu" and not needs_derivative(similarity):
-        by_row = constraint in (Constraint.ONE_TO_ONE, Constraint.ONE_TO_MANY)
-        by_column = constraint in (Constraint.ONE_TO_ONE, Constraint.MANY_TO_ONE)
-        return heaviest_chain(documents.contiguous(), by_row, by_column).reshape(batch)
-    return _without_infinity(antidiagonals(documents, constraint)).reshape(batch)
+        return heaviest_chain(documents.contiguous(), *constraint.once).reshape(batch)
+    return _without_infinity(antidiagonals(documents, *constraint.once)).reshape(batch)
 
 
 @native.reference("heaviest_chain")
 def _heaviest_chain(similarity: Tensor, by_row: bool, by_column: bool) -> Tensor:
     if not len(similarity):  # no documents, of any size
         return similarity.new_empty(0, dtype=torch.float64)
-    if by_row:
-        constraint = Constraint.ONE_TO_ONE if by_column else Constraint.ONE_TO_MANY
-    else:
-        constraint = Constraint.MANY_TO_ONE if by_column else Constraint.MANY_TO_MANY
-    return _without_infinity(antidiagonals(similarity, constraint))
+    return _without_infinity(antidiagonals(similarity, by_row, by_column))
 
 
 def _without_infinity(value: Tensor) -> Tensor:
     return value.where(value < torch.inf, torch.nan)  # NaN and infinity propagate through every maximum
 
 
-def antidiagonals(similarity: Tensor, constraint: Constraint) -> Tensor:
+def antidiagonals(similarity: Tensor, by_row: bool, by_column: bool) -> Tensor:
     # similarity: (B, N, M)  ->  (B,) float64
     """Compute the operator in plain torch, except for NaN: one step per antidiagonal for the full batch."""
     batch, n, m = similarity.shape
@@ -91,17 +85,15 @@ def antidiagonals(similarity: Tensor, constraint: Constraint) -> Tensor:
         start, end = ((i - 1) * m + total - i - 1 for i in (first, stop))  # cell (i, total - i), counted from 1
         pair_gain = gain[start : max(end, start + 1) : max(m - 1, 1)]
         crossed = before[int(total > m + 1) :][: stop - first]
-        best = _step(constraint, last[:-1], last[1:], crossed, pair_gain)
+        best = _step(by_row, by_column, last[:-1], last[1:], crossed, pair_gain)
         before, last = last, torch.cat([border] * (total <= m) + [best] + [border] * (total <= n))
     return last[0]
 
 
-def _step(constraint: Constraint, up: Tensor, left: Tensor, crossed: Tensor, gain: Tensor) -> Tensor:
+def _step(by_row: bool, by_column: bool, up: Tensor, left: Tensor, crossed: Tensor, gain: Tensor) -> Tensor:
     # (cells, B) each: the best chains without the last predicted item, the last reference item, and both; the pair
-    if constraint is Constraint.ONE_TO_ONE:
+    if by_row and by_column:
         return torch.maximum(torch.maximum(up, left), crossed + gain)
-    if constraint is Constraint.ONE_TO_MANY:
-        return torch.maximum(up + gain, left)
-    if constraint is Constraint.MANY_TO_ONE:
-        return torch.maximum(up, left + gain)
+    if by_row or by_column:
+        return torch.maximum(up + gain, left) if by_row else torch.maximum(up, left + gain)
     return torch.maximum(up, left) + gain

@@ -88,15 +88,8 @@ class _Builder:
             path = f"{cls.__name__}.{record_field.name}"
             node = self.node(hints[record_field.name], path)
             node = node if record_field.is_compared else annotate(node, [ignore()], path)
-            fields.append(
-                Field(
-                    record_field.key,
-                    node,
-                    required=not record_field.has_default,
-                    attribute=record_field.name,
-                    default=record_field.default,
-                )
-            )
+            required, default = not record_field.has_default, record_field.default
+            fields.append(Field(record_field.key, node, required=required, default=default))
         return Record(tuple(fields), closed=forbids_extra(cls), instance_of=cls)
 
     def counter(self, tp: Any, path: str) -> Type:

@@ -39,8 +39,16 @@ class Scoring:
     ignore: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """Base of the types: whether null is allowed, and the content of the annotations."""
+
+    nullable: bool = False
+    scoring: Scoring = field(default_factory=Scoring)
+
+
 @dataclass(frozen=True)
-class Leaf:
+class Leaf(Node):
     """Scalar of one kind.
 
     `values` are the members of an enum or Literal, by their JSON values, `classes` the type of an "instance" (checked
@@ -52,28 +60,25 @@ class Leaf:
     values: tuple[Any, ...] = ()
     base64: bool = False
     classes: tuple[type, ...] = ()
-    nullable: bool = False
-    scoring: Scoring = field(default_factory=Scoring)
 
 
 @dataclass(frozen=True)
 class Field:
     """Field of a record: its name in paths, its type, the keys allowed in a document, and whether it is required.
 
-    `keys` is empty if the name is the only key. `attribute` is read from an instance of the class of the record.
-    `default` returns the value of a missing key (only used with `defaults=True`).
+    `keys` is empty if the name is the only key. `default` returns the value of a missing key (only used with
+    `defaults=True`).
     """
 
     name: str
     type: Type
     keys: tuple[str, ...] = ()
     required: bool = False
-    attribute: str | None = None
     default: Callable[[], Any] | None = None
 
 
 @dataclass(frozen=True)
-class Record:
+class Record(Node):
     """Object with known keys; `closed` if other keys make a document invalid.
 
     `extra` is the type of other keys if the schema defines one; they are free keys at `path.*`. `instance_of` is the
@@ -84,12 +89,10 @@ class Record:
     closed: bool = False
     extra: Type | None = None
     instance_of: type | None = None
-    nullable: bool = False
-    scoring: Scoring = field(default_factory=Scoring)
 
 
 @dataclass(frozen=True)
-class Items:
+class Items(Node):
     """List, or set if `unique`; `ordered` matches in order, `by` pairs items with equal values of that key.
 
     `match` is the smallest similarity of a matched pair (None: the option of the evaluation).
@@ -100,52 +103,41 @@ class Items:
     ordered: bool = False
     by: str | None = None
     match: float | None = None
-    nullable: bool = False
-    scoring: Scoring = field(default_factory=Scoring)
 
 
 @dataclass(frozen=True)
-class Fixed:
+class Fixed(Node):
     """Tuple of fixed length with a type for each position."""
 
     positions: tuple[Type, ...]
-    nullable: bool = False
-    scoring: Scoring = field(default_factory=Scoring)
 
 
 @dataclass(frozen=True)
-class FreeKeys:
+class FreeKeys(Node):
     """Object with any keys and values of one type."""
 
     value: Type
-    nullable: bool = False
-    scoring: Scoring = field(default_factory=Scoring)
 
 
 @dataclass(frozen=True)
-class Union:
+class Union(Node):
     """Union of cases in declared order, selected by content; no case is a union or null."""
 
     cases: tuple[Type, ...]
-    nullable: bool = False
-    scoring: Scoring = field(default_factory=Scoring)
 
 
 @dataclass(frozen=True)
-class Anything:
+class Anything(Node):
     """Any JSON value, compared by the kind of the reference."""
 
-    nullable: bool = True
-    scoring: Scoring = field(default_factory=Scoring)
+    nullable: bool = field(default=True, kw_only=True)
 
 
 @dataclass(frozen=True)
-class Reference:
+class Reference(Node):
     """Reference to a type of `Schema.definitions` by name."""
 
     name: str
-    nullable: bool = False
-    scoring: Scoring = field(default_factory=Scoring)
 
 
 Type: TypeAlias = Leaf | Record | Items | Fixed | FreeKeys | Union | Anything | Reference

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Set
 from datetime import date, datetime, time
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,20 +23,6 @@ from .tree import Leaf, LeafKind
 
 NUMBER = re.compile(r"[ \t\n\r]*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[ \t\n\r]*", re.ASCII)
 UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
-TYPE_NAMES: dict[LeafKind, str] = {
-    "boolean": "bool",
-    "integer": "int",
-    "number": "float",
-    "string": "str",
-    "decimal": "Decimal",
-    "date": "date",
-    "datetime": "datetime",
-    "time": "time",
-    "uuid": "UUID",
-    "bytes": "bytes",
-    "null": "null",
-    "anything": "any value",
-}
 
 
 class Invalid:
@@ -59,7 +45,7 @@ def leaf_reader(leaf: Leaf, numbers_in_strings: bool = False) -> LeafReader:
         return lambda value: value if isinstance(value, classes) else INVALID
     if leaf.kind == "bytes" and leaf.base64:
         return _base64
-    read = READERS[leaf.kind]
+    read = KINDS[leaf.kind].read
     if numbers_in_strings and leaf.kind in ("integer", "number"):
         return lambda value: read(_number_of_text(value) if isinstance(value, str) else value)
     return read
@@ -71,7 +57,7 @@ def type_description(leaf: Leaf) -> str:
         return "one of " + ", ".join(map(repr, leaf.values))
     if leaf.kind == "instance":
         return " or ".join(getattr(cls, "__name__", str(cls)) for cls in leaf.classes)
-    return TYPE_NAMES[leaf.kind]
+    return KINDS[leaf.kind].name
 
 
 def array_of(value: Any) -> list[Any] | None:
@@ -223,24 +209,32 @@ def _member_reader(values: tuple[Any, ...]) -> LeafReader:
     return read
 
 
-READERS: dict[LeafKind, LeafReader] = {
-    "boolean": _boolean,
-    "integer": _integer,
-    "number": _number,
-    "string": _string,
-    "decimal": _decimal,
-    "date": _date,
-    "datetime": _datetime,
-    "time": _time,
-    "uuid": _uuid,
-    "bytes": _bytes,
-    "null": _null,
-    "anything": _anything,
+class ScalarKind(NamedTuple):
+    """Name of a kind of scalars in messages, its reader, and classes whose values are read unchanged."""
+
+    name: str
+    read: LeafReader
+    exact: frozenset[type] = frozenset()
+
+
+KINDS: dict[LeafKind, ScalarKind] = {
+    "boolean": ScalarKind("bool", _boolean, frozenset({bool})),
+    "integer": ScalarKind("int", _integer, frozenset({int})),
+    "number": ScalarKind("float", _number, frozenset({int})),
+    "string": ScalarKind("str", _string, frozenset({str})),
+    "decimal": ScalarKind("Decimal", _decimal),
+    "date": ScalarKind("date", _date),
+    "datetime": ScalarKind("datetime", _datetime),
+    "time": ScalarKind("time", _time),
+    "uuid": ScalarKind("UUID", _uuid),
+    "bytes": ScalarKind("bytes", _bytes, frozenset({bytes})),
+    "null": ScalarKind("null", _null, frozenset({type(None)})),
+    "anything": ScalarKind("any value", _anything),
 }
 
 
 def kind_of_value(value: Any) -> str:
     """Return the JSON kind of a parsed value, "other" for a scalar of Python."""
-    if object_of(value) is not None:
-        return "object"
-    return "array" if array_of(value) is not None else json_kind(value)
+    if (kind := json_kind(value)) != "other":
+        return kind
+    return "object" if object_of(value) is not None else "array" if array_of(value) is not None else "other"

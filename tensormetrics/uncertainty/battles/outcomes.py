@@ -108,6 +108,14 @@ class BattleTable(NamedTuple):
         """Count the outcomes of each pair; without `ties` a tie is half a win for each."""
         return self._split(torch.bincount(self.cells(), minlength=self._width).double(), ties)
 
+    def wins_of_two(self, i: int, j: int) -> tuple[Tensor, Tensor] | None:
+        # ->  (1,) wins of i and battles without a tie
+        """Return the counts of the only two models, if their battles are independent."""
+        if len(self.models) > 2 or self.names.groups is not None:
+            return None
+        wins = self.counts(ties=True).wins
+        return wins[i, j][None], (wins[i, j] + wins[j, i])[None]
+
     @property
     def _width(self) -> int:
         return 2 * len(self.models) ** 2

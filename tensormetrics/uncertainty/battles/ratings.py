@@ -1,7 +1,6 @@
 """Ratings of models from pairwise judgements, with ties and intervals."""
 
 import dataclasses
-import functools
 import itertools
 import json
 import math
@@ -10,7 +9,6 @@ from collections.abc import Sequence
 from numbers import Integral
 from typing import Any, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 from typing_extensions import Unpack
@@ -19,31 +17,26 @@ from ...core.arguments import checks
 from ...core.arguments.callers import level_of_caller
 from ...core.metric.base import Options
 from ...core.metric.row_metric import RowMetric
-from ...core.numbers.philox import philox4x32, philox_key
 from ...core.resampling.errors import UncertaintyWarning
 from ...core.resampling.families import MEMBER, corrected
 from ...core.resampling.intervals import interval
 from ...core.resampling.paired import comparisons_with
 from ...core.resampling.resampling import Joined, Resampled
-from ...core.resampling.units import group_size, unit_counts, units_of_values
-from ...core.resampling.weights import ItemNames, ResamplingUnits, check_draws, digest, fingerprint
+from ...core.resampling.weights import ItemNames, ResamplingUnits, check_draws, digest
 from ...core.results.estimates import Comparison, Estimate, check_confidence
 from ...core.results.ranks import RANK_COLUMNS, rank_cells
 from ...core.results.table import Comparisons, ComparisonTable, Table, pairs_table
 from ..pairs.model_tables import one_warning
 from ..pairs.sampled import ComparisonOptions
-from .bradley_terry import Battles, check_connected, check_prior, fit
+from .bradley_terry import check_connected, check_prior, fit
 from .outcomes import INVALID, MISSING, BattleTable, outcome_codes, read_outcomes
 from .rates import resampled_position_effect, win_rates
+from .strengths import difference_of, probabilities_of, resampled_strengths, with_nu
 
 ELO = 400 / math.log(10)
 SCALES = {"elo": (ELO, 1000.0), "logit": (1.0, 0.0)}  # factor of a strength, rating of the mean
 MIN_BATTLES = 10  # of a model; below that a warning is issued
-EQUAL = 1e-9  # strengths that differ by less are equal up to rounding
 CHUNK = 2**18  # draws of differences at a time
-LEVELS = 2**12  # quantiles of the distribution of imagined wins
-MAX_LOG_NU = 5.0  # from which replicates of ties alone start
-SMALLEST_WIN = 1e-5  # imagined wins below it count as it, so that strengths are finite
 
 Models = Tensor | Sequence[str] | Sequence[int]
 
@@ -239,7 +232,7 @@ class Ratings(RowMetric):
         battles = table.counts(self.ties)
         if len(table.first):
             check_connected(battles, self.prior_sd, table.models, "battles")
-        return _with_nu(fit(battles, self.prior_sd))
+        return with_nu(fit(battles, self.prior_sd))
 
     def _rated(self, models: Sequence[str], parameters: Tensor) -> Tensor:
         # parameters: (..., K + 1)  ->  (..., K)
@@ -253,35 +246,11 @@ class Ratings(RowMetric):
         return ratings - anchored + rating
 
     def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled:
-        # Strengths and nu of the replicates replace sums: all results of the models are computed from them.
         replicates, seed = check_draws(replicates, seed)
         table = self._table()
-        observed = self._fit(table)
-        start = torch.cat([observed[:-1], observed[-1:].log().clamp(max=MAX_LOG_NU)])
-        chunks = list(table.weighted_counts(replicates, seed, self.ties))
         models = table.models
-        imagined = group_size(table.names.units) * _imagined_wins(len(models), replicates, seed).to(observed)
-        weighted = torch.cat([
-            _with_nu(fit(Battles(counts.wins + wins, counts.ties), None, start))
-            for (counts, sizes), wins in zip(chunks, imagined.split([len(sizes) for _, sizes in chunks]), strict=True)
-        ])  # fmt: skip
-        units = units_of_values(table.names.units)
-        if units is not None:
-            units = units._replace(rows=observed.new_zeros(len(units.ids), len(observed)))
-        return Resampled(
-            observed=observed,
-            weighted=weighted,
-            half=None,
-            read=lambda parameters: self._rated(models, parameters),
-            items=fingerprint(*table.names.columns(table.first * len(models) + table.second)),
-            units=units,
-            num_items=len(table.first),
-            sizes=torch.cat([sizes for _, sizes in chunks]),
-            seed=seed,
-            is_smooth=False,
-            has_pseudo_items=True,
-            unit_counts=unit_counts(table.names.units) if units is None else None,
-        )
+        resampled = resampled_strengths(table, self._fit(table), self.ties, replicates, seed)
+        return resampled._replace(read=lambda parameters: self._rated(models, parameters))
 
     def _replicates(self, method: str, replicates: int | None = None, seed: int | None = None) -> Resampled:
         return cast(Resampled, self._resampled(method, replicates, seed))
@@ -355,11 +324,10 @@ class Ratings(RowMetric):
     def _compared(
         self, resampled: Resampled, estimate: Estimate, pairs: list[tuple[int, int]], options: ComparisonOptions
     ) -> list[Comparison]:
-        compared = []
+        compared, table = [], self._table()
         for chunk in torch.tensor(pairs, device=self.first.device).split(max(CHUNK // len(resampled.weighted), 1)):
-            differences = resampled._replace(
-                read=self._difference_of(*chunk.unbind(1)), signs=self._wins_of_two(*chunk[0].tolist())
-            )
+            read = difference_of(SCALES[self.scale][0], *chunk.unbind(1))
+            differences = resampled._replace(read=read, signs=table.wins_of_two(*chunk[0].tolist()))
             result = comparisons_with(differences, 0.0, options.question(self._direction))
             for position, (i, j) in enumerate(chunk.tolist()):
                 fields: dict[str, Any] = {"name": "rating", "a": estimate[i], "b": estimate[j]}
@@ -367,25 +335,6 @@ class Ratings(RowMetric):
                     fields["details"] = result.details | {MEMBER: result.details[MEMBER].take(position)}
                 compared.append(dataclasses.replace(result[position], **fields))
         return compared
-
-    def _wins_of_two(self, i: int, j: int) -> tuple[Tensor, Tensor] | None:
-        # ->  (1,) wins of i and battles without a tie
-        """Return the counts of the only two models, if their battles are independent."""
-        table = self._table()
-        if len(table.models) > 2 or table.names.groups is not None:
-            return None
-        wins = table.counts(ties=True).wins
-        return wins[i, j][None], (wins[i, j] + wins[j, i])[None]
-
-    def _difference_of(self, i: Tensor, j: Tensor) -> Any:
-        # i, j: (V,) int64
-        factor = SCALES[self.scale][0]
-
-        def read(parameters: Tensor) -> Tensor:
-            difference = parameters[..., i] - parameters[..., j]
-            return factor * difference.masked_fill(difference.abs() <= EQUAL, 0)
-
-        return read
 
     def table(self, name: str | None = None, **options: Any) -> Table:
         """Return a table of the models: rating, battles, win rate (ties half), and range of ranks.
@@ -449,13 +398,7 @@ class Ratings(RowMetric):
         models = self._table().models
         for argument, name in (("a", a), ("b", b)):
             checks.check_choice(argument, name, models)
-        i, j = models.index(a), models.index(b)
-
-        def read(parameters: Tensor) -> Tensor:
-            odds = ((parameters[..., i] - parameters[..., j]) / 2).exp()
-            weights = torch.stack([odds, parameters[..., -1].expand_as(odds), 1 / odds], -1)
-            return weights / weights.sum(-1, keepdim=True)
-
+        read = probabilities_of(models.index(a), models.index(b))
         resampled = self._replicates("predict", replicates, seed)._replace(read=read, range=(0.0, 1.0))
         return dataclasses.replace(interval(resampled, confidence), name="probability", labels=("a", "tie", "b"))
 
@@ -496,40 +439,3 @@ class Ratings(RowMetric):
             table = self._table()
         resampled = resampled_position_effect(table, *check_draws(replicates, seed))
         return dataclasses.replace(interval(resampled, confidence), name="position effect")
-
-
-def _imagined_wins(count: int, replicates: int, seed: int) -> Tensor:
-    # ->  (R, K, K)
-    """Draw wins for each ordered pair of models, of Gamma(1 / (2 (K - 1))) mass: one imagined battle for each model.
-
-    For two models the draws of the win rate are those of Jeffreys' interval, whose prior removes the bias of
-    strengths (Firth 1993, doi:10.1093/biomet/80.1.27).
-    """
-    pairs = count * (count - 1)
-    blocks, index = (torch.arange(size, device="cpu") for size in (-(-pairs // 4), replicates))
-    lanes = philox4x32((blocks, index[:, None], 0, 0), philox_key(seed, "battles", "draws", "imagined"))
-    order = torch.stack(lanes, -1).flatten(1)[:, :pairs].argsort(0).argsort(0)
-    levels = (2 * order + 1) * LEVELS // (2 * replicates)  # each part of the distribution is drawn once
-    wins = torch.zeros(replicates, count, count, dtype=torch.float64, device="cpu")
-    wins[:, ~torch.eye(count, dtype=torch.bool, device="cpu")] = torch.from_numpy(
-        _gamma_quantiles(1 / (2 * max(count - 1, 1)))
-    )[levels]
-    return wins
-
-
-@functools.lru_cache(maxsize=64)
-def _gamma_quantiles(shape: float) -> np.ndarray:
-    # ->  (LEVELS,)
-    a = torch.tensor(shape, dtype=torch.float64, device="cpu")
-    target = (torch.arange(LEVELS, device="cpu").double() + 0.5) / LEVELS
-    low, high = torch.full_like(target, math.log(SMALLEST_WIN)), torch.full_like(target, math.log(100.0))
-    for _ in range(50):
-        center = (low + high) / 2
-        is_below = torch.special.gammainc(a, center.exp()) < target
-        low, high = center.where(is_below, low), high.where(is_below, center)
-    return ((low + high) / 2).exp().numpy()
-
-
-def _with_nu(parameters: Tensor) -> Tensor:
-    # parameters: (..., K + 1), strengths and log nu  ->  (..., K + 1), strengths and nu
-    return torch.cat([parameters[..., :-1], parameters[..., -1:].exp()], -1)

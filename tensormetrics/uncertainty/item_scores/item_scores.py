@@ -23,6 +23,7 @@ class ItemScores(NamedTuple):
     values: Tensor  # (I, V) float64, NaN where an item has no score
     ids: Tensor | None  # (I,) int64; None: positions
     groups: Tensor | None  # (I,) int64
+    weights: Tensor | None = None  # (I,) float64
 
     def scored(self) -> "ItemScores":
         """Return the items that have a score."""
@@ -30,9 +31,16 @@ class ItemScores(NamedTuple):
 
     def selected(self, is_selected: Tensor) -> "ItemScores":
         # is_selected: (I,) bool
-        columns = self.values, self.names().ids, self.groups
-        values, ids, groups = (None if column is None else column[is_selected] for column in columns)
-        return ItemScores(cast(Tensor, values), ids, groups)
+        columns = self.values, self.names().ids, self.groups, self.weights
+        values, *others = (None if column is None else column[is_selected] for column in columns)
+        return ItemScores(cast(Tensor, values), *others)
+
+    def means(self) -> Tensor:
+        # ->  (V,)
+        if self.weights is None:
+            return self.values.nanmean(0)
+        weights = self.weights[:, None] * self.values.isnan().logical_not()
+        return (weights * self.values.nan_to_num(0)).sum(0) / weights.sum(0)
 
     def names(self) -> ItemNames:
         ids = torch.arange(len(self.values), device=self.values.device) if self.ids is None else self.ids
@@ -51,13 +59,15 @@ class Scores:
         groups: Names or integers of what items belong to, such as documents, or a dictionary of them by id: items of
             one group share a weight.
         repeats: Which repeat of its item each score is, such as the epoch or seed; kept, not computed with.
+        weights: Importance of the items, numbers above 0, such as those of a survey: the mean is weighted. Repeats of
+            an item weigh the mean of theirs.
         bounds: Least and largest possible score. By default 0 and 1 if all scores are 0 or 1, else unknown.
         higher_is_better: Direction of the scores.
         name: Name of the scores.
 
     Shape:
         - scores: ``(..., N)``; leading dimensions are several scores of the same items
-        - ids, groups, repeats: ``(N,)``
+        - ids, groups, repeats, weights: ``(N,)``
 
     Raises:
         ValueError: If there are no scores, one is infinite or out of bounds, or lengths differ.
@@ -78,6 +88,7 @@ class Scores:
         groups: Ids | Mapping[Hashable, Hashable] | None = None,
         repeats: Ids | None = None,
         *,
+        weights: Any = None,
         bounds: tuple[float, float] | None = None,
         higher_is_better: bool = True,
         name: str | None = None,
@@ -93,6 +104,7 @@ class Scores:
             groups = _looked_up(groups, self.ids)
         self.groups = None if groups is None else _names("groups", groups, count)
         self.repeats = None if repeats is None else _names("repeats", repeats, count)
+        self.weights = None if weights is None else _weights(weights, self.scores)
         self.bounds = _bounds(self.scores, bounds)
         self.higher_is_better = higher_is_better
         self.name = name or "score"
@@ -102,10 +114,10 @@ class Scores:
         return self.scores.shape[-1]
 
     def __repr__(self) -> str:
-        values = self._items().values
-        mean = f"={float(values.nanmean()):.4g}" if self.scores.ndim == 1 else f" {(*self.scores.shape[:-1],)}"
+        items = self._items()
+        mean = f"={float(items.means()):.4g}" if self.scores.ndim == 1 else f" {(*self.scores.shape[:-1],)}"
         missing = f", missing={self.missing}" if self.missing else ""
-        return f"Scores({self.name}{mean}, items={len(values)}{missing})"
+        return f"Scores({self.name}{mean}, items={len(items.values)}{missing})"
 
     def replaced(self, *, bounds: tuple[float, float] | None = None, higher_is_better: bool | None = None) -> "Scores":
         """Return the same scores with other bounds, or another direction."""
@@ -125,11 +137,13 @@ class Scores:
         columns = self.ids, self.groups, self.repeats
         picked = [column if column is None else [column[i] for i in index] for column in columns]
         names = [torch.stack(x) if x and isinstance(x[0], Tensor) else x for x in picked]
-        return self._with(self.scores[..., index], *names)
+        weights = None if self.weights is None else self.weights[index]
+        return self._with(self.scores[..., index], *names, weights=weights)
 
     def _with(self, scores: Tensor, *columns: Any, **options: Any) -> "Scores":
         columns = columns or (self.ids, self.groups, self.repeats)
-        fields = {"bounds": self.bounds, "higher_is_better": self.higher_is_better, "name": self.name} | options
+        names = ("weights", "bounds", "higher_is_better", "name")
+        fields = {name: getattr(self, name) for name in names} | options
         scored = Scores(scores, *columns, **fields)
         scored.hashes = self.hashes
         return scored
@@ -163,7 +177,7 @@ class Scores:
     def _estimates(self, resampled: Resampled, confidence: float) -> Estimate:
         estimate = intervals.interval(resampled, confidence)
         estimate.details["missing"] = self.missing
-        return intervals.with_values(estimate, self.shaped(self._items().values.nanmean(0)), self.name)
+        return intervals.with_values(estimate, self.shaped(self._items().means()), self.name)
 
     def shaped(self, values: Tensor) -> Tensor:
         # (..., V)  ->  (..., *shape)
@@ -175,7 +189,7 @@ class Scores:
     def _resampled(self, method: str, replicates: int | None = None, seed: int | None = None) -> Resampled:
         items = self._items().scored()
         means = resampled_means(
-            items.values, items.names(), *check_draws(replicates, seed), bounds=self.bounds or UNBOUNDED
+            items.values, items.names(), *check_draws(replicates, seed), self.bounds or UNBOUNDED, weights=items.weights
         )
         return means.take(read=self.shaped)
 
@@ -190,14 +204,19 @@ class Scores:
         values = self.scores.reshape(-1, len(self)).T
         groups = None if self.groups is None else units("groups", self.groups, len(self), values.device)
         if self.ids is None:
-            return ItemScores(values, None, groups)
+            return ItemScores(values, None, groups, self.weights)
         item_ids = self.id_numbers(as_texts)
         if len(item_ids.unique()) == len(item_ids):
-            return ItemScores(values, item_ids, groups)
+            return ItemScores(values, item_ids, groups, self.weights)
+        if self.weights is not None:
+            values = torch.cat([values, self.weights[:, None]], 1)
         rows = torch.cat([values.nan_to_num(0), values.isfinite().double()], 1)
         sums, names = sums_by_item(rows, ItemNames(item_ids, groups))
         value_sums, counts = sums.chunk(2, 1)
-        return ItemScores(value_sums / counts, names.ids, names.groups)
+        means = value_sums / counts
+        if self.weights is None:
+            return ItemScores(means, names.ids, names.groups)
+        return ItemScores(means[:, :-1], names.ids, names.groups, means[:, -1])
 
 
 def _numbers(scores: Any) -> Tensor:
@@ -238,6 +257,15 @@ def _tensor_of(data: Any) -> Tensor:
     if array.dtype == object and any(isinstance(x, str) for x in array.flat):
         raise TypeError("a text")
     return torch.from_numpy(array.astype(np.float64))
+
+
+def _weights(weights: Any, scores: Tensor) -> Tensor:
+    # scores: (..., N)  ->  (N,) float64
+    weights = _tensor_of(weights).to(scores)
+    checks.shape("weights", weights, scores.shape[-1])
+    if not bool((weights.isfinite() & (weights > 0)).all()):
+        raise ValueError(f"weights: got from {weights.min():g} to {weights.max():g}, wanted finite numbers above 0")
+    return weights
 
 
 def _bounds(scores: Tensor, bounds: tuple[float, float] | None) -> tuple[float, float] | None:

@@ -21,21 +21,23 @@ class Source(NamedTuple):
     metric: str | None = None
     filter: str | None = None
     higher_is_better: bool | None = None
+    weights: Any = None
 
     def read(self, data: Any, name: str = "scores") -> Scores:
         """Return the scores that `data` holds."""
         if isinstance(data, Scores):
-            self.check_unused(("ids", "groups", "score", "metric", "filter"), f"{name}, which has its own")
+            self.check_unused(("ids", "groups", "score", "metric", "filter", "weights"), f"{name}, which has its own")
             scores = data
         elif is_path(data):
             self._check_names()
+            self.check_unused(("weights",), f"{name}, a file, which a DataFrame may be read from")
             column = self.metric if self.score is None else self.score
             scores = read_scores(data, column, filter=self.filter, ids=self.ids, groups=self.groups)
         elif is_frame(data):
             scores = self._of_frame(data)
         else:
             self.check_unused(("score", "metric", "filter"), f"{name}, a {type(data).__name__}")
-            scores = Scores(data, self.ids, self.groups)
+            scores = Scores(data, self.ids, self.groups, weights=self.weights)
         return self._directed(scores)
 
     def _directed(self, scores: Scores) -> Scores:
@@ -56,15 +58,16 @@ class Source(NamedTuple):
         if score is None:
             raise ValueError(f"score: got none, wanted the name of a column: {_listed(frame)}")
         key = id_column([*frame.columns]) if self.ids is None else self.ids
-        ids, groups = (None if name is None else _column(frame, name) for name in (key, self.groups))
+        names = (key, self.groups, self.weights)
+        ids, groups, weights = (None if name is None else _column(frame, name) for name in names)
         if ids is not None and self.ids is None:
             check_ids([*ids], {name: [*frame[name]] for name in TELLING if name in frame.columns}, "the table")
-        return Scores(_column(frame, score), ids, groups, name=str(score))
+        return Scores(_column(frame, score), ids, groups, weights=weights, name=str(score))
 
     def _check_names(self) -> None:
         if self.score is not None and self.metric is not None:
             raise ValueError("score, metric: got both, wanted one name")
-        for option in ("ids", "groups"):
+        for option in ("ids", "groups", "weights"):
             if not isinstance(getattr(self, option), str | None):
                 got = type(getattr(self, option)).__name__
                 raise TypeError(f"{option}: got a {got} for a table or a file, wanted the name of a column")

@@ -132,7 +132,7 @@ class _Calibration(SumMetric):
     higher_is_better = False
     plot_lower_bound: float | None = 0.0
 
-    def __init__(self, width: int, *, replicates: int = 0, seed: int = 0, **kwargs: Unpack[Options]) -> None:
+    def __init__(self, width: int, *, replicates: int | None = None, seed: int = 0, **kwargs: Unpack[Options]) -> None:
         super().__init__(replicates=replicates, seed=seed, **kwargs)
         self.add_sums(width + 1)
         self.add_invalid("labels that are no class, or probabilities outside [0, 1]")
@@ -150,7 +150,7 @@ class _Calibration(SumMetric):
 
 
 class BrierScore(_Calibration):
-    """Mean square of probability minus truth; see `brier_score`. `interval` requires `replicates`.
+    """Mean square of probability minus truth; see `brier_score`.
 
     metric = BrierScore(replicates=1000)
     metric.update(torch.rand(100), torch.arange(100) % 2)
@@ -159,11 +159,10 @@ class BrierScore(_Calibration):
 
     multiclass: Tensor
 
-    def __init__(self, *, replicates: int = 0, seed: int = 0, **kwargs: Unpack[Options]) -> None:
+    def __init__(self, *, replicates: int | None = None, seed: int = 0, **kwargs: Unpack[Options]) -> None:
         super().__init__(1, replicates=replicates, seed=seed, **kwargs)
-
-        if self.replicates:
-            self.add_state("multiclass", torch.zeros((), dtype=torch.int64), "sum")  # items with several probabilities
+        if self._keeps_items:
+            self.add_rows("multiclass")  # a row where items have several probabilities
 
     def update(self, preds: Tensor, target: Tensor, **items: Unpack[ResamplingUnits]) -> None:
         """Add a batch.
@@ -173,11 +172,16 @@ class BrierScore(_Calibration):
         checks.shape("target", target, "N")
         squares, refused = _squares(preds, target)
         self.add_values(squares[:, None], refused, target, **items)
-        if self.replicates and preds.ndim > target.ndim:
-            self.multiclass = self.multiclass + len(target)
+        if self._keeps_items and preds.ndim > target.ndim and len(target) and not len(self.multiclass):
+            self.append_rows("multiclass", torch.zeros_like(target[:1]))
+
+    def _add_state(self, state: dict[str, Tensor]) -> None:
+        super()._add_state(state)
+        if self._keeps_items:
+            self.multiclass = self.multiclass[:1]
 
     def value_range(self) -> tuple[float, float]:
-        return 0.0, 2.0 if self.replicates and bool(self.multiclass) else 1.0
+        return 0.0, 2.0 if self._keeps_items and len(self.multiclass) else 1.0
 
     def item_bounds(self) -> Bounds:
         return mean_bounds(1, *self.value_range())
@@ -188,7 +192,7 @@ class BrierScore(_Calibration):
 
 
 class CalibrationError(_Calibration):
-    """Expected calibration error; see `calibration_error`. `interval` requires `replicates`.
+    """Expected calibration error; see `calibration_error`.
 
     Replicates add the bias of few items once more, so that their quantiles are no interval. With `norm="rms"` twice the
     variance of each bin is taken from the mean squares of the replicates, and the interval holds the error of the
@@ -206,7 +210,13 @@ class CalibrationError(_Calibration):
     plot_upper_bound: float | None = 1.0
 
     def __init__(
-        self, bins: int = 15, *, norm: str = "l1", replicates: int = 0, seed: int = 0, **kwargs: Unpack[Options]
+        self,
+        bins: int = 15,
+        *,
+        norm: str = "l1",
+        replicates: int | None = None,
+        seed: int = 0,
+        **kwargs: Unpack[Options],
     ) -> None:
         checks.check_choice("norm", norm, NORMS)
         self.bins, self.norm = checks.check_int("bins", bins, 1), norm
@@ -229,7 +239,7 @@ class CalibrationError(_Calibration):
         # ->  () float64
         """Return the error less what few items add to it, as the replicates of an "l1" show it; at least 0.
 
-        With `norm="rms"` that is the value. ValueError where the metric was made without `replicates`.
+        With `norm="rms"` that is the value. ValueError with `replicates=0`.
         """
         value = self.compute()
         if self.norm == "rms":

@@ -103,7 +103,7 @@ def _count_other_class_above(preds: Tensor, is_positive: Tensor) -> Tensor:
     counts = []
     for of_class in (~positive, positive):
         sums = of_class.cumsum(-1).double()  # of integers: floating-point sums on a GPU are not deterministic
-        above = previous_steps(sums.where(last, 0))
+        above = previous_steps(sums.where(last, 0), last)
         # The sum at the last of equal scores belongs to all of them.
         at_or_above = sums.where(last, torch.inf).flip(-1).cummin(-1).values.flip(-1) if sums.shape[-1] else sums
         counts.append((above + at_or_above) / 2)

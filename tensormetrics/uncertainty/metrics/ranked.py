@@ -51,7 +51,7 @@ def binary_average_precision(preds: Tensor, target: Tensor, weights: Tensor | No
     return _scored(_precision_area, preds, target, weights)
 
 
-Area = Callable[[Tensor, Tensor, Tensor], Tensor]
+Area = Callable[..., Tensor]
 Weights = Callable[[Tensor], Iterator[tuple[slice, Tensor]]]
 CHUNK = 2**20  # weights at a time
 
@@ -85,20 +85,24 @@ def _area(area: Area, last: Tensor, positive: Tensor, weights: Tensor) -> Tensor
     return area(right.where(last, 0), false.where(last, 0), last)
 
 
-def previous_steps(sums: Tensor) -> Tensor:
+def previous_steps(sums: Tensor, last: Tensor | None) -> Tensor:
     # sums: (..., N), 0 but at the last of equal scores  ->  (..., N), those at the step before
-    return torch.nn.functional.pad(sums.cummax(-1).values[..., :-1], (1, 0)) if sums.shape[-1] else sums
+    if not sums.shape[-1]:
+        return sums
+    return torch.nn.functional.pad((sums if last is None else sums.cummax(-1).values)[..., :-1], (1, 0))
 
 
-def _roc_area(right: Tensor, false: Tensor, last: Tensor) -> Tensor:
-    added = (false - previous_steps(false)).where(last, 0) * (right + previous_steps(right))
+def _roc_area(right: Tensor, false: Tensor, last: Tensor | None = None) -> Tensor:
+    added = (false - previous_steps(false, last)) * (right + previous_steps(right, last))
+    added = added if last is None else added.where(last, 0)
     num_pairs = right.sum(-1) * 0 if not right.shape[-1] else right[..., -1] * false[..., -1]
     return added.sum(-1) / 2 / num_pairs
 
 
-def _precision_area(right: Tensor, false: Tensor, last: Tensor) -> Tensor:
+def _precision_area(right: Tensor, false: Tensor, last: Tensor | None = None) -> Tensor:
     precision = (right / (right + false)).where(right > 0, 0)
-    added = (right - previous_steps(right)).where(last, 0) * precision
+    added = (right - previous_steps(right, last)) * precision
+    added = added if last is None else added.where(last, 0)
     return added.sum(-1) / (right.sum(-1) if not right.shape[-1] else right[..., -1])
 
 
@@ -126,9 +130,9 @@ class RankedMetric(RowMetric):
 
     @staticmethod
     @abstractmethod
-    def area(right: Tensor, false: Tensor, last: Tensor) -> Tensor:
+    def area(right: Tensor, false: Tensor, last: Tensor | None = None) -> Tensor:
         # right, false: (..., N), the positives and negatives down to each score  last: (..., N)  ->  (...)
-        """Compute the score; only sums at the `last` of equal scores count."""
+        """Compute the score; only sums at the `last` of equal scores count, by default all."""
 
     def update(self, preds: Tensor, target: Tensor, **items: Unpack[ResamplingUnits]) -> None:
         """Append a batch.
@@ -194,11 +198,13 @@ class RankedMetric(RowMetric):
         ordered, order = self.preds.sort(descending=True, stable=True)
         end = torch.tensor([1.0, 0.0], dtype=torch.float64, device=ordered.device)  # a positive tied with a negative
         positive = torch.cat([end, self.target[order].double(), end])
-        last = torch.cat([end == 0, last_of_equals(ordered), end == 0])
+        steps = torch.cat([end == 0, last_of_equals(ordered), end == 0]).nonzero()[:, 0]
         values, sizes = end.new_empty(2, pseudo.shape[1])
         for chunk, weights in weights_of(units[order]):
             above, below = pseudo[:, chunk]
-            values[chunk] = _area(self.area, last, positive, torch.cat([above, weights, below], 1))
+            extended = torch.cat([above, weights, below], 1)
+            right, false = (prefix_sums(extended * mask)[:, steps] for mask in (positive, 1 - positive))
+            values[chunk] = self.area(right, false)
             sizes[chunk] = weights.sum(1)
         return values, sizes
 

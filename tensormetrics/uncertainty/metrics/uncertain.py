@@ -1,6 +1,6 @@
 """Intervals and comparisons for metrics of torchmetrics."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -17,25 +17,25 @@ from ...core.resampling.draws import Bounds
 from . import _stat_scores
 
 
-class Uncertain(SumMetric):
+class Uncertain(SumMetric[Any]):  # an `Estimate`, or several by name, as `metric` answers
     """Any torchmetrics metric whose states are all sums, with `interval` and `compare`: one `update` is one item.
 
     Or one group of them: a patient's pictures, a document's tokens, or a batch of a shuffled loader, of which there are
     to be at least some thirty. `compute` and `forward` are those of `metric`, which is used up: the wrapper feeds it.
-    It stores only `replicates` weighted sums of its states, and as many of random halves. Metrics with list
-    states (`thresholds=None`) are a ValueError: give them thresholds.
+    Or, with an id for each row of a batch, the rows are items. Metrics with list states (`thresholds=None`) are a
+    ValueError: give them thresholds.
 
     Bounds of single items are known for accuracy, precision, recall, specificity, negative predictive value, F, Jaccard
     and Hamming scores: the interval of 10 right answers of 10 is no point. `item_bounds=(worst, best)` gives them for
     other metrics: the states that one worst and one best possible item adds, by name.
 
-        metric = Uncertain(MulticlassF1Score(10), replicates=1000)
-        for preds, target in loader:
-            metric.update(preds, target)
+        metric = Uncertain(MulticlassF1Score(10))
+        for preds, target, ids in loader:
+            metric.update(preds, target, ids=ids)  # each row is an item; without ids the batch is one
         value, low, high = metric.interval()
 
     >>> from torchmetrics.classification import MulticlassF1Score
-    >>> metric = Uncertain(MulticlassF1Score(3), replicates=200)
+    >>> metric = Uncertain(MulticlassF1Score(3))
     >>> for patient in range(40):
     ...     labels = torch.arange(patient, patient + 6) % 3
     ...     metric.update(labels.clone().clamp(max=2 - patient % 2), labels)
@@ -47,7 +47,7 @@ class Uncertain(SumMetric):
         self,
         metric: torchmetrics.Metric,
         *,
-        replicates: int = 1000,
+        replicates: int | None = None,
         seed: int = 0,
         item_bounds: tuple[Mapping[str, Tensor], Mapping[str, Tensor]] | None = None,
         **kwargs: Any,
@@ -87,8 +87,10 @@ class Uncertain(SumMetric):
         if self._item_bounds is None:
             return None
         size = torch.ones((), dtype=torch.float64, device="cpu")
-        if self._counts_items and self.replicates:
-            items = _stat_scores.items_of(self.metric, self._states(self.sums)) / self.identified.sum()
+        if self._counts_items and self._keeps_items:
+            items = _stat_scores.items_of(self.metric, self._states(self.sums)) / (
+                self._num_folded() + len(self.entries)
+            )
             size = items.nan_to_num(1.0).clamp(min=1.0).cpu()
         return Bounds(size * self._item_bounds[0], size * self._item_bounds[1])
 
@@ -106,20 +108,38 @@ class Uncertain(SumMetric):
     def higher_is_better(self) -> bool | None:  # type: ignore[override]
         return self.metric.higher_is_better
 
-    def update(
-        self, *args: Any, ids: Hashable | Tensor | None = None, groups: Hashable | Tensor | None = None, **kwargs: Any
-    ) -> None:
+    def update(self, *args: Any, ids: Any = None, groups: Any = None, **kwargs: Any) -> None:
         """Add an item, or a group of items: the arguments of `metric.update`, and an integer or a name for each.
 
-        A group may have any number of updates in any order. `ids`: items of one id have one weight in a replicate, in
-        any order of updates. `groups`: documents, patients, speakers; items of one group share a weight.
+        With several ids or groups, one for each row of the arguments, each row is an item, which takes an update of
+        `metric` each. A group may have any number of updates in any order. `ids`: items of one id have one weight in a
+        replicate, in any order of updates. `groups`: documents, patients, speakers; items of one group share a weight.
         """
+        names = {name: column for name, column in (("ids", ids), ("groups", groups)) if column is not None}
+        if not any(map(_are_several, names.values())):
+            self.add_items(self._states_of(*args, **kwargs)[None], _single(ids), _single(groups))
+            return
+        tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+        for name, column in names.items():
+            if not _are_several(column) or {len(column)} != {len(x) if x.ndim else 0 for x in tensors}:
+                got, wanted = len(column) if _are_several(column) else 1, "one for each row of its arguments"
+                raise ValueError(f"{name}: got {got}, but an update is one item, or a group; wanted one, or {wanted}")
+        rows = [
+            self._states_of(*item, **options)
+            for item, options in (
+                tree_map(lambda x, i=i: x[i : i + 1] if isinstance(x, Tensor) else x, (args, kwargs))
+                for i in range(len(next(iter(names.values()))))
+            )
+        ]
+        self.add_items(torch.stack(rows) if rows else self.sums.new_zeros(0, len(self.sums)), **names)
+
+    def _states_of(self, *args: Any, **kwargs: Any) -> Tensor:
+        # ->  (K,)
         with self._turn:
             self.metric.reset()
             self.metric.update(*args, **kwargs)
             states = [getattr(self.metric, name).detach().flatten().double() for name in self.shapes]
-        row = torch.cat(states).to(self.sums.device)
-        self.add_items(row[None], _single(ids), _single(groups))
+        return torch.cat(states).to(self.sums.device)
 
     def compute(self) -> Any:
         return self.read_sums(self.sums)
@@ -159,5 +179,14 @@ def _value_of(leaf: Any) -> Tensor:
     return value.squeeze() if value.numel() == 1 else value
 
 
+def _is_list(names: Any) -> bool:
+    return isinstance(names, Sequence) and not isinstance(names, str)
+
+
+def _are_several(names: Any) -> bool:
+    """Return whether these are the names of the items of a batch, as opposed to that of one."""
+    return names.numel() != 1 if isinstance(names, Tensor) else _is_list(names) and len(names) != 1
+
+
 def _single(name: Any) -> Any:
-    return name.reshape(1) if isinstance(name, Tensor) else None if name is None else [name]
+    return name.reshape(1) if isinstance(name, Tensor) else name if name is None or _is_list(name) else [name]

@@ -50,7 +50,7 @@ def compare_models(
             return ComparisonTable._of(table, _ranked(samples, all_pairs()))
         others = [(model, baseline) for model in samples if model != baseline]
         differences = _comparisons(samples, paired, others, options, correction)
-    return _table(samples, differences, baseline, correction)._compared_by(all_pairs)
+    return _table(samples, differences, baseline, correction, options.rope)._compared_by(all_pairs)
 
 
 def _members(model: Any, source: Source, name: str) -> dict[str, Any]:
@@ -167,11 +167,12 @@ def correct_comparisons(by_pair: Comparisons, correction: str) -> Comparisons:
     return {pair: {name: column[i] for name, column in columns.items()} for i, pair in enumerate(by_pair)}
 
 
-def _table(samples: Models, differences: Comparisons, baseline: str, correction: str) -> Table:
+def _table(samples: Models, differences: Comparisons, baseline: str, correction: str, rope: float | None) -> Table:
     directions = _columns(samples)
     columns: dict[str, bool | None] = {}
     for name, direction in directions.items():
         columns |= {name: direction, f"{name} - {baseline}": None, f"{name} p": None}
+        columns |= {} if rope is None else {f"{name} p_not_worse": None, f"{name} verdict": None}
     rows = []
     for model, metrics in samples.items():
         row: dict[str, Any] = {}
@@ -179,6 +180,7 @@ def _table(samples: Models, differences: Comparisons, baseline: str, correction:
             row |= _values(sample.estimates, metric)
         for name, comparison in differences.get((model, baseline), {}).items():
             row |= {f"{name} - {baseline}": comparison, f"{name} p": comparison._decisive_p}
+            row |= {f"{name} p_not_worse": comparison.p_not_worse, f"{name} verdict": comparison.verdict}
         rows.append({name: row.get(name) for name in columns})
     caption = (
         f"intervals of differences and p: corrected over {len(differences)} models ({correction})"

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
+import torchmetrics
 from torch import Tensor
 
 from ...core.arguments import checks
@@ -18,7 +19,7 @@ from ...core.resampling import intervals
 from ...core.resampling.errors import UncertaintyWarning
 from ...core.resampling.families import MEMBER
 from ...core.resampling.means import UNBOUNDED, Means, resampled_means
-from ...core.resampling.paired import comparisons, comparisons_with
+from ...core.resampling.paired import comparisons, comparisons_with, independent_comparisons
 from ...core.resampling.statements import ALTERNATIVES, Question
 from ...core.resampling.weights import check_draws
 from ...core.results.estimates import Comparison, check_confidence
@@ -40,6 +41,7 @@ class ComparisonOptions(NamedTuple):
     seed: int | None = None
     rope: float | None = None
     of_family: bool = False
+    is_paired: bool = True
 
     def question(self, direction: Callable[[str], bool | None]) -> Question:
         """Return the checked options; ValueError for one that is out of range."""
@@ -76,7 +78,8 @@ class Sample(NamedTuple):
         if other.resampled is None:
             result = comparisons_with(self.resampled, other.metric, question)
         else:
-            result = comparisons(self.resampled, other.resampled, question)
+            compare = comparisons if options.is_paired else independent_comparisons
+            result = compare(self.resampled, other.resampled, question)
         if isinstance(result, Comparison):
             return self._completed(result, "", self.estimates, other.estimates)
         others = other.estimates or dict.fromkeys(result)
@@ -159,6 +162,8 @@ def _paired_items(models: dict[str, Scores], on_missing: str) -> tuple[ItemScore
         having = next(name for name, kind in kinds.items() if kind is not None)
         raise ValueError(f"ids: got some for {having} and none for {without}; wanted them for all models or for none")
     _check_documents(models)
+    if weighted := [name for name, scores in models.items() if scores.weights is not None]:
+        raise ValueError(f"weights: got some for {weighted[0]}, wanted none for paired items; write paired=False")
     first_name = next(iter(models))
     shape = models[first_name].shape
     for name, scores in models.items():
@@ -346,7 +351,8 @@ def check_comparable(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> Non
     for name, sample in zip(names, samples, strict=False):
         if not hasattr(sample, "_resampled"):
             expected = f"a metric of this package, or Uncertain(it){', or a number' if sample is b else ''}"
-            raise TypeError(f"{name}: got a {type(sample).__name__}, wanted {expected}")
+            advice = "; wrap it in Uncertain before update" if isinstance(sample, torchmetrics.Metric) else ""
+            raise TypeError(f"{name}: got a {type(sample).__name__}, wanted {expected}{advice}")
     if len(samples) == 2:
         if type(a) is not type(b):
             raise ValueError(f"{names[1]}: got a {type(b).__name__}, wanted a {type(a).__name__} as {names[0]} is")

@@ -164,7 +164,10 @@ class FaissKNN(ConstructorRepr):
         # query: (Q, D)  reference: (R, D)  ->  (R, D), the rows to search
         held = 0 if self.index is None else self.index.ntotal
         if reference is None and not held:
-            raise ValueError("reference: got None while the index holds no rows; pass references, or train() or load()")
+            raise ValueError(
+                "reference: got None while the index holds no rows; pass references, or train() or load(), with "
+                "FaissKNN(reset_after=False) for several searches"
+            )
         if reference is not None and held and not self.reset_before:
             raise ValueError(
                 f"reference: got {len(reference)} rows while the index holds {held}; search these with "

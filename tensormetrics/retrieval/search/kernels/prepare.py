@@ -62,19 +62,17 @@ def _power_of_two(norm):
 def _center(
     x, x_row, x_step, center, num_rows, dim, UNIT: tl.constexpr, ROWS: tl.constexpr, SIZE: tl.constexpr
 ):  # fmt: skip
-    # Mean of a sample of rows without outliers: one huge row would move it far from all others.
+    # Mean of a sample of rows without those that are outliers in SIZE columns: one huge row would move it far away.
     n = tl.arange(0, ROWS)
     valid, rows = (n < num_rows)[:, None], x + (n.to(tl.int64) * x_row)[:, None]
     unit = _unit(rows, x_step, valid, dim, SIZE, UNIT)
-    is_close = n < num_rows
+    is_close, d = n < num_rows, tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    a = _moved(rows, x_step, d[None, :], valid, dim, unit, center, UNIT, False)
     for turn in range(4):
-        distance, count = tl.zeros((ROWS,), dtype=tl.float64), tl.sum(is_close.to(tl.float64), axis=0)
-        for start in range(0, dim, SIZE):
-            d = start + tl.arange(0, SIZE)
-            a = _moved(rows, x_step, d[None, :], valid, dim, unit, center, UNIT, False)
-            mean = tl.sum(tl.where((turn > 0) & is_close[:, None], a, 0.0), axis=0) / tl.maximum(count, 1.0)
-            distance += tl.sum((a - mean[None, :]) * (a - mean[None, :]), axis=1)
-            tl.store(center + d, mean, mask=d < dim)
+        count = tl.sum(is_close.to(tl.float64), axis=0)
+        mean = tl.sum(tl.where((turn > 0) & is_close[:, None], a, 0.0), axis=0) / tl.maximum(count, 1.0)
+        tl.store(center + d, mean, mask=d < dim)
+        distance = tl.sum((a - mean[None, :]) * (a - mean[None, :]), axis=1)
         # In the first iteration these are the norms, finite where the rows are. NaN is never close.
         distance = tl.where(is_close & (distance < _INF), distance, _INF)
         before = tl.sum((distance[None, :] < distance[:, None]).to(tl.int32), axis=1)
@@ -232,8 +230,11 @@ def _references(
 def _queries(
     x, x_row, x_step, center, sizes, max_low, table, left, is_bounded, query_scale, count, size, dim, width,
     rounding, summing,
-    factor: tl.constexpr, UNIT: tl.constexpr, PARTS: tl.constexpr, ROWS: tl.constexpr, SIZE: tl.constexpr,
+    factor: tl.constexpr, UNIT: tl.constexpr, PARTS: tl.constexpr, ORDERED: tl.constexpr, ROWS: tl.constexpr,
+    SIZE: tl.constexpr,
 ):  # fmt: skip
+    # ORDERED: references in their order; `left` gets their `row_bounds`, infinite for those far from the center, and
+    # `query_scale` their `bias` and a zero.
     n = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     centered: tl.constexpr = factor == 2
     valid, rows = (n < count)[:, None], x + (n.to(tl.int64) * x_row)[:, None]
@@ -255,7 +256,15 @@ def _queries(
         rows, x_step, bounded[:, None], dim, unit, center, scale, to, width, UNIT, centered, PARTS, 0, SIZE
     )
     tl.store(is_bounded + n, bounded, mask=n < count)
-    _store_left(left, n, size, length, lost, rounded, small, sizes, max_low, rounding, summing, factor, PARTS)
+    if ORDERED:
+        ref_error = tl.where(bounded | (n >= count), (9 * _EPS + 2 * rounding) * length * length, _INF)
+        tl.store(query_scale + n, tl.where(n < count, length * length, _INF).to(tl.float32))
+        tl.store(query_scale + size, 0.0)
+        tl.store(left + n, _rounded_up(rounded))
+        tl.store(left + size + n, _rounded_up(lost))
+        tl.store(left + 2 * size + n, _rounded_up(ref_error))
+    else:
+        _store_left(left, n, size, length, lost, rounded, small, sizes, max_low, rounding, summing, factor, PARTS)
 
 
 def _columns(dim: int, limit: int) -> int:
@@ -272,10 +281,9 @@ def lengths(
     if normalization is None:
         apart = triton.cdiv(count, _SAMPLE)
         launch(
-            _center, (1,),
+            _center, (triton.cdiv(dim, 32),),
             rows[::apart], apart * rows.stride(0), rows.stride(1), center, triton.cdiv(count, apart), dim,
-            UNIT=unit, ROWS=_SAMPLE,
-            SIZE=16, num_warps=8, enable_fp_fusion=False,
+            UNIT=unit, ROWS=_SAMPLE, SIZE=32, num_warps=8, enable_fp_fusion=False,
         )  # fmt: skip
     norms = torch.empty(count, dtype=torch.float64, device=device)
     nonfinite = torch.empty(count, dtype=torch.bool, device=device)
@@ -340,18 +348,22 @@ def references(
 
 def queries(
     rows: Tensor, center: Tensor, sizes: Tensor, low: Tensor, rounding: float, summing: float,
-    factor: int, unit: bool, parts: int, size: int, width: int,
+    factor: int, unit: bool, parts: int, size: int, width: int, is_ordered: bool = False,
 ) -> Float16Queries:  # fmt: skip
-    # rows: (Q, D)  low: (1,), see `Prepared`  ->  tables of `size` rows
+    # rows: (Q, D)  low: (1,), see `Prepared`  ->  tables of `size` rows, see `_queries`
     table = torch.empty(size, (2 * parts - 1) * width, dtype=torch.float16, device=rows.device)
     left = torch.empty(3, size, dtype=torch.float32, device=rows.device)
     is_bounded = torch.empty(len(rows), dtype=torch.bool, device=rows.device)
-    query_scale = left if factor == 2 else torch.empty(len(rows), dtype=torch.float64, device=rows.device)
+    query_scale = left
+    if is_ordered or factor != 2:
+        scales, dtype = (size + 1, torch.float32) if is_ordered else (len(rows), torch.float64)
+        query_scale = torch.empty(scales, dtype=dtype, device=rows.device)
     launch(
         _queries, (size // 32,),
         rows, *rows.stride(), center, sizes, low.view(torch.int64), table, left, is_bounded.view(torch.int8),
         query_scale,
         len(rows), size, rows.shape[1], width, rounding, summing,
-        factor=factor, UNIT=unit, PARTS=parts, ROWS=32, SIZE=64, num_warps=8, enable_fp_fusion=False,
+        factor=factor, UNIT=unit, PARTS=parts, ORDERED=is_ordered, ROWS=32, SIZE=64, num_warps=8,
+        enable_fp_fusion=False,
     )  # fmt: skip
-    return Float16Queries(table, left, is_bounded, None if factor == 2 else query_scale)
+    return Float16Queries(table, left, is_bounded, None if query_scale is left else query_scale)

@@ -20,6 +20,7 @@ class Float16References(Protocol):
     rows: Tensor  # (R', D') float16
     bias: Tensor  # (R',) float32
     order: Tensor  # (R' + 1,) int32, the reference at each position, -1 if none
+    position: Tensor  # (R,) int64, the position of each reference
     row_bounds: Tensor  # (3, R') float32, error bound of each reference
     right: Tensor  # (3, blocks) float32, error bound of each block
     factor: int

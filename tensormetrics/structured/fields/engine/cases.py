@@ -28,7 +28,9 @@ def num_misfits(slot: Slot, value: Any) -> int | None:
         return min((count for e in slot.edges if (count := num_misfits(e.slot, value)) is not None), default=None)
     if isinstance(node, Items | Fixed):
         items = _items_of(node, value)
-        return None if items is None else _array_misfits(slot, node, items)
+        if items is None or isinstance(node, Fixed):
+            return None if items is None else sum(not _fits(edge, items[edge.position]) for edge in slot.edges)
+        return sum(not _fits(slot.edges[0], item) for item in items)
     values = object_of(value)
     if values is None:
         return None
@@ -46,12 +48,6 @@ def _items_of(node: Items | Fixed, value: Any) -> list[Any] | None:
     if items is not None and isinstance(node, Fixed) and len(items) != len(node.positions):
         return None
     return items
-
-
-def _array_misfits(slot: Slot, node: Items | Fixed, items: list[Any]) -> int:
-    if isinstance(node, Items):
-        return sum(not _fits(slot.edges[0], item) for item in items)
-    return sum(not _fits(edge, items[edge.position]) for edge in slot.edges)
 
 
 def _record_misfits(slot: Slot, node: Record, values: Mapping[Any, Any]) -> int:

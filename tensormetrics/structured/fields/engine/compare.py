@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,28 +17,8 @@ from .slots import Edge, Plan, Slot
 TOLERANCE = 1e-9  # of thresholds
 MIN_WEIGHT = 2.0**-20  # of a pair of items that must be matched
 MAX_CELLS = 1 << 22  # pairs of items that are compared at once
-CORRECT, WRONG, MISSED, INVENTED = range(4)
-
-
-@dataclass(eq=False)
-class Counts:
-    """Counts of documents.
-
-    Attributes:
-        counts: (D, R, 4) int64, correct, wrong, missed and invented values by row of the report.
-        similarity: (D, R) float64, sums of the similarities of the correct and wrong values.
-        document_similarity: (D,) float64.
-        invalid: (D, P) int64, values of a wrong type by path.
-        is_conforming: (D,) bool, without invalid values, missing required keys and forbidden keys.
-        num_extra: (D,) int64, keys that the schema does not define.
-    """
-
-    counts: np.ndarray
-    similarity: np.ndarray
-    document_similarity: np.ndarray
-    invalid: np.ndarray
-    is_conforming: np.ndarray
-    num_extra: np.ndarray
+COUNTS = ("correct", "wrong", "missed", "invented")
+CORRECT, WRONG, MISSED, INVENTED = range(len(COUNTS))
 
 
 class Comparison:
@@ -51,42 +30,53 @@ class Comparison:
         preds: Encoded predictions; the row of a missing one is ABSENT.
         refs: Encoded references.
         answers: Results of users' functions.
+
+    Attributes:
+        counts: (D, R, 4) int64, correct, wrong, missed and invented values by row of the report.
+        similarity: (D, R) float64, sums of the similarities of the correct and wrong values.
+        document_similarity: (D,) float64.
+        invalid: (D, P) int64, values of a wrong type by path.
+        is_conforming: (D,) bool, without invalid values, missing required keys and forbidden keys.
+        num_extra: (D,) int64, keys that the schema does not define.
     """
 
     def __init__(self, plan: Plan, tables: list[Keys], preds: Encoded, refs: Encoded, answers: Answers) -> None:
         self.plan, self.tables, self.preds, self.refs, self.answers = plan, tables, preds, refs, answers
-        shape = len(preds.roots), len(plan.rows.paths)
-        self.counts = np.zeros((*shape, 4), dtype=np.int64)
-        self.similarity = np.zeros(shape)
+        size, rows = len(preds.roots), len(plan.rows.paths)
+        self.counts, self.similarity = np.zeros((size, rows, 4), dtype=np.int64), np.zeros((size, rows))
+        self.invalid, self.num_extra = np.zeros((size, len(plan.paths)), dtype=np.int64), np.zeros(size, dtype=np.int64)
+        self.is_conforming = np.ones(size, dtype=bool)
         self.wrong: list[tuple[Slot, np.ndarray, np.ndarray]] = []  # rows of wrong values and of their references
         self.keeps_all_credit = False  # of values below their thresholds
-        self.order = [_order_by_cost(slot) for slot in plan.slots]
+        # The parts of a slot are compared in this order, users' functions last.
+        costs = [[_cost(edge.slot) for edge in slot.edges] for slot in plan.slots]
+        self.order = [np.argsort(row, kind="stable").tolist() for row in costs]
 
-    def count(self) -> Counts:
+    def count(self) -> None:
         """Compare all documents."""
         documents, slot = np.arange(len(self.preds.roots)), self.plan.root.slot
         i, j = self.preds.roots, self.refs.roots
-        similarity = run(self.visit(slot, i, j, documents))
-        similarity[~self.has_content(slot, i, j)] = 1.0
-        faults = Faults(self.plan, self.preds)
-        return Counts(self.counts, self.similarity, similarity, faults.invalid, faults.is_conforming, faults.num_extra)
+        self.document_similarity = run(self.visit(slot, i, j, documents))
+        self.document_similarity[~self.has_content(slot, i, j)] = 1.0
+        run(self._count_faults(self.plan.root, i, documents))
+        self.is_conforming &= self.invalid.sum(1) == 0
 
     def wrong_values(self, row: int) -> Iterator[tuple[Any, Any]]:
         """Yield the wrong values of a row of the report, with the values of the references."""
         for slot, i, j in self.wrong:
             if slot.row == row:
-                preds, refs = self._columns(slot)
+                preds, refs = self.columns_of(slot)
                 for pred, ref in zip(i, j, strict=True):
                     if pred >= 0:  # negative below an object of a wrong type
                         yield preds.values[pred], refs.values[ref]
 
-    def _columns(self, slot: Slot) -> tuple[Column, Column]:
+    def columns_of(self, slot: Slot) -> tuple[Column, Column]:
         return self.preds.columns[slot.index], self.refs.columns[slot.index]
 
     def has_content(self, slot: Slot, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         # i, j: (P,)  ->  (P,) bool
         """Return whether at least one of two values has content."""
-        preds, refs = self._columns(slot)
+        preds, refs = self.columns_of(slot)
         return preds.content[i] | refs.content[j]
 
     def visit(
@@ -108,7 +98,7 @@ class Comparison:
         return (yield self._parts(slot, i, j, documents, floor))
 
     def _leaf(self, slot: Slot, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None) -> np.ndarray:
-        preds, refs = self._columns(slot)
+        preds, refs = self.columns_of(slot)
         pred, ref = preds.codes[i], refs.codes[j]
         comparator = slot.comparator
         if comparator.is_equality:
@@ -142,7 +132,7 @@ class Comparison:
         self, slot: Slot, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None, floor: float
     ) -> Steps[np.ndarray]:
         """Compare objects or tuples: the weighted mean over the parts that at least one of them has."""
-        preds, refs = self._columns(slot)
+        preds, refs = self.columns_of(slot)
         total, open_weight, weight = np.zeros(len(i)), np.zeros(len(i)), np.zeros(len(i))
         parts = []
         for n in self.order[slot.index]:
@@ -150,7 +140,7 @@ class Comparison:
             if edge.weight == 0 and documents is None:
                 continue
             pred, ref = preds.children[n][i], refs.children[n][j]
-            if self.plan.unlabelled and isinstance(slot.node, Record):
+            if self.plan.options.unlabelled and isinstance(slot.node, Record):
                 pred = np.where(refs.labelled[n][j], pred, ABSENT)
             has_pred, has_ref = (
                 encoded.columns[edge.slot.index].content[rows]
@@ -180,7 +170,7 @@ class Comparison:
         self, slot: Slot, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None, floor: float
     ) -> Steps[np.ndarray]:
         """Compare values of the case of the reference, or of the prediction if there is no reference."""
-        preds, refs = self._columns(slot)
+        preds, refs = self.columns_of(slot)
         cases = np.maximum(np.where(j == ABSENT, preds.cases[i], refs.cases[j]), 0)
         similarity = np.zeros(len(i))
         for n, edge in enumerate(slot.edges):
@@ -195,8 +185,8 @@ class Comparison:
     def _free_keys(self, slot: Slot, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None) -> Steps[np.ndarray]:
         """Compare objects with any keys: the similarities of values of equal keys, as a fraction of all values."""
         (edge,) = slot.edges
-        preds, refs = self._columns(slot)
-        columns, size = self._columns(edge.slot), max(len(self.tables[slot.index].codes), 1)
+        preds, refs = self.columns_of(slot)
+        columns, size = self.columns_of(edge.slot), max(len(self.tables[slot.index].codes), 1)
         owners, names, rows, values = [], [], [], np.zeros(len(i))
         for column, index, parts in zip((preds, refs), (i, j), columns, strict=True):
             owner, flat = expand_items(column, index)
@@ -227,7 +217,7 @@ class Comparison:
     def _items(self, slot: Slot, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None) -> Steps[np.ndarray]:
         """Compare lists: twice the similarity of the matched items, as a fraction of all items."""
         (edge,) = slot.edges
-        preds, refs = self._columns(slot)
+        preds, refs = self.columns_of(slot)
         sizes = preds.lengths[i] + refs.lengths[j]
         edges = yield self.match_items(slot, i, j)
         total = np.bincount(edges.pair, edges.similarity, minlength=len(i))
@@ -251,13 +241,13 @@ class Comparison:
         """Return the matched pairs of items of pairs of lists."""
         assert isinstance(slot.node, Items)
         (edge,) = slot.edges
-        preds, refs = self._columns(slot)
+        preds, refs = self.columns_of(slot)
         item = edge.slot
         if isinstance(item.node, Leaf) and item.comparator.is_equality and not slot.node.ordered:
             return self._equal_items(slot, i, j)
         chunks = []
         floor = 0.0 if slot.by is not None or item.is_leaf else slot.match
-        for cells in _cells(preds, refs, i, j):
+        for cells in all_pairs(preds, refs, i, j):
             if slot.by is not None:
                 cells = cells.take(self._has_equal_keys(slot, cells))
             similarity = yield self.visit(item, cells.pred, cells.ref, None, floor)
@@ -281,32 +271,16 @@ class Comparison:
     def _equal_items(self, slot: Slot, i: np.ndarray, j: np.ndarray) -> Edges:
         (edge,) = slot.edges
         item_columns = []
-        for column, index, items in zip(self._columns(slot), (i, j), self._columns(edge.slot), strict=True):
+        for column, index, items in zip(self.columns_of(slot), (i, j), self.columns_of(edge.slot), strict=True):
             owner, flat = expand_items(column, index)
             row = column.items[flat]
             item_columns.append((owner, flat - column.starts[index[owner]], row, items.codes[row]))
         return equal_items(*item_columns)
 
-
-class Faults:
-    """Values of predictions of a wrong type.
-
-    Attributes:
-        invalid, is_conforming, num_extra: See `Counts`.
-    """
-
-    def __init__(self, plan: Plan, documents: Encoded) -> None:
-        self.columns = documents.columns
-        count = len(documents.roots)
-        self.invalid = np.zeros((count, len(plan.paths)), dtype=np.int64)
-        self.num_extra = np.zeros(count, dtype=np.int64)
-        self.is_conforming = np.ones(count, dtype=bool)
-        run(self._visit(plan.root, documents.roots, np.arange(count)))
-        self.is_conforming &= self.invalid.sum(1) == 0
-
-    def _visit(self, edge: Edge, rows: np.ndarray, documents: np.ndarray) -> Steps[None]:
+    def _count_faults(self, edge: Edge, rows: np.ndarray, documents: np.ndarray) -> Steps[None]:
+        """Count the values of predictions of a wrong type."""
         slot = edge.slot
-        column = self.columns[slot.index]
+        column = self.preds.columns[slot.index]
         np.add.at(self.invalid[:, slot.path_index], documents, column.invalid[rows])
         valid = (rows >= 0) & ~column.invalid[rows]
         rows, documents = rows[valid], documents[valid]
@@ -317,12 +291,12 @@ class Faults:
         for n, part in enumerate(slot.edges):
             if isinstance(slot.node, Items | FreeKeys):
                 owner, flat = expand_items(column, rows)
-                yield self._visit(part, column.items[flat], documents[owner])
+                yield self._count_faults(part, column.items[flat], documents[owner])
             elif isinstance(slot.node, Union):
                 is_case = column.cases[rows] == n
-                yield self._visit(part, column.children[n][rows[is_case]], documents[is_case])
+                yield self._count_faults(part, column.children[n][rows[is_case]], documents[is_case])
             else:
-                yield self._visit(part, column.children[n][rows], documents)
+                yield self._count_faults(part, column.children[n][rows], documents)
 
 
 def expand_items(column: Column, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -345,7 +319,7 @@ def _unmatched(
     return owner[~is_matched], column.items[flat[~is_matched]]
 
 
-def _cells(preds: Column, refs: Column, i: np.ndarray, j: np.ndarray) -> Iterator[Edges]:
+def all_pairs(preds: Column, refs: Column, i: np.ndarray, j: np.ndarray) -> Iterator[Edges]:
     """Yield all pairs of items of pairs of lists in chunks."""
     owner, flat = expand_items(preds, i)
     widths = refs.lengths[j][owner]
@@ -366,11 +340,6 @@ def _cells(preds: Column, refs: Column, i: np.ndarray, j: np.ndarray) -> Iterato
             similarity=np.zeros(len(rows)),
         )
         first = last
-
-
-def _order_by_cost(slot: Slot) -> list[int]:
-    """Return the parts of a slot in the order in which they are compared, users' functions last."""
-    return sorted(range(len(slot.edges)), key=lambda n: _cost(slot.edges[n].slot))
 
 
 def _cost(slot: Slot) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -155,23 +155,24 @@ class _Encoder:
 
     def _record(self, slot: Slot, column: Column, values: list[Any]) -> None:
         objects: list[Any] = [object_of(value) for value in values]
+        column.invalid.extend(value is None for value in objects)
         invalid = [n for n, value in enumerate(objects) if value is None]
         for n in invalid:
             objects[n] = {}
         missing = [False] * len(objects)
         for edge, children, labelled in zip(slot.edges, column.children, column.labelled, strict=True):
             if edge is slot.other_keys:
-                parts = [_other_keys(value, slot.known_keys) or None for value in objects]
+                known = slot.known_keys
+                parts = [{key: v for key, v in value.items() if key not in known} or None for value in objects]
             else:
                 parts = self._fields(edge, objects, missing)
-            if self.plan.unlabelled:
+            if self.plan.options.unlabelled:
                 labelled.extend(part is not MISSING for part in parts)
             rows = self.rows_of(edge, [None if part is MISSING else part for part in parts])
             for n in invalid:
                 rows[n], missing[n] = INVALID_PARENT, False
             children.extend(rows)
         column.missing.extend(missing)
-        column.invalid.extend(_flags(len(objects), invalid))
         self._extra_keys(slot, column, objects)
 
     def _fields(self, edge: Edge, objects: list[Any], missing: list[bool]) -> list[Any]:
@@ -185,7 +186,7 @@ class _Encoder:
                 value.get(other, MISSING) if part is MISSING else part
                 for part, value in zip(parts, objects, strict=True)
             ]
-        if self.plan.defaults and field.default is not None:
+        if self.plan.options.defaults and field.default is not None:
             parts = [field.default() if part is MISSING else part for part in parts]
         if field.required:
             for n, part in enumerate(parts):
@@ -208,6 +209,7 @@ class _Encoder:
         length = len(slot.node.positions)
         arrays = [array_of(value) for value in values]
         invalid = [n for n, items in enumerate(arrays) if items is None or len(items) != length]
+        column.invalid.extend(items is None or len(items) != length for items in arrays)
         missing = [False] * len(arrays)
         for edge, children in zip(slot.edges, column.children, strict=True):
             parts = [None if items is None or len(items) != length else items[edge.position] for items in arrays]
@@ -217,7 +219,6 @@ class _Encoder:
             for n in invalid:
                 rows[n], missing[n] = _below_fixed(edge), False
             children.extend(rows)
-        column.invalid.extend(_flags(len(arrays), invalid))
         column.missing.extend(missing)
 
     def _items(self, slot: Slot, column: Column, values: list[Any]) -> None:
@@ -324,19 +325,8 @@ def to_hashable(value: Any) -> Steps[Hashable]:
     return json_kind(value), value
 
 
-def _other_keys(value: Mapping[Any, Any], known_keys: frozenset[str]) -> dict[Any, Any]:
-    return {key: part for key, part in value.items() if key not in known_keys}
-
-
 def _below_fixed(edge: Edge) -> int:
     return INVALID_PARENT if edge.slot.is_leaf else ABSENT
-
-
-def _flags(count: int, indices: list[int]) -> list[bool]:
-    flags = [False] * count
-    for n in indices:
-        flags[n] = True
-    return flags
 
 
 def _finish(slot: Slot, column: Column) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal
+from itertools import product
 from numbers import Real
 from typing import Any
 
-from ...types.tree import Fixed, Items, Leaf, Record, Union
-from ...types.values import INVALID, array_of, object_of, type_description
+from ...types.tree import Fixed, FreeKeys, Items, Leaf, Union
+from ...types.values import array_of, object_of, type_description
 from .cases import NO_CASE, best_case, num_misfits
 from .recursion import Steps, run
 from .slots import Edge, Plan, Slot, join_path
@@ -43,74 +45,48 @@ def _fault(plan: Plan, edge: Edge, value: Any, path: str) -> Steps[str]:
     slot = edge.slot
     if value is None or isinstance(value, str) and value in plan.null_strings:
         return ""
-    node = slot.node
-    if isinstance(node, Union):
+    if isinstance(slot.node, Union):
         case = best_case(slot, value)
         if case != NO_CASE:
             return (yield _fault(plan, slot.edges[case], value, path))
     elif num_misfits(slot, value) is not None:
-        return (yield _fault_of_parts(plan, slot, value, path))
+        for part, item, below, missing in _parts(plan, slot, value, path):
+            if missing:
+                return f"{below}: got {missing}, wanted {type_name(part.slot)}"
+            if fault := (yield _fault(plan, part, item, below)):
+                return fault
+        return ""
     hint = NULL_HINT if isinstance(value, Real | Decimal) and value != value else ""
     return f"{path}: got {value!r:.60}, wanted {type_name(slot)}{hint}"
 
 
-def _fault_of_parts(plan: Plan, slot: Slot, value: Any, path: str) -> Steps[str]:
-    node = slot.node
-    if isinstance(node, Leaf):
-        assert slot.read is not None and slot.read(value) is not INVALID
-    elif isinstance(node, Items):
+def _parts(plan: Plan, slot: Slot, value: Any, path: str) -> Iterator[tuple[Edge, Any, str, str]]:
+    """Yield the parts of a value: their type, value and path, and what is there instead of a required value."""
+
+    def null(part: Edge, item: Any) -> str:
+        return "null" if item is None and not part.nullable and not plan.options.unlabelled else ""
+
+    if isinstance(slot.node, Items):
         for n, item in enumerate(array_of(value) or []):
-            if item is None and not slot.edges[0].nullable:
-                return f"{path}[{n}]: got null, wanted {type_name(slot.edges[0].slot)}"
-            if fault := (yield _fault(plan, slot.edges[0], item, f"{path}[{n}]")):
-                return fault
-    elif isinstance(node, Fixed):
+            yield slot.edges[0], item, f"{path}[{n}]", "null" if item is None and not slot.edges[0].nullable else ""
+    elif isinstance(slot.node, Fixed):
         items = array_of(value) or []
         for part in slot.edges:
-            name = f"{path}[{part.position}]"
-            if items[part.position] is None and not part.nullable and not plan.unlabelled:
-                return f"{name}: got null, wanted {type_name(part.slot)}"
-            if fault := (yield _fault(plan, part, items[part.position], name)):
-                return fault
-    else:
-        return (yield _fault_of_object(plan, slot, object_of(value) or {}, path))
-    return ""
-
-
-def _fault_of_object(plan: Plan, slot: Slot, value: Any, path: str) -> Steps[str]:
-    if not isinstance(slot.node, Record):
-        return (yield _fault_of_other_keys(plan, slot, slot.edges[0], value, path))
-    if fault := (yield _fault_of_fields(plan, slot, value, path)):
-        return fault
-    if slot.other_keys is None:
-        return ""
-    return (yield _fault_of_other_keys(plan, slot, slot.other_keys.slot.edges[0], value, path))
-
-
-def _fault_of_fields(plan: Plan, slot: Slot, value: Any, path: str) -> Steps[str]:
-    for part in slot.edges:
-        if part.field is None:
-            continue
-        key = next((key for key in part.keys if key in value), None)
-        name = _below(path, part.field.name)
-        is_filled = plan.defaults and part.field.default is not None
-        is_missing = value.get(key) is None and not part.nullable if key is not None else not is_filled
-        if part.field.required and is_missing and not plan.unlabelled:
-            return f"{name}: got {'no such key' if key is None else 'null'}, wanted {type_name(part.slot)}"
-        if fault := (yield _fault(plan, part, value.get(key), name)):
-            return fault
-    return ""
-
-
-def _fault_of_other_keys(plan: Plan, slot: Slot, part: Edge, value: Any, path: str) -> Steps[str]:
-    for key, item in value.items():
-        if key in slot.known_keys:
-            continue
-        if item is None and not part.nullable and not plan.unlabelled:
-            return f"{_below(path, str(key))}: got null, wanted {type_name(part.slot)}"
-        if fault := (yield _fault(plan, part, item, _below(path, str(key)))):
-            return fault
-    return ""
+            yield part, items[part.position], f"{path}[{part.position}]", null(part, items[part.position])
+    elif not isinstance(slot.node, Leaf):
+        values, others = object_of(value) or {}, slot.edges if isinstance(slot.node, FreeKeys) else []
+        for part in slot.edges:
+            if part.field is not None:
+                key = next((key for key in part.keys if key in values), None)
+                is_filled = key is None and plan.options.defaults and part.field.default is not None
+                required = part.field.required and not is_filled and not plan.options.unlabelled
+                missing = "no such key" if key is None else null(part, values[key])
+                yield part, values.get(key), _below(path, part.field.name), missing if required else ""
+            elif part is slot.other_keys:
+                others = part.slot.edges
+        for part, (key, item) in product(others, values.items()):
+            if key not in slot.known_keys:
+                yield part, item, _below(path, str(key)), null(part, item)
 
 
 def _below(parent: str, name: str) -> str:

@@ -10,6 +10,7 @@ import torch
 
 from ....assignment import linear_sum_assignment
 from ...tensors._lengths import cuts
+from ...tensors._pairs import join_once
 
 SCALE = 1 << 20  # similarities are rounded to multiples of its inverse
 MAX_SHIFT = 15  # beyond, positions of equally similar items make no difference
@@ -54,29 +55,11 @@ class Edges:
 
 def equal_items(preds: ItemColumns, refs: ItemColumns) -> Edges:
     """Match items of equal codes in order, the n-th of one list with the n-th of the other."""
-    names = []
-    for pair, _, _, code in (preds, refs):
-        names.append(np.stack([pair, code]))
-    keys, index = np.unique(np.concatenate(names, axis=1), axis=1, return_inverse=True)
-    index = index.reshape(-1)
-    ranked, valid_indices = [], []
-    for part, (_, _, _, code) in ((index[: len(preds[0])], preds), (index[len(preds[0]) :], refs)):
-        (valid,) = np.nonzero(code >= 0)
-        valid_indices.append(valid)
-        ranked.append(part[valid] * (1 + max(len(preds[0]), len(refs[0]))) + _ranks(part[valid]))
-    _, i, j = np.intersect1d(ranked[0], ranked[1], assume_unique=True, return_indices=True)
-    i, j = valid_indices[0][i], valid_indices[1][j]
+    valid = [np.flatnonzero(code >= 0) for *_, code in (preds, refs)]
+    size = 1 + max(code.max(initial=0) for *_, code in (preds, refs))
+    keys = [items[0][index] * size + items[3][index] for items, index in zip((preds, refs), valid, strict=True)]
+    i, j = (index[part.numpy()] for index, part in zip(valid, join_once(*map(torch.from_numpy, keys)), strict=True))
     return Edges(preds[0][i], preds[1][i], refs[1][j], preds[2][i], refs[2][j], np.ones(len(i)))
-
-
-def _ranks(groups: np.ndarray) -> np.ndarray:
-    # (N,)  ->  (N,) number of earlier elements that are equal
-    order = np.argsort(groups, kind="stable")
-    ordered = groups[order]
-    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])[: len(ordered)]
-    ranks = np.empty(len(groups), dtype=np.int64)
-    ranks[order] = np.arange(len(groups)) - np.repeat(starts, np.diff(np.r_[starts, len(ordered)]))
-    return ranks
 
 
 def best_matching(
@@ -109,7 +92,9 @@ def best_matching(
         todo, free = np.arange(len(rows)), np.zeros(0, dtype=np.int64)
     pairs, problem = np.unique(edges.pair[todo], return_inverse=True)
     problem = problem.reshape(-1)
-    heights, widths = (_max_by(problem, index[todo] + 1, len(pairs)) for index in (row, column))
+    heights, widths = np.zeros((2, len(pairs)), dtype=np.int64)
+    for size, index in ((heights, row), (widths, column)):
+        np.maximum.at(size, problem, index[todo] + 1)
     results = [free]
     if len(pairs):
         for slot, sizes in cuts([torch.from_numpy(heights), torch.from_numpy(widths)], []):
@@ -134,12 +119,6 @@ def _compact(pair: np.ndarray, position: np.ndarray) -> tuple[np.ndarray, np.nda
     owner = items // size
     first = np.searchsorted(owner, owner)
     return index - first[index], index
-
-
-def _max_by(group: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
-    result = np.zeros(count, dtype=np.int64)
-    np.maximum.at(result, group, values)
-    return result
 
 
 def _best_assignment(gains: np.ndarray) -> np.ndarray:

@@ -7,10 +7,11 @@ form a cycle.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from ....core.arguments import checks
 from ...comparators import Annotation, Comparator, annotation_of_text, annotations_of_keywords, exact
@@ -18,11 +19,52 @@ from ...types.class_tree import annotate
 from ...types.json_kinds import json_kind
 from ...types.tree import Field, Fixed, FreeKeys, Items, Leaf, Record, Reference, Schema, Scoring, Type, Union
 from ...types.values import LeafReader, leaf_reader
+from ..reading import Extract
 from .recursion import Steps, run
 
 MAX_ROWS = 10_000  # of mutually recursive types, whose paths multiply
 SPECIAL = frozenset('.[]"@*')
 EXTRA = "(extra)"
+
+
+@dataclass(frozen=True)
+class DocumentOptions:
+    """Options of `FieldScores` and `tensormetrics json`, as `evaluate` describes them."""
+
+    extract: Extract = "lenient"
+    on_invalid: str = "wrong"
+    extra: str | None = None
+    numbers_in_strings: bool = False
+    null_strings: Collection[str] = ()
+    unlabelled: bool = False
+    defaults: bool = False
+    match: float = 0.5
+    fields: Mapping[str, Any] | None = None
+    validate: Callable[[Any], Any] | None = None
+
+    def __post_init__(self) -> None:
+        checks.check_choice("extract", self.extract, get_args(Extract))
+        checks.check_choice("on_invalid", self.on_invalid, ("wrong", "raise", "skip"))
+        checks.check_choice("extra", self.extra, (None, "ignore", "invented"))
+        checks.check_number("match", self.match, "a number in [0, 1]", lambda value: 0 <= value <= 1)
+        for name in ("numbers_in_strings", "unlabelled", "defaults"):
+            checks.check_choice(name, getattr(self, name), (False, True))
+        if isinstance(self.null_strings, str):
+            raise TypeError(
+                f"null_strings: got {self.null_strings!r}, wanted a list of strings; write [{self.null_strings!r}]"
+            )
+        if self.validate is not None and not callable(self.validate):
+            raise TypeError(f"validate: got {self.validate!r:.60}, wanted a function of a document")
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> DocumentOptions:
+        """Create options from keyword arguments; raise a TypeError with the closest name for an unknown one."""
+        names = list(inspect.signature(cls).parameters)
+        for name in options:
+            if name not in names:
+                wanted = f"one of {', '.join(names)}{checks.perhaps(name, names)}"
+                raise TypeError(f"got an unknown option {name!r}, wanted {wanted}")
+        return cls(**options)
 
 
 @dataclass(eq=False)
@@ -98,40 +140,22 @@ class Plan:
     slots: list[Slot]
     paths: list[str]
     rows: Rows
+    options: DocumentOptions
     null_strings: frozenset[str]
-    unlabelled: bool
-    defaults: bool
 
 
-def compile_schema(
-    schema: Schema,
-    *,
-    match: float = 0.5,
-    extra: str = "ignore",
-    fields: Mapping[str, Any] | None = None,
-    numbers_in_strings: bool = False,
-    null_strings: Iterable[str] = (),
-    unlabelled: bool = False,
-    defaults: bool = False,
-) -> Plan:
+def compile_schema(schema: Schema, options: DocumentOptions | None = None) -> Plan:
     """Compile a schema in which every type is known.
 
     Raises:
         ValueError: If a path of ``fields`` is unknown, or an annotation does not fit its slot.
     """
-    builder = _Builder(schema, match, extra == "invented", numbers_in_strings, annotations_by_path(fields or {}))
+    options = options or DocumentOptions()
+    builder = _Builder(schema, options, annotations_by_path(options.fields or {}))
     root = _require_edge(run(builder.edge(schema.root, "")), "")
     builder.check_annotations()
-    return Plan(
-        schema=schema,
-        root=root,
-        slots=builder.slots,
-        paths=list(builder.path_indices),
-        rows=builder.rows,
-        null_strings=frozenset(null_strings),
-        unlabelled=unlabelled,
-        defaults=defaults,
-    )
+    null_strings = frozenset(options.null_strings)
+    return Plan(schema, root, builder.slots, list(builder.path_indices), builder.rows, options, null_strings)
 
 
 def annotations_by_path(fields: Mapping[str, Any]) -> dict[str, list[Annotation]]:
@@ -167,9 +191,7 @@ def join_path(path: str, name: str) -> str:
 @dataclass
 class _Builder:
     schema: Schema
-    match: float
-    counts_extra: bool
-    numbers_in_strings: bool
+    options: DocumentOptions
     annotations: dict[str, list[Annotation]]
     slots: list[Slot] = field(default_factory=list)
     rows: Rows = field(default_factory=Rows)
@@ -191,11 +213,13 @@ class _Builder:
                 edge.slot = self.open_references[name]
                 edge.slot.is_shared = True
                 return edge
-        slot = edge.slot = self._add_slot(node, path)
+        index = self.path_indices.setdefault(path or "@", len(self.path_indices))
+        slot = edge.slot = Slot(node, path, len(self.slots), index)
+        self.slots.append(slot)
         self.open_references |= dict.fromkeys(names, slot)
         comparator = scoring.comparator or comparator
         if isinstance(node, Leaf):
-            slot.read, slot.is_item = leaf_reader(node, self.numbers_in_strings), is_item
+            slot.read, slot.is_item = leaf_reader(node, self.options.numbers_in_strings), is_item
             slot.comparator = comparator or slot.comparator
             slot.row = self._row(path or "@", is_leaf=True)
         elif isinstance(node, Union):
@@ -240,12 +264,6 @@ class _Builder:
             scoring = node.scoring
         return node, nullable, scoring, names
 
-    def _add_slot(self, node: Type, path: str) -> Slot:
-        index = self.path_indices.setdefault(path or "@", len(self.path_indices))
-        slot = Slot(node, path, len(self.slots), index)
-        self.slots.append(slot)
-        return slot
-
     def _row(self, path: str, is_leaf: bool) -> int:
         if path not in self.row_indices:
             self.row_indices[path] = len(self.rows.paths)
@@ -273,7 +291,7 @@ class _Builder:
         if node.extra is not None:
             slot.other_keys = _require_edge((yield self.edge(FreeKeys(node.extra), path)), path)
             slot.edges.append(slot.other_keys)
-        elif self.counts_extra:
+        elif self.options.extra == "invented":
             slot.extra_row = self._row(f"{path}.{EXTRA}" if path else EXTRA, is_leaf=True)
 
     def _positions(self, slot: Slot, node: Fixed, path: str) -> Steps[None]:
@@ -284,7 +302,7 @@ class _Builder:
                 slot.edges.append(position)
 
     def _items(self, slot: Slot, node: Items, path: str) -> Steps[None]:
-        slot.match = self.match if node.match is None else node.match
+        slot.match = self.options.match if node.match is None else node.match
         slot.row = self._row(f"{path}[]", is_leaf=self._is_scalar(node.item))
         item = _require_edge((yield self.edge(node.item, f"{path}[]", is_item=True)), path)
         slot.edges = [item]
@@ -306,9 +324,9 @@ class _Builder:
                 raise ValueError(f"fields: got {path!r}, wanted a path of the schema{hint}")
 
 
-def root_kinds(plan: Plan, numbers_in_strings: bool = False) -> set[str]:
+def root_kinds(plan: Plan) -> set[str]:
     """Return the kinds of JSON values that a document may have."""
-    kinds = _kinds(plan.root.slot, numbers_in_strings)
+    kinds = _kinds(plan.root.slot, plan.options.numbers_in_strings)
     return kinds | {"null"} if plan.root.nullable else kinds
 
 

@@ -14,23 +14,16 @@ from ...types.tree import (
     FreeKeys,
     Items,
     Leaf,
-    LeafKind,
     Record,
     Reference,
     Schema,
     Type,
     Union,
 )
+from .json_writer import SCALARS as WRITTEN
 
-FORMATS: dict[str, LeafKind] = {
-    "date": "date",
-    "date-time": "datetime",
-    "time": "time",
-    "uuid": "uuid",
-    "decimal": "decimal",
-    "binary": "bytes",
-}
-SCALARS: dict[str, LeafKind] = {"boolean": "boolean", "integer": "integer", "number": "number", "string": "string"}
+FORMATS = {part["format"]: kind for kind, part in WRITTEN.items() if "format" in part}
+SCALARS = {part["type"]: kind for kind, part in WRITTEN.items() if [*part] == ["type"] and kind != "null"}
 TYPES = (*SCALARS, "null", "object", "array")
 OF_OBJECTS = ("properties", "required", "additionalProperties")
 OF_ARRAYS = ("items", "prefixItems", "uniqueItems", "additionalItems")
@@ -93,9 +86,6 @@ class _Reader:
         kinds = schema.get("type", _implied_type(schema))
         if kinds is None:
             return Anything()
-        return self._typed(schema, kinds, path)
-
-    def _typed(self, schema: Mapping[str, Any], kinds: Any, path: str) -> Type:
         names = [kinds] if isinstance(kinds, str) else _check_array(kinds, f"{path}.type")
         for name in names:
             if name not in TYPES:

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import starmap
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from ...comparators.base import call, to_float
 from ..values.answers import current_answers
 from ..values.columns import RowPath
 from .node import NeedsTensors, Node, below
@@ -47,7 +47,7 @@ class Function(Node):
                 answer = self.function(a[1], b[1])
             except Exception as error:
                 raise FunctionError(error) from error
-            similarity = _to_float(answer)
+            similarity = to_float(answer)
             if not similarity < math.inf:  # False for NaN
                 raise NeedsTensors
             similarities[pair] = similarity
@@ -62,44 +62,12 @@ class Function(Node):
         row_pairs = list(zip(i.tolist(), j.tolist(), strict=True))
         pairs = [(ids[x], ids[y]) for x, y in row_pairs]
         if new := {pair: row_pair for pair, row_pair in zip(pairs, row_pairs, strict=True) if pair not in similarities}:
-            self._call_function(new, rows)
+            pairs_of_values = {pair: (rows.values[x], rows.values[y]) for pair, (x, y) in new.items()}
+            wrong = call(self.function, pairs_of_values, similarities, self.batched, to_float)
+            if wrong is not None:
+                pair_text = " and ".join(map(rows.where, new[wrong[1]]))
+                raise ValueError(f"from_func: got {wrong[0]!r:.60} for {pair_text}, wanted a number below infinity")
         return torch.tensor([similarities[pair] for pair in pairs], dtype=torch.float64, device=i.device)
-
-    def _call_function(self, new: dict[tuple[int, int], tuple[int, int]], rows: Values) -> None:
-        # new: pair of ids -> pair of rows
-        """Call the function for new pairs and store the similarities; an error keeps those before it."""
-        value_pairs = [(rows.values[x], rows.values[y]) for x, y in new.values()]
-        answers = (
-            self._call_batched(*zip(*value_pairs, strict=True)) if self.batched else starmap(self.function, value_pairs)
-        )
-        wrong = None
-        for (pair, value_pair), answer in zip(new.items(), answers, strict=True):
-            similarity = _to_float(answer)
-            if similarity < math.inf:  # False for NaN
-                rows.similarities[pair] = similarity
-            elif wrong is None:
-                wrong = answer, *value_pair
-                if not self.batched:
-                    break
-        if wrong is not None:
-            answer, x, y = wrong
-            pair_text = f"{rows.where(x)} and {rows.where(y)}"
-            raise ValueError(f"from_func: got {answer!r:.60} for {pair_text}, wanted a number below infinity")
-
-    def _call_batched(self, xs: Sequence[Any], ys: Sequence[Any]) -> list[Any]:
-        result = self.function(list(xs), list(ys))
-        values = result.tolist() if hasattr(result, "tolist") else list(result)  # of a tensor or an array
-        if len(values) != len(xs):
-            raise ValueError(f"from_func: got {len(values)} values for {len(xs)} pairs, wanted one for each")
-        return values
-
-
-def _to_float(value: Any) -> float:
-    """Convert a value to a float, NaN for text and other values that are no number."""
-    try:
-        return value.__float__()
-    except (AttributeError, TypeError, ValueError, RuntimeError):
-        return math.nan
 
 
 class Numbers(NamedTuple):

@@ -1,6 +1,6 @@
 """Node of graphs: nodes are matched so that reachability agrees."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,8 +11,7 @@ from torch import Tensor
 from ...tensors._integer_program import SolverResult
 from ...tensors._pairs import expand
 from ...tensors.graph import graph_overlap, reachability
-from ..values.columns import RowPath
-from .node import Part
+from ..values.columns import RowPath, check
 from .set import Bounded, BoundedRows
 
 
@@ -32,10 +31,8 @@ class Graph(Bounded):
     ordered = "a graph"
 
     def check(self, values: Sequence[Any], where: RowPath) -> None:
-        for row, value in enumerate(values):
-            if not (hasattr(value, "nodes") and hasattr(value, "successors")):
-                got = f"{value!r:.60} of type {type(value).__name__}"
-                raise TypeError(f"{where(row)}: got {got}, wanted a graph with nodes() and successors(node)")
+        is_graph = "a graph with nodes() and successors(node)"
+        check(values, where, lambda value: hasattr(value, "nodes") and hasattr(value, "successors"), is_graph)
 
     def encode(self, values: Sequence[Any], split: int, where: RowPath, device: torch.device) -> GraphRows:
         rows = super().encode(values, split, where, device)
@@ -47,19 +44,16 @@ class Graph(Bounded):
     def solve(self, rows: GraphRows, i: Tensor, j: Tensor, distinct: bool) -> tuple[Tensor, Tensor]:
         return self._solve(rows, self.dense(rows, i, j), i, j)[:2]
 
-    def parts(self, rows: GraphRows, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
+    def relation(self, rows: GraphRows, i: Tensor, j: Tensor) -> list[tuple[int, int]]:
         """Return the pairs of nodes that the value requires; the others are removed one by one, the last first."""
-        x, y = self.items(x), self.items(y)
-        one, other = torch.tensor([[i], [j]], device=rows.start.device)
-        gain = self.dense(rows, one, other).clamp(min=0)
-        value = self._solve(rows, gain, one, other).value
+        gain = self.dense(rows, i, j).clamp(min=0)
+        value = self._solve(rows, gain, i, j).value
         for a, b in reversed(gain[0].nonzero().tolist()):
             without = gain.clone()
             without[0, a, b] = 0
-            if self._solve(rows, without, one, other).value >= value * (1 - 1e-12):
+            if self._solve(rows, without, i, j).value >= value * (1 - 1e-12):
                 gain = without
-        for a, b in gain[0].nonzero().tolist():
-            yield self.part(rows, i, j, a, b, x, y)
+        return gain[0].nonzero().tolist()
 
     def _solve(self, rows: GraphRows, similarity: Tensor, i: Tensor, j: Tensor) -> SolverResult:
         # similarity: (P, N, M)

@@ -1,6 +1,6 @@
 """Nodes of variables, and of collections whose items share them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from ...tensors.constraints import Constraint
 from ...tensors.latent.latent import SolvedMapping, latent_overlap
 from ..values.columns import Keys, RowPath, check_type
 from ..variable import Variable
-from .node import Node, Part
+from .node import Node
 from .relations import equal_pairs
 from .set import Bounded, BoundedRows, Candidates
 
@@ -76,11 +76,6 @@ class LatentSet(Bounded):
         solution = self._map_variables(rows, i, j, distinct) if self.inner.equality else self._select_pairs(rows, i, j)
         return solution[:2]
 
-    def parts(self, rows: BoundRows, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
-        x, y = self.items(x), self.items(y)
-        for a, b in self._relation(rows, *torch.tensor([[i], [j]], device=rows.start.device)):
-            yield self.part(rows, i, j, a, b, x, y)
-
     def _map_variables(self, rows: BoundRows, i: Tensor, j: Tensor, distinct: bool) -> SolvedMapping:
         # i, j: (P,) of equal length
         inputs = *self._props(rows, i), *self._props(rows, j)
@@ -117,7 +112,7 @@ class LatentSet(Bounded):
             pairs += (torch.stack([candidates.x[selected], candidates.y[selected]], 1) - start).tolist()
         return Selection(value, bound, sorted(map(tuple, pairs)))
 
-    def _relation(self, rows: BoundRows, i: Tensor, j: Tensor) -> list[tuple[int, int]]:
+    def relation(self, rows: BoundRows, i: Tensor, j: Tensor) -> list[tuple[int, int]]:
         if not self.inner.equality:
             return self._select_pairs(rows, i, j).pairs
         assert rows.key is not None
@@ -142,8 +137,7 @@ def select_consistent(
     links, link = np.unique(np.stack([x[used], y[used]], 1), axis=0, return_inverse=True)
     item, column = np.arange(len(weight)), len(weight) + np.arange(len(links))
     once = [(links[:, 0], column), (links[:, 1], column)]
-    once += [(a.cpu().numpy(), item)] * (constraint in (Constraint.ONE_TO_ONE, Constraint.ONE_TO_MANY))
-    once += [(b.cpu().numpy(), item)] * (constraint in (Constraint.ONE_TO_ONE, Constraint.MANY_TO_ONE))
+    once += [(items.cpu().numpy(), item) for items, is_once in zip((a, b), constraint.once, strict=True) if is_once]
     row: list[np.ndarray] = []
     col: list[np.ndarray] = []
     end = 0

@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..values.columns import Keys, RowPath
-from .node import Leaf, Node, Normalized, Part, Product, below
+from ..values.columns import RowPath
+from .node import Leaf, Node, Normalized, Product, below
 
 
 class MeanRows(NamedTuple):
+    key: None  # means are no equality
     columns: list[Any]
     has_value: Tensor  # (F, n) bool
 
@@ -40,9 +41,8 @@ class Mean(Product):
             parts = list(map(read, values))
             columns.append(node.encode(parts, split, below(where, names), device))
             has_value.append([_has_value(part) for part in parts])
-        return MeanRows(
-            columns, torch.tensor(has_value, dtype=torch.bool, device=device).view(len(columns), len(values))
-        )
+        flags = torch.tensor(has_value, dtype=torch.bool, device=device)
+        return MeanRows(None, columns, flags.view(len(columns), len(values)))
 
     def similarity(self, rows: MeanRows, i: Tensor, j: Tensor) -> Tensor:  # type: ignore[override]
         total = torch.zeros(len(i), dtype=torch.float64, device=i.device)
@@ -55,13 +55,6 @@ class Mean(Product):
 
     def self_similarity(self, rows: MeanRows, i: Tensor) -> Tensor:  # type: ignore[override]
         return self.similarity(rows, i, i)
-
-    def key(self, rows: Any) -> Keys | None:
-        return None
-
-    def parts(self, rows: MeanRows, i: int, j: int, x: Any, y: Any) -> Any:  # type: ignore[override]
-        for (names, (read, node)), column in zip(self.fields.items(), rows.columns, strict=True):
-            yield Part(names, names, node, column, i, j, read(x), read(y))
 
 
 def _has_value(value: Any) -> bool:

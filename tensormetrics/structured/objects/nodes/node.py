@@ -24,8 +24,7 @@ from ...tensors.normalizers import (
     normalize,
     required_self_overlaps,
 )
-from ..values.columns import EQUAL_THEMSELVES, Keys, RowPath, check_no_nan, combine_keys
-from ..values.errors import WrongTypeError
+from ..values.columns import Keys, RowPath, check, check_no_nan, combine_keys
 from ..values.leaf_types import LeafType
 from ..variable import Variable
 
@@ -123,8 +122,7 @@ class Leaf(Node):
     def read(self, values: Sequence[Any]) -> Sequence[Any]:
         if self.type is not None:
             return self.type.read_column(values, str)
-        if not EQUAL_THEMSELVES.issuperset(map(type, values)):
-            check_no_nan(values, str)
+        check_no_nan(values, str)
         return values
 
     def encode(self, values: Sequence[Any], split: int, where: RowPath, device: torch.device) -> Keys:
@@ -271,7 +269,7 @@ class Union(Node):
     def encode(self, values: Sequence[Any], split: int, where: RowPath, device: torch.device) -> Choice:
         cases = [case for case in map(self.choose, values) if case is not None]
         if len(cases) < len(values):
-            self._refuse(values, where)
+            check(values, where, lambda value: self.choose(value) is not None, self.expected)
         case = torch.tensor(cases, dtype=torch.int64, device="cpu")
         case_row, columns = torch.zeros_like(case), []
         for index, node in enumerate(self.cases):
@@ -279,7 +277,11 @@ class Union(Node):
             row_list = rows.tolist()
             case_values = list(compress(values, (case == index).tolist()))
             case_split = int((rows < split).sum())
-            column = node.encode(case_values, case_split, _paths_of_rows(where, row_list), device)
+
+            def path(n: int, rows: Sequence[int] = row_list) -> str:
+                return where(rows[n])
+
+            column = node.encode(case_values, case_split, path, device)
             columns.append(column)
             case_row[rows] = torch.arange(len(rows), device="cpu")
         parts = [node.key(column) for node, column in zip(self.cases, columns, strict=True)]
@@ -287,12 +289,6 @@ class Union(Node):
         pairs = [(n, next(key_values[n])) for n in cases]
         key = Keys(pairs, where, device, [part for part in parts if part is not None])
         return Choice(case.to(device), case_row.to(device), columns, key)
-
-    def _refuse(self, values: Sequence[Any], where: RowPath) -> None:
-        for row, value in enumerate(values):
-            if self.choose(value) is None:
-                got = f"got {value!r:.60} of type {type(value).__name__}"
-                raise WrongTypeError(f"{where(row)}: {got}, wanted {self.expected}")
 
     def similarity(self, rows: Choice, i: Tensor, j: Tensor) -> Tensor:
         value = (rows.key.ids[i] == rows.key.ids[j]).double()
@@ -399,11 +395,6 @@ class Preprocess(Node):
 
     def parts(self, rows: Any, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
         return self.inner.parts(rows, i, j, self.pred(x), self.ref(y))
-
-
-def _paths_of_rows(where: RowPath, rows: Sequence[int]) -> RowPath:
-    """Return the path function of the values in these rows."""
-    return lambda row: where(rows[row])
 
 
 def below(where: RowPath, names: tuple[str | int, ...]) -> RowPath:

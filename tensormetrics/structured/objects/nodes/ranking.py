@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from ....assignment import linear_sum_assignment
 from ....core.arguments import checks
-from ...tensors._pairs import join, positions_in_blocks
+from ...tensors._pairs import join_once
 from ..metric import StructuredMetric
-from ..values.columns import as_list, check_collection
+from ..values.columns import as_list, check_collection, rows_of_both
 from .set import Collection, RaggedRows, length_groups
 
 
@@ -53,10 +53,7 @@ class Ranking(nn.Module):
                 raise TypeError(f"preds[{query}]: got a {type(pred).__name__}, wanted a list, best first")
         truncated = [as_list(pred)[: self.max_k] for pred in preds]
 
-        def where(row: int) -> str:
-            return f"preds[{row}]" if row < size else f"refs[{row - size}]"
-
-        rows = node.encode([*truncated, *refs], size, where, device)
+        rows = node.encode([*truncated, *refs], size, rows_of_both(size), device)
         n_pred, n_ref = rows.count[:size], rows.count[size:]
         gain = _flat_gains(gains, n_ref)
         before = n_pred.cumsum(0) - n_pred
@@ -92,10 +89,8 @@ def _equal_hits(rows: RaggedRows, size: int, gain: Tensor) -> tuple[Tensor, Tens
     assert rows.key is not None  # items that are compared by equality have a key
     row = torch.repeat_interleave(rows.count)
     n = int(rows.count[:size].sum())
-    _, block = (row % max(size, 1) * rows.key.size + rows.key.ids).unique(return_inverse=True)
-    parts = block.split([n, len(row) - n])
-    times = [positions_in_blocks(part, torch.arange(len(part), device=row.device))[0] for part in parts]
-    a, b = join(*(part * len(row) + before for part, before in zip(parts, times, strict=True)))
+    block = row % max(size, 1) * rows.key.size + rows.key.ids
+    a, b = join_once(*block.split([n, len(row) - n]))
     hit = gain.new_zeros(n)
     return hit.index_put((a,), torch.ones_like(gain[b])), hit.index_put((a,), gain[b])
 

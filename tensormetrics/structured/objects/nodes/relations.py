@@ -56,7 +56,7 @@ def chains(gain: list[list[float]], constraint: Constraint) -> list[list[float]]
     # ->  (N + 1, M + 1), 0 in the last row and column
     """Compute the weight of the heaviest chain of the items from each pair of positions on."""
     n, m = len(gain), len(gain[0]) if gain else 0
-    down, right = steps(constraint)
+    down, right = constraint.once
     any_relation = constraint is Constraint.MANY_TO_MANY
     best = [[0.0] * (m + 1) for _ in range(n + 1)]
     for a in reversed(range(n)):
@@ -66,16 +66,10 @@ def chains(gain: list[list[float]], constraint: Constraint) -> list[list[float]]
     return best
 
 
-def steps(constraint: Constraint) -> tuple[int, int]:
-    """Return the numbers of rows and of columns by which a chain advances after a pair."""
-    by_row = constraint in (Constraint.ONE_TO_ONE, Constraint.ONE_TO_MANY)
-    return int(by_row), int(constraint in (Constraint.ONE_TO_ONE, Constraint.MANY_TO_ONE))
-
-
 def heaviest_chain(gain: list[list[float]], constraint: Constraint) -> list[tuple[int, int]]:
     """Return the pairs of the heaviest chain; of equal ones, that of the first prediction, then the first reference."""
     n, m = len(gain), len(gain[0]) if gain else 0
-    down, right = steps(constraint)
+    down, right = constraint.once
     best = chains(gain, constraint)
     pairs = []
     a = b = 0

@@ -1,6 +1,5 @@
 """Node of sequences: items are matched in order."""
 
-from collections.abc import Iterator
 from collections.abc import Sequence as Items
 from typing import Any
 
@@ -8,7 +7,6 @@ import torch
 from torch import Tensor
 
 from ...tensors.sequence import sequence_overlap
-from .node import Part
 from .relations import chains, heaviest_chain
 from .set import Matched, RaggedRows, length_groups
 
@@ -29,9 +27,6 @@ class Sequence(Matched):
             value[part] = sequence_overlap(dense, rows.count[first], rows.count[second], self.constraint)
         return value
 
-    def parts(self, rows: RaggedRows, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
-        x, y = self.items(x), self.items(y)
-        one, other = torch.tensor([[i], [j]], device=rows.start.device)
-        (gain,) = self.dense(rows, one, other).clamp(min=0).tolist()
-        for a, b in heaviest_chain(gain, self.constraint):
-            yield self.part(rows, i, j, a, b, x, y)
+    def relation(self, rows: RaggedRows, i: Tensor, j: Tensor) -> list[tuple[int, int]]:
+        (gain,) = self.dense(rows, i, j).clamp(min=0).tolist()
+        return heaviest_chain(gain, self.constraint)

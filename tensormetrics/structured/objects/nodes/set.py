@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
@@ -18,7 +18,6 @@ from ...tensors.overlap import common, set_overlap
 from ...tensors.policy import Policy
 from ..values.columns import (
     COLLECTIONS,
-    EQUAL_THEMSELVES,
     MAX_TUPLES,
     Keys,
     RowPath,
@@ -112,10 +111,16 @@ class Collection(Node):
         indices = pairs.owner, pairs.x - rows.start[i][pairs.owner], pairs.y - rows.start[j][pairs.owner]
         return delta.new_zeros(shape).index_put_(indices, delta)
 
-    def part(self, rows: RaggedRows, i: int, j: int, a: int, b: int, x: Any, y: Any) -> Part:
-        """Return the pair of item a of row i and item b of row j."""
-        item_rows = int(rows.start[i]) + a, int(rows.start[j]) + b
-        return Part((a,), (b,), self.inner, rows.items, *item_rows, x[a], y[b])
+    def parts(self, rows: RaggedRows, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
+        x, y = self.items(x), self.items(y)
+        for a, b in self.relation(rows, *torch.tensor([[i], [j]], device=rows.start.device)):
+            item_rows = int(rows.start[i]) + a, int(rows.start[j]) + b
+            yield Part((a,), (b,), self.inner, rows.items, *item_rows, x[a], y[b])
+
+    @abstractmethod
+    def relation(self, rows: Any, i: Tensor, j: Tensor) -> Iterable[tuple[int, int]]:
+        # i, j: (1,)
+        """Return the pairs of items of row i and row j that are matched, by position."""
 
 
 class Candidates(NamedTuple):
@@ -268,18 +273,6 @@ class Bounded(Matched):
 class Set(Matched):
     """Unordered collection: items are matched in any order."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.flat = isinstance(self.inner, Leaf) and self.items is as_list
-        leaf_type = self.inner.type if isinstance(self.inner, Leaf) else None
-        self.exact = EQUAL_THEMSELVES if leaf_type is None else leaf_type.exact
-
-    def read(self, values: Sequence[Any]) -> Sequence[Any]:
-        if self.flat and COLLECTIONS.issuperset(map(type, values)):
-            if self.exact.issuperset(map(type, chain(*values))):
-                return values  # unchanged, which halves the time of a small score
-        return super().read(values)
-
     def scalar_overlap(self, a: Sequence[Any], b: Sequence[Any], distinct: bool) -> float:
         if not self.inner.equality:
             return heaviest_relation(self.gains(a, b), self.constraint)
@@ -319,19 +312,13 @@ class Set(Matched):
             times = times.clamp(max=1)
         return common(times[i], times[j], self.constraint).sum(-1).double()
 
-    def parts(self, rows: RaggedRows, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
-        x, y = self.items(x), self.items(y)
-        for a, b in self._relation(rows, i, j):
-            yield self.part(rows, i, j, a, b, x, y)
-
-    def _relation(self, rows: RaggedRows, i: int, j: int) -> list[tuple[int, int]]:
+    def relation(self, rows: RaggedRows, i: Tensor, j: Tensor) -> list[tuple[int, int]]:
         if self.inner.equality:
             assert rows.key is not None
             ids = rows.key.ids
             x, y = (ids[rows.start[row] :][: rows.count[row]].tolist() for row in (i, j))
             return equal_pairs(x, y, self.constraint, self.distinct)
-        index = torch.tensor([[i], [j]], device=rows.start.device)
-        pairs = Candidates.of(rows, *index)
+        pairs = Candidates.of(rows, i, j)
         delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
         _, selected = matched(pairs.a, pairs.b, delta, pairs.block, pairs.owner, 1, self.constraint)
         return sorted(zip(pairs.a[selected].tolist(), pairs.b[selected].tolist(), strict=True))
@@ -351,13 +338,11 @@ class MaxPair(Collection):
             value[part] = value[part].scatter_reduce(0, pairs.owner, delta, "amax")
         return value
 
-    def parts(self, rows: RaggedRows, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
-        x, y = self.items(x), self.items(y)
-        pairs = Candidates.of(rows, *torch.tensor([[i], [j]], device=rows.start.device))
+    def relation(self, rows: RaggedRows, i: Tensor, j: Tensor) -> list[tuple[int, int]]:
+        pairs = Candidates.of(rows, i, j)
         delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
-        if len(delta):
-            best = int(delta.argmax())
-            yield self.part(rows, i, j, int(pairs.a[best]), int(pairs.b[best]), x, y)
+        best = delta.argmax() if len(delta) else slice(0)
+        return list(zip(pairs.a[best].view(-1).tolist(), pairs.b[best].view(-1).tolist(), strict=True))
 
 
 def length_groups(n: Tensor, m: Tensor) -> Iterator[slice | Tensor]:

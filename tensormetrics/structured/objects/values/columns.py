@@ -14,7 +14,6 @@ import typing_extensions
 from torch import Tensor
 
 from ...types.records import class_of, is_tuple
-from .errors import WrongTypeError
 
 RowPath = Callable[[int], str]  # returns the path of a row, for messages
 CPU = torch.device("cpu")
@@ -22,6 +21,15 @@ MAX_TUPLES = 1000  # more tuples than that slow down Python's garbage collector
 EQUAL_THEMSELVES = frozenset({str, int, bool, bytes, type(None)})
 MAY_DIFFER = float, complex, np.inexact, Decimal, Tensor  # types with values that are unequal to themselves
 COLLECTIONS = frozenset({list, tuple, set, frozenset})
+
+
+def rows_of_both(split: int) -> RowPath:
+    """Return the path function of predictions, `split` of them, and references."""
+    return lambda row: f"preds[{row}]" if row < split else f"refs[{row - split}]"
+
+
+class WrongTypeError(TypeError, ValueError):
+    """Error of a value of a wrong type; also a ValueError, like the errors of other invalid values of a document."""
 
 
 def code_table() -> defaultdict[Any, int]:
@@ -50,9 +58,7 @@ class Keys:
         """Upper bound of the ids, exclusive."""
         return self._ids_and_size[1]
 
-    @cached_property
-    def _ids_and_size(self) -> tuple[Tensor, int]:
-        return self._compute_ids()
+    _ids_and_size = cached_property(lambda self: self._compute_ids())
 
     def _compute_ids(self) -> tuple[Tensor, int]:
         table = code_table()
@@ -120,21 +126,22 @@ def check_no_nan(values: Sequence[Any], where: RowPath) -> None:
             raise ValueError(f"{where(row)}: got nan, which is unequal to itself; wanted a number or None")
 
 
-def check_type(expected: type, values: Sequence[Any], where: RowPath) -> None:
-    """Raise a TypeError with the path of the first value of another type."""
-    if set(map(type, values)) <= {expected}:
-        return
+def check(values: Sequence[Any], where: RowPath, is_valid: Callable[[Any], bool], expected: str) -> None:
+    """Raise a TypeError with the path of the first value that is not valid."""
     for row, value in enumerate(values):
-        if not isinstance(value, expected):
-            raise WrongTypeError(
-                f"{where(row)}: got {value!r:.60} of type {type(value).__name__}, wanted {expected.__name__}"
-            )
+        if not is_valid(value):
+            raise WrongTypeError(f"{where(row)}: got {value!r:.60} of type {type(value).__name__}, wanted {expected}")
+
+
+def check_type(expected: type, values: Sequence[Any], where: RowPath) -> None:
+    if not set(map(type, values)) <= {expected}:
+        check(values, where, lambda value: isinstance(value, expected), expected.__name__)
 
 
 def check_tuple(length: int, values: Sequence[Any], where: RowPath) -> None:
     """Raise a TypeError with the path of the first value that is no tuple or list of this length."""
     if not set(map(type, values)) <= {tuple, list}:
-        check_type(tuple, [tuple(value) if isinstance(value, list) else value for value in values], where)
+        check(values, where, lambda value: isinstance(value, tuple | list), "tuple")
     for row, value in enumerate(values):
         if len(value) != length:
             raise WrongTypeError(f"{where(row)}: got a {type(value).__name__} of {len(value)}, wanted one of {length}")
@@ -142,21 +149,17 @@ def check_tuple(length: int, values: Sequence[Any], where: RowPath) -> None:
 
 def check_collection(values: Sequence[Any], where: RowPath) -> None:
     """Raise a TypeError with the path of the first value that is no sized collection, or is text."""
-    for row, value in enumerate(values):
-        if isinstance(value, str | bytes) or not (hasattr(value, "__len__") and hasattr(value, "__iter__")):
-            raise WrongTypeError(
-                f"{where(row)}: got {value!r:.60} of type {type(value).__name__}, wanted a collection such as a list"
-            )
+
+    def is_collection(value: Any) -> bool:
+        return hasattr(value, "__len__") and hasattr(value, "__iter__") and not isinstance(value, str | bytes)
+
+    check(values, where, is_collection, "a collection such as a list")
 
 
 def check_mapping(values: Sequence[Any], where: RowPath, is_expected: bool = True) -> None:
     """Raise a TypeError with the path of the first value that is no mapping, or that is one if not `is_expected`."""
-    for row, value in enumerate(values):
-        if isinstance(value, Mapping) is not is_expected:
-            expected = (
-                "a mapping such as a dict" if is_expected else "a list; write list(value) if its keys are the items"
-            )
-            raise WrongTypeError(f"{where(row)}: got {value!r:.60} of type {type(value).__name__}, wanted {expected}")
+    expected = "a mapping such as a dict" if is_expected else "a list; write list(value) if its keys are the items"
+    check(values, where, lambda value: isinstance(value, Mapping) is is_expected, expected)
 
 
 def as_list(value: Iterable[Any]) -> Sequence[Any]:

@@ -8,19 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from ...types.class_tree import scalar_type
-from ...types.tree import LeafKind
-from ...types.values import INVALID, leaf_reader, type_description
-from .columns import RowPath
-from .errors import WrongTypeError
-
-EXACT: dict[LeafKind, frozenset[type]] = {  # classes whose values are all values of the kind, without conversion
-    "boolean": frozenset({bool}),
-    "integer": frozenset({int}),
-    "number": frozenset({int}),
-    "string": frozenset({str}),
-    "bytes": frozenset({bytes}),
-    "null": frozenset({type(None)}),
-}
+from ...types.values import INVALID, KINDS, leaf_reader, type_description
+from .columns import RowPath, WrongTypeError
 
 
 class LeafType:
@@ -35,7 +24,7 @@ class LeafType:
         self.allows_none = leaf.nullable
         self.name = type_description(leaf)
         self._read = leaf_reader(leaf)
-        self.exact = EXACT.get(leaf.kind, frozenset())
+        self.exact = KINDS[leaf.kind].exact if leaf.kind in KINDS else frozenset()
         self.members: frozenset[Hashable] = frozenset()
         if typing.get_origin(tp) is typing.Literal:
             self.members = frozenset((type(member), member) for member in typing.get_args(tp))

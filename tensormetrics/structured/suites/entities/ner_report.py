@@ -73,7 +73,7 @@ def ner_report(
     vocabulary = Vocabulary((), suffix)
     for tags in inputs:
         vocabulary.learn(tags)
-    scores = SpanScores(labels=sorted(vocabulary.labels) or None, **options)
+    scores = SpanScores(labels=sorted(vocabulary.labels) or None, **{"replicates": 0, **options})
     vocabulary = Vocabulary(scores.labels or (), suffix)
     counts, errors = scores.count_tags(vocabulary, *read_pair(*inputs, vocabulary), mode)
     warn_about_both(*errors, mode)

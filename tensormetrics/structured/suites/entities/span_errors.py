@@ -1,7 +1,9 @@
 """Categories of predicted and reference entities: correct, incorrect, partial, missed, spurious."""
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from itertools import chain
+from numbers import Integral
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,7 +13,6 @@ from ....core.arguments import checks
 from ....core.results.table import Table
 from ...tensors import _lengths
 from ...tensors._lengths import chunks
-from .span_lists import are_spans, read_span_lists
 from .spans import SCHEMES, read_pair, span_similarity
 from .tags import MODES, Marked, Vocabulary, documents_of, warn_about_both
 
@@ -182,3 +183,50 @@ def _ordered(rows: Tensor) -> Tensor:
     for column in (2, 1, 0):
         rows = rows[rows[:, column].sort(stable=True).indices]
     return rows
+
+
+def are_spans(pred: Sequence[Sequence[Any]], ref: Sequence[Sequence[Any]]) -> bool:
+    """Return whether documents are lists of spans instead of tags; False if all are empty.
+
+    Raises:
+        ValueError: If one argument has tags, the other one spans.
+    """
+    forms = {}
+    for name, documents in (("pred", pred), ("ref", ref)):
+        first = next(chain.from_iterable(documents), None)
+        if first is not None:
+            forms[name] = "tags" if isinstance(first, str) else "spans"
+    if len({*forms.values()}) > 1:
+        raise ValueError(f"pred: got {forms['pred']} and ref {forms['ref']}, wanted the same form in both")
+    return "spans" in forms.values()
+
+
+def read_span_lists(*inputs: Sequence[Sequence[Any]]) -> tuple[list[str], list[Tensor], list[Tensor]]:
+    # ->  labels, (spans, 3) each, (D,) each
+    """Read spans (label, first, last) of predicted and reference documents.
+
+    Raises:
+        ValueError: If numbers of documents differ, or a span is invalid; the message has its position.
+    """
+    checks.check_consistent_length(pred=inputs[0], ref=inputs[1])
+    labels: dict[str, int] = {}
+    tables, counts = [], []
+    for name, documents in zip(("pred", "ref"), inputs, strict=True):
+        rows = [
+            _row(span, labels, f"{name}: document {index}, span {position}")
+            for index, document in enumerate(documents)
+            for position, span in enumerate(document)
+        ]
+        tables.append(torch.tensor(rows, dtype=torch.int64, device="cpu").view(-1, 3))
+        counts.append(torch.tensor(list(map(len, documents)), dtype=torch.int64, device="cpu"))
+    return list(labels), tables, counts
+
+
+def _row(span: Any, labels: dict[str, int], where: str) -> tuple[int, int, int]:
+    parts = tuple(span) if isinstance(span, Iterable) and not isinstance(span, str | dict) else ()
+    are_ends = [isinstance(end, Integral) and not isinstance(end, bool) for end in parts[1:]]
+    if not (len(parts) == 3 and isinstance(parts[0], str) and all(are_ends) and parts[1] <= parts[2]):
+        expected = "(label, first, last) with first <= last, such as ('PER', 0, 1)"
+        raise ValueError(f"{where}: got {span!r:.60}, wanted {expected}")
+    label, first, last = parts
+    return labels.setdefault(label, len(labels)), int(first), int(last)

@@ -1,6 +1,7 @@
 """Labelled spans of text: named entities, chunks, arguments."""
 
 from collections.abc import Iterable, Sequence
+from os import PathLike
 from typing import Any, cast
 
 import torch
@@ -9,14 +10,17 @@ from typing_extensions import Unpack
 
 from ....core.arguments import checks
 from ....core.resampling.weights import ResamplingUnits
+from ....core.text.joining import join
 from ...tensors._lengths import Cells, documents, in_chunks, product, total
 from .._label_scores import LabelScores
+from .tag_files import read_tag_file
 from .tags import (
     MODES,
     Marked,
     TagErrors,
     Vocabulary,
     documents_of,
+    is_path,
     padded_errors,
     padded_spans,
     tag_code,
@@ -87,14 +91,14 @@ class SpanScores(LabelScores):
 
     def update_tags(
         self,
-        pred: Sequence[Sequence[str]] | Tensor,
-        ref: Sequence[Sequence[str]] | Tensor,
+        pred: Sequence[Sequence[str]] | str | PathLike | Tensor,
+        ref: Sequence[Sequence[str]] | str | PathLike | Tensor,
         mode: str = "lenient",
         vocabulary: Sequence[str] | None = None,
         suffix: bool = False,
         **items: Unpack[ResamplingUnits],
     ) -> None:
-        """Add documents as lists of tags, or as indices of tags in `vocabulary`; `mode`, `suffix`: see `read_tags`.
+        """Add documents as lists of tags, as files of them, or as indices of tags in `vocabulary`; see `read_tags`.
 
         Shapes: pred: (..., W) int with a vocabulary; ref: (..., W) int.
 
@@ -208,10 +212,15 @@ class SpanScores(LabelScores):
 
 
 def read_pair(
-    pred: Iterable[Sequence[str]], ref: Iterable[Sequence[str]], vocabulary: Vocabulary
+    pred: Iterable[Sequence[str]] | str | PathLike,
+    ref: Iterable[Sequence[str]] | str | PathLike,
+    vocabulary: Vocabulary,
 ) -> tuple[Tensor, Tensor, Tensor]:
     # ->  predicted, reference tag ids (T,), lengths of the documents (D,)
-    """Read predicted and reference tags of the same tokens."""
+    """Read predicted and reference tags of the same tokens, which two files must have in common."""
+    if is_path(pred) and is_path(ref):
+        files = [read_tag_file(cast(PathLike, path)) for path in (pred, ref)]
+        join(str(pred), files[0], str(ref), files[1], "sentence")
     pred, ref = documents_of(pred, "pred"), documents_of(ref, "ref")
     checks.check_consistent_length(pred=pred, ref=ref)
     (pred_tags, lengths), (ref_tags, n_ref) = vocabulary.read(pred), vocabulary.read(ref)

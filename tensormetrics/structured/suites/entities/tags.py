@@ -4,7 +4,9 @@ import hashlib
 import warnings
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -13,8 +15,9 @@ from torch import Tensor
 from ....core.arguments import checks
 from ....core.arguments.callers import level_of_caller
 from ....core.native.device_cache import cached_per_device
+from .tag_files import read_tag_file
 
-_PREFIXES = {"O": 0, "B": 1, "I": 2, "E": 3, "L": 3, "S": 4, "U": 4}
+_PREFIXES = {"O": 0, "B": 1, "I": 2, "M": 2, "E": 3, "L": 3, "S": 4, "U": 4}
 _RULED = _PREFIXES | {"!": 0, "=": 1}  # whether labels are equal
 O, B, I, E, S = range(5)  # noqa: E741
 MIN_SPANS = 10  # needed to distinguish tags of a model from reference tags
@@ -58,11 +61,15 @@ class TagSpans(NamedTuple):
 
 
 def read_tags(
-    tags: Sequence[Sequence[str]], mode: str = "lenient", labels: Sequence[str] | None = None, suffix: bool = False
+    tags: Sequence[Sequence[str]] | str | PathLike,
+    mode: str = "lenient",
+    labels: Sequence[str] | None = None,
+    suffix: bool = False,
 ) -> TagSpans:
-    """Read the spans of tags `O` and `<prefix>-<label>`, prefix one of B, I, E (or L), S (or U).
+    """Read the spans of tags `O` and `<prefix>-<label>`, prefix one of B, I, M (as I), E (or L), S (or U).
 
-    A bare prefix has the label "_". With `suffix` tags are `<label>-<prefix>`.
+    `tags` may be the path of a file with a token and its tag on each line, and blank lines between sentences. A bare
+    prefix has the label "_". With `suffix` tags are `<label>-<prefix>`.
 
     "lenient", as conlleval: a span ends before a tag other than I or E of its label, or after E or S, and begins at any
     tag other than O that does not continue one. "iob2": B, then I of one label; "iob1": B only if a span follows one of
@@ -97,10 +104,16 @@ def _number(label: str) -> int:
     return int.from_bytes(hashlib.blake2b(label.encode(), digest_size=7).digest(), "big")
 
 
-def documents_of(tags: Iterable[Iterable[Any]], name: str = "tags") -> list[Sequence[Any]]:
-    """Convert documents to lists; anything else is a TypeError."""
+def is_path(tags: Any) -> bool:
+    return isinstance(tags, PathLike) or (isinstance(tags, str) and Path(tags).is_file())
+
+
+def documents_of(tags: Iterable[Iterable[Any]] | str | PathLike, name: str = "tags") -> list[Sequence[Any]]:
+    """Convert documents, or a file of them, to lists; anything else is a TypeError."""
+    if is_path(tags):
+        return [sentence.value for sentence in read_tag_file(cast(PathLike, tags))]
     if isinstance(tags, str) or not isinstance(tags, Iterable):
-        raise TypeError(f"{name}: got {tags!r:.60}, wanted a list of documents, lists of tags")
+        raise TypeError(f"{name}: got {tags!r:.60}, wanted a list of documents, lists of tags, or the path of a file")
     documents: list[Any] = list(tags)
     for index, row in enumerate(documents):
         if isinstance(row, str):
@@ -169,7 +182,7 @@ def tag_code(tag: str, labels: list[str], where: str, suffix: bool = False) -> t
     label, dash, prefix = tag.rpartition("-") if suffix else tag.partition("-")[::-1]
     if prefix not in _PREFIXES or bool(dash) != bool(label) or (prefix == "O" and dash):
         template = "a label, a dash and a prefix{}" if suffix else "a prefix{}, a dash and a label"
-        raise ValueError(f"{where}: got tag {tag!r}, wanted 'O', or {template.format(' of B, I, E, L, S, U')}")
+        raise ValueError(f"{where}: got tag {tag!r}, wanted 'O', or {template.format(' of B, I, M, E, L, S, U')}")
     if prefix == "O":
         return O, -1
     label = label or UNNAMED

@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -145,7 +146,7 @@ class LatentMatch(OverlapMetric):
         super().__init__(*args, seed=seed, **kwargs)
         check_solver(solver, node_limit)
         checks.check_int("restarts", restarts, 0)
-        self._overlap = functools.partial(
+        self._overlap: Callable[..., SolvedMapping] = functools.partial(
             latent_overlap,
             constraint=self.constraint,
             solver=solver,
@@ -173,20 +174,14 @@ class LatentMatch(OverlapMetric):
         device = pred_props.device if isinstance(pred_props, Tensor) else None
         tables = [pred_props, pred_is_var, ref_props, ref_is_var]
         *tables, n_pred, n_ref = _on_host([*tables, n_pred, n_ref])
-        pred, ref = (tables[0], tables[1]), (tables[2], tables[3])
-
-        def solve(
-            left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor], n_left: Tensor | None, n_right: Tensor | None
-        ) -> Tensor:
-            return self._overlap(*left, *right, n_left, n_right).value
-
-        cross = solve(pred, ref, n_pred, n_ref)
+        pred, ref = tables[:2], tables[2:]
+        cross = self._overlap(*pred, *ref, n_pred, n_ref).value
         *batch, n, _ = pred[0].shape
         full_pred = _lengths.full_or_clamped("n_pred", n_pred, pred[0], batch, n)
         full_ref = _lengths.full_or_clamped("n_ref", n_ref, ref[0], batch, ref[0].shape[-2])
         self_overlaps = (full_pred, full_ref)
         if self.constraint is Constraint.MANY_TO_MANY or self.policy.duplicates == "set":
-            self_overlaps = (solve(pred, pred, n_pred, n_pred), solve(ref, ref, n_ref, n_ref))
+            self_overlaps = tuple(self._overlap(*x, *x, n, n).value for x, n in ((pred, n_pred), (ref, n_ref)))
         columns = (x.to(device, non_blocking=True) for x in (cross, *self_overlaps, full_pred, full_ref))
         *overlap, full_pred, full_ref = columns
         self.add_overlap(Overlap(*overlap), full_pred, full_ref, **items)

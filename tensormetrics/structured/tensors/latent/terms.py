@@ -77,7 +77,8 @@ def read_terms(pred: Items, ref: Items, constraint: Constraint, distinct: bool) 
     (pred_rows, pred_count), (ref_rows, ref_count) = merge_rows(pred.rows()), merge_rows(ref.rows())
     if distinct:
         pred_count, ref_count = torch.ones_like(pred_count), torch.ones_like(ref_count)
-    left, right = _equal_pairs(_anonymize(pred_rows), _anonymize(ref_rows))
+    groups = group_rows(torch.cat([_anonymize(pred_rows), _anonymize(ref_rows)])).ids
+    left, right = join(*groups.split([len(pred_rows), len(ref_rows)]))
     weight = common(pred_count[left], ref_count[right], constraint).double()
 
     first = _first_use(pred_rows)[left]  # the same columns in the matching reference items
@@ -123,8 +124,3 @@ def _anonymize(items: Tensor) -> Tensor:
     # items: (U, 1 + 2 F) document, is_var, value  ->  (U, 1 + 2 F): variables replaced by their first column
     head, value = items.split([1 + items.shape[-1] // 2, items.shape[-1] // 2], -1)
     return torch.cat([head, _partner(items).where(head[:, 1:] > 0, value)], -1)
-
-
-def _equal_pairs(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-    # left: (U, C)  right: (W, C)  ->  index into left (T,), into right (T,) of all pairs of equal rows
-    return join(*group_rows(torch.cat([left, right])).ids.split([len(left), len(right)]))

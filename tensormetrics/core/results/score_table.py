@@ -1,0 +1,88 @@
+"""`ScoreTable`: several scores of one object, or differences of two, as a `Table` and by name."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from .cells import single_values
+from .estimates import Comparison, Estimate
+from .table import Table, table_of
+
+ScoreType = TypeVar("ScoreType", bound=Estimate | Comparison)
+
+
+class ScoreTable(Table, Mapping[str, ScoreType]):
+    """Results by name, as a mapping, and as a table: of scores in one row, of differences in a row for each.
+
+    `scores["f1"]` is a result, of several values where the score has them; other keys are those of a `Table`. A row
+    that is wider than the terminal is printed as a column.
+
+    Example:
+        >>> from tensormetrics.structured import SpanScores
+        >>> metric = SpanScores()
+        >>> metric.update_tags([["B-PER", "O"], ["O", "B-LOC"]] * 9, [["B-PER", "O"], ["B-LOC", "O"]] * 9)
+        >>> scores = metric.interval()
+        >>> print(scores["f1"])
+        0.500 [0.275, 0.726]
+        >>> print(scores)
+                    precision             recall                f1
+        SpanScores  0.500 [0.275, 0.726]  0.500 [0.275, 0.726]  0.500 [0.275, 0.726]
+    """
+
+    __slots__ = ("results",)
+
+    results: dict[str, ScoreType]
+
+    @classmethod
+    def by_name(
+        cls, results: Mapping[str, ScoreType], direction: Callable[[str], bool | None], row: str
+    ) -> ScoreTable[ScoreType]:
+        """Return the table of results by name, where a function says of a name whether higher is better."""
+        if any(isinstance(result, Comparison) for result in results.values()):
+            return cls._of(_table_of_differences(results), dict(results))
+        return cls._of(table_of({row: results}, direction), dict(results))
+
+    @classmethod
+    def _of(cls, table: Table, results: dict[str, ScoreType]) -> ScoreTable[ScoreType]:
+        made = cls(table.rows, table.higher_is_better, table.cells, table.title, table.caption, table.index)
+        object.__setattr__(made, "results", results)
+        return made
+
+    def __reduce__(self) -> Any:
+        return ScoreTable._of, (self._with(), self.results)
+
+    def __getitem__(self, key: str | tuple[str, str]) -> Any:
+        return self.results[key] if isinstance(key, str) and key in self.results else super().__getitem__(key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.results
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def to_text(self, precision: int = 3) -> str:
+        """Return aligned columns of text, or a row for each score where one row is wider than the terminal."""
+        text = super().to_text(precision)
+        is_wide = max(map(len, text.splitlines())) > shutil.get_terminal_size().columns
+        if len(self.rows) > 1 or not is_wide:
+            return text
+        return Table([*self.higher_is_better], self.rows, [[cell] for cell in self.cells[0]]).to_text(precision)
+
+    __str__ = __repr__ = to_text
+
+
+def _table_of_differences(results: Mapping[str, Any]) -> Table:
+    rows = dict(single_values(results))
+    caption = "paired by position" if any("by position" in (x.test or "") for x in rows.values()) else None
+    cells = [[x, float(x._decisive_p), x.verdict] for x in rows.values()]
+    return Table([*rows], ("difference", "p", "verdict"), cells, caption=caption)
+
+
+def scored(results: Any, direction: Callable[[str], bool | None], row: str) -> Any:
+    """Return one result as it is, several by name as a `ScoreTable`."""
+    return ScoreTable.by_name(results, direction, row) if isinstance(results, Mapping) else results
