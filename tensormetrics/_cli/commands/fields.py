@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import click
 
+from ...core.text.tables import is_number
 from ...structured import FieldReport, evaluate
 from ...structured.comparators import annotation_of_text
 from ...structured.fields.documents import read_schema
 from ...structured.types.tree import Fixed, Items
 from ..inputs.documents import aligned, documents_of, json_file, read_lines
-from ..inputs.text import is_number
 from ..naming import naming
 from ..option_types import (
     STDOUT,

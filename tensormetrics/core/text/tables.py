@@ -5,9 +5,8 @@ import io
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from typing import Any
-
-from .files import delimiter_of
 
 DIRECTIVE = re.compile('("?)sep=(.)\\1', re.IGNORECASE)  # first line of some spreadsheets
 SEPARATED = re.compile(r"[+-]?[0-9]*([.,][0-9]+)+")
@@ -29,7 +28,7 @@ def read_cells(text: str, path: str | os.PathLike, delimiter: str | None = None)
     start = lines.tell() if directive else 0
     if delimiter is None:
         lines.seek(start)
-        delimiter = directive[2] if directive else delimiter_of(lines)
+        delimiter = directive[2] if directive else _delimiter(next((line for line in lines if line.strip()), ""))
     lines.seek(start)
     return delimiter, _rows(csv.reader(lines, delimiter=delimiter, strict=True), path, 1 if directive else 0)
 
@@ -41,6 +40,35 @@ def _rows(reader: Any, path: str | os.PathLike, skipped: int) -> Iterator[Row]:
                 yield skipped + reader.line_num, [cell.strip() for cell in row]
     except csv.Error as error:
         raise ValueError(f"{path}, line {skipped + reader.line_num}: {error}") from None
+
+
+def blocks_of(text: str) -> list[list[tuple[int, str]]]:
+    """Return the numbered lines of each block of a text; blank lines separate blocks."""
+    numbered = enumerate(io.StringIO(text, newline=None), 1)
+    return [[*lines] for is_blank, lines in groupby(numbered, lambda line: line[1].isspace()) if not is_blank]
+
+
+def _delimiter(line: str) -> str:
+    def separates(mark: str) -> bool:
+        try:
+            return len(next(csv.reader([line], delimiter=mark), ())) > 1
+        except csv.Error:  # the line is one cell, which is too long for one
+            return False
+
+    return next(filter(separates, "\t;,"), ",")
+
+
+def is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return "_" not in cell  # which float() leaves out
+
+
+def is_frame(data: Any) -> bool:
+    """Return whether an object has the methods of a pandas or polars DataFrame."""
+    return hasattr(data, "columns") and hasattr(data, "to_dict") and hasattr(data, "__getitem__")
 
 
 def with_points(cells: Sequence[Any], delimiter: str, location: Callable[[int], str]) -> list[Any]:

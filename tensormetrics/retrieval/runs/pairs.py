@@ -13,8 +13,9 @@ from torch import Tensor
 
 from ...core.arguments import checks
 from ...core.text.files import read_bytes
+from ...core.text.tables import is_frame
 from ...core.text.text_columns import Fields, split_fields
-from .tables import Columns, columns_of, is_frame, ranked_lists, ranks_as_scores, read_table
+from .tables import Columns, columns_of, ranked_lists, ranks_as_scores, read_table
 
 MAX_GAIN = 2**53  # larger integers are not exact in float64
 MIX = 0x9E3779B97F4A7C15  # odd multiplier of the hash, 2^64 divided by the golden ratio

@@ -1,13 +1,12 @@
 """Smatch: the triples that two AMR graphs share under the best mapping of their variables."""
 
-import io
 import logging
 import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from os import PathLike
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +16,8 @@ from ...core.arguments import checks
 from ...core.arguments.callers import level_of_caller
 from ...core.resampling.weights import ResamplingUnits
 from ...core.text.files import read_text
-from ...core.text.joining import Item, join
+from ...core.text.joining import Item, join_paths
+from ...core.text.tables import blocks_of
 from ..objects.variable import Variable
 from ..tensors._integer_program import check_solver
 from ..tensors._lengths import in_chunks
@@ -34,7 +34,6 @@ COMMENT = re.compile(r"::(id|snt)\s+(.*?)\s*(?=\s::|$)")
 NEVER_INVERSE = ("consist-of", "prep-out-of", "prep-on-behalf-of")  # names that end in -of but are no inverse roles
 
 
-Graphs = Sequence[Any] | str | PathLike
 Triple = tuple[str, str, str | None]  # source, role, target: a variable has an `instance` triple; None is left out
 
 
@@ -172,10 +171,10 @@ class Smatch(CountMetric):
         **items: Unpack[ResamplingUnits],
     ) -> None:
         """Add pairs of graphs, or of files of them."""
-        if isinstance(preds, str | PathLike) and isinstance(refs, str | PathLike) and "(" not in str(preds):
-            files = [read_amr_file(preds, self.top, self.on_invalid), read_amr_file(refs, self.top)]
-            preds, refs = join(str(preds), files[0], str(refs), files[1], "graph"), [item.value for item in files[1]]
-        sides = cast(dict[str, list[Any]], {"preds": preds, "refs": refs})
+        if not (isinstance(preds, str) and preds.lstrip()[:1] in ("(", "#")):
+            on_invalid = iter((self.on_invalid, "raise"))
+            preds, refs = join_paths(preds, refs, lambda path: read_amr_file(path, self.top, next(on_invalid)), "graph")
+        sides: dict[str, Any] = {"preds": preds, "refs": refs}
         for name, graphs in sides.items():
             if isinstance(graphs, str | bytes):
                 raise TypeError(f"{name}: got a {type(graphs).__name__}, wanted a list of graphs; write [{name}]")
@@ -208,15 +207,9 @@ class Smatch(CountMetric):
 
 def read_amr_file(path: str | PathLike, top: bool | str = True, on_invalid: str = "raise") -> list[Item]:
     """Return the triples of the graphs of a file, which blank lines separate, with their `::id`s and `::snt`s."""
-    blocks: list[list[tuple[int, str]]] = [[]]
-    for line in enumerate(io.StringIO(read_text(path), newline=None), 1):
-        if line[1].strip():
-            blocks[-1].append(line)
-        else:
-            blocks.append([])
     graphs: dict[str, str] = {}
     items = []
-    for block in blocks:
+    for block in blocks_of(read_text(path)):
         rows = [(line, text) for line, text in block if not text.startswith("#")]
         comments = {
             name: (line, value) for line, text in block for name, value in COMMENT.findall(text) if text[0] == "#"

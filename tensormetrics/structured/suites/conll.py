@@ -27,16 +27,12 @@ def read_coref_file(path: str | PathLike) -> list[Item]:
     text = read_text(path)
     if text.lstrip()[:1] in ("{", "["):
         return _json_documents(text, path)
-    lines = list(io.StringIO(text, newline=None))
     try:
-        documents = list(read_conll_coref(lines))
+        documents = [*_conll_documents(io.StringIO(text, newline=None), -1)]
     except ValueError as error:
         raise ValueError(f"{path}, {error}") from error
-    are_ids = len({name for name, _ in documents}) == len(documents)
-    return [
-        Item(document, *place, document[0] if are_ids else None)
-        for document, place in zip(documents, _words_of_documents(lines), strict=True)
-    ]
+    are_ids = len({document.name for document in documents}) == len(documents)
+    return [Item(d.parts(), d.lines or [d.lineno], d.words, d.name if are_ids else None) for d in documents]
 
 
 def _json_documents(text: str, path: str | PathLike) -> list[Item]:
@@ -82,6 +78,10 @@ def read_conll_coref(lines: Iterable[str], column: int = -1) -> Iterator[tuple[s
     """
     if isinstance(lines, str | bytes):
         raise TypeError(f"lines: got one {type(lines).__name__}, wanted lines; write text.splitlines()")
+    return (document.parts() for document in _conll_documents(lines, column))
+
+
+def _conll_documents(lines: Iterable[str], column: int) -> "Iterator[_Document]":
     document: _Document | None = None
     for lineno, line in enumerate(lines, 1):
         if not isinstance(line, str):
@@ -103,12 +103,12 @@ def read_conll_coref(lines: Iterable[str], column: int = -1) -> Iterator[tuple[s
                 raise ValueError(f"line {lineno}: got {line.strip()!r} outside of a document, wanted #begin document")
         elif ends:
             document.check_closed()
-            yield document.name, list(document.clusters.values())
+            yield document
             document = None
         elif fields:
             if not -len(fields) <= column < len(fields):
                 raise ValueError(f"line {lineno}: got {len(fields)} columns, wanted column={column} among them")
-            document.add_token(fields[column], lineno)
+            document.add_token(fields, column, lineno)
     _check_ended(document)
 
 
@@ -118,20 +118,25 @@ class _Document:
     def __init__(self, name: str, lineno: int) -> None:
         self.name = name
         self.lineno = lineno
-        self.num_tokens = 0
+        self.lines: list[int] = []
+        self.words: list[str] = []  # the fourth column of CoNLL-2012, or else the first
         self.clusters: dict[str, list[Span]] = defaultdict(list)
         self.opened: dict[str, list[tuple[int, int]]] = defaultdict(list)  # cluster -> (token, line) of open brackets
 
-    def add_token(self, field: str, lineno: int) -> None:
-        token = self.num_tokens
-        for opening, cluster, closing in _brackets(field, lineno):
+    def parts(self) -> tuple[str, list[list[Span]]]:
+        return self.name, list(self.clusters.values())
+
+    def add_token(self, fields: list[str], column: int, lineno: int) -> None:
+        token = len(self.words)
+        self.lines.append(lineno)
+        self.words.append(fields[3 if len(fields) > 4 and fields[2].isdigit() else 0] if fields[1:] else "")
+        for opening, cluster, closing in _brackets(fields[column], lineno):
             if opening:
                 self.opened[cluster].append((token, lineno))
             if closing:
                 if not self.opened[cluster]:
                     raise ValueError(f"line {lineno}: bracket {cluster}) was never opened")
                 self.clusters[cluster].append((self.opened[cluster].pop()[0], token))
-        self.num_tokens += 1
 
     def check_closed(self) -> None:
         for cluster, starts in self.opened.items():
@@ -155,17 +160,3 @@ def _brackets(field: str, line: int) -> list[tuple[str, str, str]]:
             raise ValueError(f"line {line}: got {field!r}, wanted '-' or brackets such as (3|4)")
         brackets.append((match[1], match[2], match[3]))
     return brackets
-
-
-def _words_of_documents(lines: list[str]) -> list[tuple[list[int], list[str]]]:
-    """Return line numbers and words of each document, those of the fourth column of CoNLL-2012, or else the first."""
-    documents: list[tuple[list[int], list[str]]] = []
-    starts: list[int] = []
-    for number, line in enumerate(lines, 1):
-        if line.startswith(("#begin document", "\ufeff#begin document")):
-            documents.append(([], []))
-            starts.append(number)
-        elif documents and not line.startswith("#") and (row := line.split(None, 4)):
-            documents[-1][0].append(number)
-            documents[-1][1].append((row[3] if len(row) > 4 and row[2].isdigit() else row[0]) if row[1:] else "")
-    return [(lines or [start], words) for (lines, words), start in zip(documents, starts, strict=True)]

@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Iterable, Sequence
 from os import PathLike
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from typing_extensions import Unpack
 
 from ...core.arguments import checks
 from ...core.resampling.weights import ResamplingUnits
-from ...core.text.joining import join
+from ...core.text.joining import join_paths
 from ..tensors import _lengths, policy
 from ..tensors._groups import group_rows
 from ..tensors._lengths import documents, in_chunks, total
@@ -99,12 +99,11 @@ class CorefScores(CountMetric):
         Or two files, of CoNLL-2012 or JSON, whose documents are joined by name, or else by position; their words must
         be equal. Errors report the documents by `names`, instead of by number.
         """
-        if isinstance(preds, str | PathLike) and isinstance(refs, str | PathLike):
-            files = [read_coref_file(path) for path in (preds, refs)]
-            answers = join(str(preds), files[0], str(refs), files[1], "document")
-            names = [str(item.value[0]) for item in files[1]]
-            preds, refs = [clusters for _, clusters in answers], [item.value[1] for item in files[1]]
-        named = cast(dict[str, list[Iterable[Iterable[Hashable]]]], {"preds": preds, "refs": refs})
+        if isinstance(preds, str | PathLike):
+            preds, refs = join_paths(preds, refs, read_coref_file, "document")
+            names = [str(name) for name, _ in refs]
+            preds, refs = ([clusters for _, clusters in documents] for documents in (preds, refs))
+        named: dict[str, Any] = {"preds": preds, "refs": refs}
         checks.check_consistent_length(**named)
         if names is not None:
             checks.check_consistent_length(preds=named["preds"], names=names)

@@ -2,7 +2,6 @@
 
 import io
 import json
-import math
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ...core.results.text_tables import import_pandas
 from ...core.text.files import parsing, read_bytes, text_of
-from ...core.text.tables import read_cells
+from ...core.text.tables import is_number, read_cells
 
 MAX_BYTES = 2**30
 HEADING = ["id", "score"]  # of a file without one
@@ -127,7 +126,7 @@ def _delimited(text: str, path: Log) -> Records:
     for line, cells in table:
         location = f"{path}, line {line}"
         if heading is None:
-            is_headless = len(cells) <= 2 and _is_number(cells[-1].replace(",", "."))
+            is_headless = len(cells) <= 2 and is_number(cells[-1].replace(",", "."))
             heading = HEADING[-len(cells) :] if is_headless else cells
             if not is_headless:
                 continue
@@ -151,10 +150,3 @@ def _check_no_decimal_commas(rows: list[Record], locations: list[str]) -> None:
         f"{locations[i]}: got '{again},{rows[i]['score']}', which looks like a number with a decimal comma; write a "
         "decimal point, or the columns in a first line"
     )
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        return math.isfinite(float(cell))
-    except ValueError:
-        return False
