@@ -18,7 +18,7 @@ from fasttext_files import fasttext_file
 
 from tensormetrics import association, posterior, retrieval, uncertainty
 from tensormetrics._cli.inputs.arrays import read_tensor
-from tensormetrics._cli.inputs.documents import read_lines
+from tensormetrics._cli.inputs.documents import read_documents
 from tensormetrics._cli.inputs.labels import read_labels
 from tensormetrics._cli.inputs.text import json_lines
 from tensormetrics._cli.option_types import BadInput
@@ -524,7 +524,7 @@ READERS = {
     "command line, documents": Reader(
         ".jsonl",
         text('{"a": 1}', '{"a": [2]}'),
-        lambda path: [line.text for line in read_lines(str(path))],
+        lambda path: read_documents(str(path)).values,
         (f"{INPUTS}documents", f"{INPUTS}text"),
         BAD_INPUT,
     ),

@@ -31,7 +31,7 @@ from ...structured.suites.entities.tag_files import read_tag_file
 from ...structured.suites.entities.tags import tag_code
 from ...structured.types.class_tree import schema_of
 from ...structured.types.records import is_record, is_tuple
-from ..inputs.documents import documents_of, read_lines
+from ..inputs.documents import read_documents
 from ..inputs.text import existing
 from ..names import TAGS
 from ..naming import naming
@@ -71,8 +71,7 @@ def structured(predicted: str, reference: str, *, schema: str, option: Arguments
     def read(file: str) -> list[Item]:
         if file == reference and references:
             return references
-        lines = read_lines(file, None if file == reference else len(references))
-        answers = documents_of(file, lines, True, answer=None, id=None, group=None)
+        answers = read_documents(file, None if file == reference else len(references))
         return [
             Item(_object(plan, reader, f"{file}, line {line}", value), [line])
             for line, value in zip(answers.lines, answers.values, strict=True)
