@@ -70,7 +70,7 @@ def json(
             is run. [default: types inferred from REFERENCE, and printed]
         compare: PREDICTED of a second model: also the differences by field.
         id: Key of the id by which documents are matched; default: by line number.
-        answer: Key or path (choices[0].text) of the answer in each line, and in REFERENCE of the reference if it is there.
+        answer: Key or path (choices[0].text) of the answer in each line, and of the reference if REFERENCE has it.
         group: Key of REFERENCE with the group of a document; groups are resampled together.
         field: Comparison of a field, such as name=similar:0.9, price=near:rel=0.01, notes=ignore or lines=by:sku.
         option: Another argument of `structured.evaluate`: extract=strict (or fences, lenient), on_invalid=skip (or
