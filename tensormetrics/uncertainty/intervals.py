@@ -9,9 +9,10 @@ from typing_extensions import TypeVar, Unpack  # torch brings them
 from ..core.results.estimates import Estimate
 from ..core.results.score_table import ScoreTable
 from ..core.results.table import Table
+from ..core.text.tables import is_frame
 from .anytime.sequences import check_anytime, interval_sequence
 from .item_scores.item_scores import Scores
-from .item_scores.score_sources import Source, is_frame, is_scores
+from .item_scores.score_sources import Source, is_scores
 
 Answer = TypeVar("Answer", covariant=True)
 

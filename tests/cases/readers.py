@@ -18,7 +18,7 @@ from fasttext_files import fasttext_file
 
 from tensormetrics import association, posterior, retrieval, uncertainty
 from tensormetrics._cli.inputs.arrays import read_tensor
-from tensormetrics._cli.inputs.documents import read_lines
+from tensormetrics._cli.inputs.documents import read_documents
 from tensormetrics._cli.inputs.labels import read_labels
 from tensormetrics._cli.inputs.text import json_lines
 from tensormetrics._cli.option_types import BadInput
@@ -26,6 +26,8 @@ from tensormetrics.association.embeddings.formats.arrays import word_list
 from tensormetrics.posterior.sampling.errors import ConfigError, ConfMatIOError
 from tensormetrics.retrieval.sources.arrow import read_column
 from tensormetrics.retrieval.sources.state import State
+from tensormetrics.structured.suites.amr import read_amr_file
+from tensormetrics.structured.suites.conll import read_coref_file
 from tensormetrics.structured.suites.entities.tag_files import read_tag_file
 
 ROWS = np.arange(24, dtype=np.float32).reshape(6, 4) / 8
@@ -360,6 +362,7 @@ LOAD_W2V = MODEL.from_word2vec
 NEEDS = {".safetensors": "safetensors", ".parquet": "pyarrow", ".arrow": "pyarrow"}
 REFERENCES = {".npy": parse_npy, ".safetensors": parse_safetensors}
 BAD_INPUT = BadInput, ValueError
+SUITES, CONLL = "structured.suites.", text("#begin document (a)", "he (0)", "#end document")
 SCORE_FILES = ("uncertainty.item_scores.records",)
 
 
@@ -474,6 +477,8 @@ READERS = {
         lambda path: [[*map(str, part)] for part in read_column(str(path), "label") if part is not None],
         "retrieval.sources.arrow",
     ),
+    "AMR": Reader(".amr", text("(c / cat)"), lambda path: repr(read_amr_file(path)), (f"{SUITES}amr",), needs="penman"),
+    "coreference": Reader(".conll", CONLL, lambda path: repr(read_coref_file(path)), (f"{SUITES}conll",)),
     "tags": Reader(
         ".conll", text("EU B-ORG", "", "Peter B-PER", "Black I-PER"), tags_of, ("structured.suites.entities.tag_files",)
     ),
@@ -519,7 +524,7 @@ READERS = {
     "command line, documents": Reader(
         ".jsonl",
         text('{"a": 1}', '{"a": [2]}'),
-        lambda path: [line.text for line in read_lines(str(path))],
+        lambda path: read_documents(str(path)).values,
         (f"{INPUTS}documents", f"{INPUTS}text"),
         BAD_INPUT,
     ),

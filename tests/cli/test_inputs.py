@@ -9,7 +9,6 @@ from test_malformed import pt
 
 from tensormetrics._cli.inputs.arrays import read_tensor
 from tensormetrics._cli.inputs.labels import read_labels
-from tensormetrics.retrieval import Qrels, Run, evaluate_run
 
 ROWS = np.arange(6, dtype=np.float32).reshape(3, 2)
 
@@ -67,10 +66,6 @@ def test_readers_accept_encodings_of_spreadsheets(tmp_path, encoding):
     assert read_labels(write("l.csv", "caf\u00e9\nth\u00e9\ncaf\u00e9\n")).names == ["caf\u00e9", "th\u00e9"]
     assert read_tensor(write("x.csv", "\u00e9,b\n1,2\n3,4\n")).tolist() == [[1, 2], [3, 4]]
     assert read_tensor(write("x.jsonl", "[1, 2]\n[3, 4]\n")).tolist() == [[1, 2], [3, 4]]
-    write("run.txt", "q\u00e91 Q0 d 1 2 t\n")
-    write("qrels.txt", "q\u00e91 0 d 1\n")
-    result = evaluate_run(Run.read(tmp_path / "run.txt"), Qrels.read(tmp_path / "qrels.txt"), ["map"])
-    assert result.summary() == {"map": 1.0} and result.queries == ["q\u00e91"]
 
 
 @pytest.mark.parametrize(

@@ -89,14 +89,10 @@ def cp1252(place, byte, letter):
     return f"{got}: write iconv -f cp1252 -t utf-8 {{bad}} > NEW"
 
 
-def no_graph(text, reason):
-    return text, f", line 1: {text!r} is no graph in PENMAN notation: {reason}"
-
-
 GAINS = "a query, a reference and a gain, or TREC's `query 0 document gain`"
-COMMA = "columns are separated by ',', not ';'"
 QUERIES = "--queries q.json"
 SCHEMA_OPTION = "r.jsonl --schema schema.py:Doc"
+
 CASES = {  # command -> arguments -> content of the file `bad.*` and the expected line
     "retrieval": {
         "bad.pt y.txt": [
@@ -148,7 +144,6 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
             ("1,2".encode("utf-16")[:-1], ": got a file marked as UTF-16 that is not whole, or is none"),
             ("1,2\n3\n5,6\n", ", line 2: got 1 columns, wanted 2 as above"),
             ("1,2\n3,x\n5,6\n", ", line 2: got 'x', wanted a finite number"),
-            ("1;2\n3;4\n5;6\n", f", line 2: got '3;4', wanted a finite number; {COMMA}"),
             ("# rows\n1,2\n3,4\n5,6\n", ", line 2: got 2 columns, wanted 1 as above"),
             ('"1,2\n3,4\n5,6\n', ", line 3: unexpected end of data"),
             (b"1,2\n3,caf\xe9\n", cp1252(", line 2", "0xe9", "é")),
@@ -209,9 +204,6 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
     "trec": {
         "bad.txt qrels.txt": [
             ("q1 Q0 a 1 3\n", ", line 1: got 5 fields, wanted 6: query - document - score -"),
-            (QRELS, ": got judgements (query 0 document gain), wanted a run; were the two swapped?"),
-            ("q1 Q0 a 1 x t\n", ", line 1: got the score 'x', wanted a number"),
-            (RUN + RUN, ": got the document 'a' twice for the query 'q1'"),
             ("q9 Q0 a 1 1 t\n", "bad.txt and qrels.txt: no query is in both; their names begin with 'q9', 'q1', 'q2'"),
             (RUN.encode("utf-16-le"),
              ": got bytes of 0, wanted text in UTF-8; write iconv -f utf-16le -t utf-8 bad.txt > NEW"),
@@ -220,9 +212,6 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
         "run.txt bad.txt": [
             ("q1 0 a\nq1 0 b 1\n", ", line 2: got 4 fields, wanted 3: query document gain"),
             ("q1 0 b 0.5\n", ": got the gain '0.5' for 'b', wanted an integer"),
-            ("q1 0 b one\n", ", line 1: got the gain 'one', wanted a number"),
-            (RUN, ": got a run (query Q0 document rank score tag), wanted judgements; were the two swapped?"),
-            (QRELS + "q1 0 b 0\n", ": got the document 'b' twice for the query 'q1'"),
             (b"\xff\xfe" + b"q", ": got a file marked as UTF-16 that is not whole, or is none"),
         ],
     },
@@ -230,13 +219,6 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
         "bad.csv": [
             ("cat,dog\n9,nan\n2,8\n", ", line 2: got 'nan', wanted a count"),
             ("9,1\n2\n", ", line 2: got 1 columns, wanted 2 as above"),
-            ("9,1,0\n2,8,1\n",
-             ": got 2 rows of 3 columns, wanted a square, with at most one row and one column of names"),
-            (",cat,dog\ncat,9,1\ncow,2,8\n",
-             ": rows are called ['cat', 'cow'], columns ['cat', 'dog'], wanted the same names"),
-            ("cat,cat\n9,1\n2,8\n", ": got classes called ['cat', 'cat'], wanted distinct names"),
-            ("9,1\n2,1e300\n", ": got 1e+300 in row 1, wanted rows that add up to at most 1e+37"),
-            ("9,-1\n2,8\n", ": got -1.0 at [0, 1], wanted finite counts >= 0"),
         ],
         "bad.csv --prior 0": [
             ("9,1\n0,0\n",
@@ -256,11 +238,6 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
         f"bad.txt {QUERIES}": [
             (VECTORS.replace("8 2", "8 3"), ", line 2: got 3 fields, wanted a word and 3 numbers"),
             (VECTORS.replace("her 1", "her nan"), ": the vector of 'her' holds NaN or infinity"),
-            (VECTORS.replace("her 1 3", "her 1"), ", line 5: got 2 fields, wanted a word and 2 numbers"),
-            (VECTORS.replace("8 2", "9 2"), ": got 8 rows, wanted 9"),
-            (VECTORS.replace("her 1", "her x"),
-             ", line 5: wanted 2 numbers after the word (could not convert string to float: b'x')"),
-            ("words and\nhe 1 2\n", ", line 1: got 'words and', wanted the numbers of words and dimensions"),
             (f"2 {10**9}\nhe 1 2\n", ", line 1: got 1000000000 dimensions, wanted at most 1048576"),
             ("2 2\nunknown 1 2\nwords 2 1\n", ": none of the words of the queries is in it"),
         ],
@@ -307,8 +284,6 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
             ("\n-DOCSTART- O\n\n", ": there is no sentence in it"),
             ("a B-PER\nb nan\nc O\n\nd B-LOC\n", f", line 2: got tag 'nan', {NO_TAG}"),
             ("a B-PER\nb\nc O\n\nd B-LOC\n", f", line 2: got tag 'b', {NO_TAG}"),
-            ("a B-PER\nb I-PER\n", ", line 1: got 2 tokens, but r.bio, line 1 has 3"),
-            ("d B-LOC\n\na B-PER\nb I-PER\nc O\n", ", line 1: got 'd', but r.bio, line 1 has 'a'"),
             ("a B-PER\nb I-PER\nc O\n", ": number of sentences is 1, but that of r.bio is 2"),
             ("a B-PER\nb I-PER\n\nd B-LOC\n", ", line 1: got 2 tokens, but r.bio, line 1 has 3"),
             ("a B-PER\nb Q-PER\nc O\n\nd B-LOC\n", f", line 2: got tag 'Q-PER', {NO_TAG}"),
@@ -325,43 +300,14 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
         "bad.conll r.conll": [
             ("# no document\n", ": there is no document in it"),
             ("a (0)\n", ", line 1: got 'a (0)' outside of a document, wanted #begin document"),
-            (CONLL.replace("0)", "-"), ", line 2: bracket (0 is never closed"),
-            (CONLL.replace("(0", "-"), ", line 3: bracket 0) was never opened"),
-            (CONLL * 2, ": number of documents is 2, but that of r.conll is 1"),
-            (CONLL.replace("a (", "x ("), ", line 2: got 'x', but r.conll, line 2 has 'a'"),
             (CONLL.replace("#end", "c -\n#end"), ", line 2: got 3 tokens, but r.conll, line 2 has 2"),
-            (CONLL.replace("#end document\n", ""),
-             ", line 1: the document '(x); part 000' has no end, wanted #end document"),
-            (CONLL.replace("(x)", "(y)"), ", line 2: got the id '(y); part 000', which r.conll does not have"),
-            (CONLL.replace("a (0", "a (0)|(1)"), ", line 3: bracket 0) was never opened"),
-            (CONLL.replace("#end", "#begin"),
-             ", line 1: the document '(x); part 000' has no end, wanted #end document"),
-        ],
-        "r.conll bad.conll": [
-            (CONLL.replace("a (0\nb 0)", "a (0)|(1)\nb -"),
-             ": document '(x); part 000': mention (0, 0) is in two clusters; of predictions, "
-             "repeated_mentions='first' or 'largest' chooses one of them")
         ],
     },
     "amr": {
         "bad.amr r.amr": [
             ("# ::id 1\n\n", ": there is no graph in it"),
             ("# ::snt He.\n" + AMR, ", line 1: got 'He.', but r.amr, line 2 has 'Boys.'"),
-            ("# ::id 2\n" + AMR, ", line 2: got the id '2', which r.amr does not have"),
-            (f"# ::id 1\n{AMR}\n" * 2, ", line 5: got the id '1' again, that of line 2"),
-            ("want\n", ", line 1: 'want\\n' holds 0 graphs in PENMAN notation, wanted one"),
-            no_graph("(w / want-01 :ARG0 (b / boy)\n", "Unexpected end of input"),
-            no_graph("(w / want-01))\n", "there is more text after the graph"),
-            no_graph("(w /\n", "Unexpected end of input"),
-            no_graph('(w / want-01 :name "x)\n', "Expected: SYMBOL, STRING, LPAREN"),
-            ("(w / want-01 :ARG0 (w / boy))\n", ", line 1: '(w / want-01 :ARG0 (w / boy))\\n' defines the variable w "
-             "twice; wanted other names, or the name alone"),
             ("(w / want-01)\n\n(b / boy)\n", ": number of graphs is 2, but that of r.amr is 1"),
-            ("(w / want-01)\n(b / boy)\n", ", line 1: '(w / want-01)\\n(b / boy)\\n' holds 2 graphs in PENMAN "
-             "notation, wanted one"),
-        ],
-        "r.amr bad.amr": [
-            ("# ::id 1\n(w want-01)\n", ", line 2: '(w want-01)\\n' is no graph in PENMAN notation: Expected: ROLE"),
         ],
     },
     "ratings": {
@@ -494,7 +440,6 @@ OPTIONS = {  # command -> further words -> the line; after an invalid value come
     "json": {
         "turned.jsonl gold.jsonl": "turned.jsonl, line 1: got 'id 3', but gold.jsonl, line 1 has 'id 1'",
         "preds.jsonl gold.jsonl --id id": "preds.jsonl, line 1: there is no key 'id'...",
-        "gold.jsonl gold.jsonl --id c": "gold.jsonl, line 2: got the id 'm' again, that of line 1...",
         "preds.jsonl preds.jsonl": "preds.jsonl, line 2: the line is empty...",
     },
     "scores a.csv": {

@@ -2,12 +2,11 @@
 
 import json
 from functools import partial
-from pathlib import Path
 
 import pytest
 import running
 
-from tensormetrics import compare, interval
+from tensormetrics import compare
 
 run = partial(running.run, "scores")
 succeed = partial(running.succeed, "scores")
@@ -19,22 +18,6 @@ def folder(tmp_path, monkeypatch):
     for name, step in (("a.csv", 7), ("b.csv", 3), ("c.csv", 2)):
         rows = (f"q{i},{int(i % step > 0)},{'art' if i % 2 else 'law'}{i // 4}" for i in range(60))
         (tmp_path / name).write_text("\n".join(["id,right,topic", *rows]))
-
-
-@pytest.mark.parametrize(
-    ("words", "options"),
-    [
-        ("a.csv --metric right --groups topic --replicates 200", {"groups": "topic", "replicates": 200}),
-        ("a.csv --metric right --anytime", {"anytime": True}),
-        ("judge.csv --metric score --bounds 0 10", {"bounds": (0, 10)}),
-        ("judge.csv --metric score --bounds 0 10 --anytime", {"bounds": (0, 10), "anytime": True}),
-    ],
-)
-def test_scores_of_one_file_equal_interval(words, options):
-    Path("judge.csv").write_text("score\n" + "\n".join(str(i * i % 11) for i in range(40)))
-    file, _, metric, *_ = words.split()
-    (model,) = running.answer("scores", *words.split())["models"].values()
-    assert [*model.values()] == [float(x) for x in interval(file, metric=metric, **options)]
 
 
 def test_scores_of_two_files_print_their_comparison():
@@ -67,27 +50,7 @@ def test_scores_power_reports_number_of_additional_items(files):
     assert "more items" in table and "no number" in table
 
 
-def test_scores_of_two_files_anytime_equal_compare():
-    words = "a.csv b.csv --metric right --anytime".split()
-    expected = compare("a.csv", "b.csv", metric="right", anytime=True)
-    (comparison,) = running.answer("scores", *words)["comparison"].values()
-    assert comparison["p_value"] == float(expected.p_value) and comparison["test"] == "anytime"
-    assert f"{expected:.4f}".partition(", p")[0] in run(*words).stdout
-
-
-def test_scores_of_one_table_compare_its_models_and_a_folder_is_one_model(tmp_path):
-    rows = [line for name in "ab" for line in (tmp_path / f"{name}.csv").read_text().splitlines()[1:]]
-    models = ["a"] * 60 + ["b"] * 60
-    table = "\n".join(["id,right,topic,model", *(f"{row},{name}" for row, name in zip(rows, models, strict=True))])
-    (tmp_path / "all.csv").write_text(table)
-    (comparison,) = running.answer("scores", "all.csv", "--metric", "right", "--model", "model")["comparison"].values()
-    assert comparison["difference"] == float(compare("a.csv", "b.csv", metric="right"))
-    for n, task in enumerate("uvwxyz"):
-        rows = [{"doc_id": i, "doc_hash": f"{task}{i}", "metrics": ["acc"], "acc": int(i > n)} for i in range(9)]
-        (tmp_path / "logs").mkdir(exist_ok=True)
-        (tmp_path / "logs" / f"samples_{task}.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    (folder,) = running.answer("scores", "logs", "--groups", "task")["models"].values()
-    assert [*folder.values()] == [float(x) for x in interval("logs", groups="task")]
-    assert "--filter: is for logs" in run("all.csv", "--model", "model", "--filter", "none").stderr
+def test_scores_refuse_options_of_other_files():
+    assert "--filter: is for logs" in run("a.csv", "--model", "model", "--filter", "none").stderr
     assert "--model: is for one file" in run("a.csv", "b.csv", "--model", "model").stderr
     assert "none: got no such files, wanted a pattern" in run("none*").stderr.replace("none*", "none")

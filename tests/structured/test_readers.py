@@ -3,12 +3,10 @@
 import random
 
 import pytest
-import torch
 from raising import raises
 from test_tags import spans_of
 
 from tensormetrics.structured import (
-    CorefScores,
     SpanScores,
     read_conll_coref,
 )
@@ -75,13 +73,6 @@ def test_read_conll_inverts_writing():
     assert result.keys() == documents.keys()
     for name, clusters in documents.items():
         assert sorted(map(sorted, result[name])) == sorted(map(sorted, clusters))
-
-
-def test_read_clusters_are_scored():
-    lines = bracketed("a", [[(0, 1), (3, 3)], [(4, 5)]], 6)
-    (_, clusters), metric = next(read_conll_coref(lines)), CorefScores()
-    metric.update_clusters([clusters], [clusters])
-    assert torch.stack(list(metric.compute().values())).eq(1).all()
 
 
 def test_read_conll_coref_parses_brackets():

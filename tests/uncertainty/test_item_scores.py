@@ -253,18 +253,6 @@ def test_compare_table_equals_comparisons_of_all_pairs(kind, items, generator):
     assert [*table.models.rows] == [*models] and table.best and pickle.loads(pickle.dumps(table)) == table
 
 
-def test_compare_models_in_a_frame_equals_tensors(two):
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({
-        "model": ["x"] * 60 + ["y"] * 60, "id": [*range(60)] + [*range(60)], "acc": torch.cat(two).numpy(),
-    })  # fmt: skip
-    table = compare(frame.sample(frac=1, random_state=0), score="acc", model="model", ids="id")
-    cell = table.columns["difference"].difference
-    assert abs(float(cell)) == pytest.approx(abs(float(two[0].mean() - two[1].mean())), rel=1e-9)
-    first, second = (frame[frame.model == name] for name in "xy")
-    assert statistics(compare(first, second, score="acc", ids="id")) == statistics(compare(*two))
-
-
 def test_compare_models_of_several_scores_with_baseline(two):
     models = {"x": {"acc": two[0], "right": two[0] > 0.4}, "y": {"acc": two[1], "right": two[1] > 0.4}}
     table = compare(models, baseline="x")

@@ -1,15 +1,13 @@
 """Reading of logs and tables of scores in the formats of evaluation harnesses."""
 
-import gzip
 import json
 import math
-import re
 
 import pytest
 from golden import golden
 
 from tensormetrics import compare, interval
-from tensormetrics.uncertainty import Scores, read_scores
+from tensormetrics.uncertainty import read_scores
 
 
 def harness_row(doc_id, score, *, answer_filter="strict-match", digest=None, **fields):
@@ -86,8 +84,7 @@ def test_compare_logs_with_shuffled_lines_pairs_by_id(file):
     right = {i: float(i % 3 > 0) for i in range(40)}
     a = file([harness_row(i, right[i]) for i in range(40)], "a.jsonl")
     b = file([harness_row(i, float(i % 2)) for i in reversed(range(40))], "b.jsonl")
-    expected = compare(right, {i: float(i % 2) for i in range(40)})
-    assert [*compare(a, b, metric="exact_match")] == [*expected]
+    assert [*compare(a, b, metric="exact_match")] == [*compare(right, {i: float(i % 2) for i in range(40)})]
     shorter = file([harness_row(i, float(i % 2)) for i in range(5, 40)], "c.jsonl")
     with pytest.raises(ValueError, match='^ids: b lacks 5 of 40, .* write on_missing="drop"'):
         compare(a, shorter)
@@ -142,9 +139,7 @@ def test_read_scores_of_several_logs_joins_nothing_by_chance(file, tmp_path):
         scores = read_scores(several, groups="task")
         assert scores.ids[4:6] == ["mmlu_anatomy/4", "mmlu_law/0"] and {*scores.groups} == {"mmlu_anatomy", "mmlu_law"}
         assert float(interval(several)) == 0.25 and interval(several).items == 20
-    joined = read_scores(file(anatomy + law, "mmlu.jsonl"))
-    assert float(interval(joined)) == 0.25 and joined.ids[5] == "0/law0"
-    assert float(compare(tmp_path / "mmlu.jsonl", file(law + anatomy, "b.jsonl"))) == 0
+    assert float(compare(file(anatomy + law, "mmlu.jsonl"), file(law + anatomy, "b.jsonl"))) == 0
     dump = {"results": {}, "samples": {"anatomy": anatomy, "law": law}}
     assert read_scores(file(dump)).ids[5] == "law/0"
     again = file([{**row, "exact_match": 0.0} for row in anatomy], "samples_mmlu_anatomy_2026-02-02T03-04-05.678.jsonl")
@@ -159,90 +154,3 @@ def test_read_scores_of_several_logs_joins_nothing_by_chance(file, tmp_path):
             read_scores(twice)
     with pytest.raises(ValueError, match=r"P.json: got the item arithmetic/1 with another document"):
         read_scores(logs)
-
-
-TWO_MODELS = "id,model,acc\n" + "".join(
-    f"q{i},{name},{int(i < n)}\n" for name, n in (("a", 9), ("b", 2)) for i in range(10)
-)
-
-
-def test_table_of_models_is_compared_by_path_as_by_frame(file):
-    pandas = pytest.importorskip("pandas")
-    models = {name: {f"q{i}": int(i < n) for i in range(10)} for name, n in (("a", 9), ("b", 2))}
-    rows = [f"{item},{name},{score}" for name, scores in models.items() for item, score in scores.items()]
-    path, expected = file("\n".join(["id,model,acc", *rows])), compare(models)
-    frame = pandas.read_csv(path)
-    for table in (path, str(path), frame):
-        comparison = compare(table, metric="acc", model="model")
-        assert [*comparison.rows] == [*expected.rows] and str(comparison) == str(expected).replace("score", "acc")
-        with pytest.raises(ValueError, match="^id: .* has 10 rows whose id occurs before, and 2 values of 'model'"):
-            interval(table, metric="acc")
-        assert float(interval(table, metric="acc", ids="id")) == 0.55
-    shuffled = frame[frame.model == "a"].sample(frac=1, random_state=0)
-    assert float(compare(frame[frame.model == "a"], shuffled, metric="acc")) == 0
-
-
-def test_read_scores_of_inspect_ai_frames(file, tmp_path):
-    text = "sample_id,id,epoch,score_match,score_f1\nx1,q1,1,C,0.5\nx2,q1,2,I,0.25\nx3,q2,1,P,\n"
-    scores = read_scores(file(text), "match")
-    assert scores.ids == ["q1", "q1", "q2"] and scores.scores.tolist() == [1, 0, 0.5]
-    assert scores.repeats == ["1", "2", "1"] and read_scores(file(text), "f1").missing == 1
-    pandas = pytest.importorskip("pandas")
-    pytest.importorskip("pyarrow")
-    frame = pandas.DataFrame({"sample_id": ["x1", "x2"], "epoch": [1, 1], "score_match": ["C", "I"]})
-    frame.to_parquet(tmp_path / "frame")
-    assert read_scores(tmp_path / "frame").scores.tolist() == [1, 0]
-
-
-def test_read_scores_of_tables_in_any_format(file, tmp_path):
-    csv = file("id,score,topic\nq1,0.5,a\n\nq2,,a\nq3,1,b\n")
-    tsv = file("id\tscore\ttopic\nq1\t0.5\ta\nq2\tNaN\ta\nq3\t1\tb\n", "b")
-    rows = [{"id": f"q{i}", "score": x, "topic": "a" if i < 3 else "b"} for i, x in enumerate((0.5, None, 1), 1)]
-    json_lines, json_list = file(rows, "c"), file(json.dumps(rows, indent=1), "d")
-    packed = tmp_path / "e.csv"
-    packed.write_bytes(gzip.compress(csv.read_bytes()))
-    for path in (csv, tsv, json_lines, json_list, packed):
-        scores = read_scores(path, groups="topic")
-        assert scores.ids == ["q1", "q2", "q3"] and scores.groups == ["a", "a", "b"] and scores.missing == 1
-    assert read_scores(file("right\ntrue\nfalse\n"), "right").ids is None
-    for text, ids in (("q1,0.5\nq2,1\n", ["q1", "q2"]), ("0.5\n1\n", None), ("id;score\nq1;0,5\nq2;1\n", ["q1", "q2"])):
-        assert read_scores(file(text)).ids == ids and read_scores(file(text)).scores.tolist() == [0.5, 1]
-    nested = file([{"id": 1, "scores": {"f1": [0.25, 0.5]}}, {"id": 2, "scores": {"f1": [0, 1]}}])
-    assert read_scores(nested, "scores/f1/1").scores.tolist() == [0.5, 1]
-
-
-@pytest.mark.parametrize(
-    ("content", "options", "message"),
-    [
-        ("id,score\nq1,1\nq2,good\n", {}, "scores.txt, line 3: got 'good' for a score, wanted a number"),
-        ("id;score\nq1;1,234\n", {}, "scores.txt, line 2: got '1,234' for a score, wanted a number"),
-        ("id,score\nq1,1\nq2\n", {}, "scores.txt, line 3: got 1 cells, wanted 2 as the heading has"),
-        ("id,acc\nq1,1\n", {}, "metric: got 'score', wanted one of 'id', 'acc'"),
-        ("id,score\nq1,1\n", {"ids": "name"}, "scores.txt, line 2: got no 'name', wanted one for each item"),
-        ("id,score\nq1,1\n", {"groups": "topic"}, "scores.txt, line 2: got no 'topic', wanted one for each item"),
-        ('{"id": 1, "score": 1}\n{"id": 2, \n', {}, "scores.txt, line 2: wanted JSON; "),
-        ('{"id": 1, "score": 1}\n7\n', {}, "scores.txt, line 2: got a int, wanted an object"),
-        ("id,score\n", {}, "scores.txt: got no items, wanted at least one"),
-        (" \n", {}, "scores.txt: got an empty file, wanted scores"),
-        ("PK\x03\x04", {}, "scores.txt: got an archive, such as an .eval log of inspect_ai; write it as JSON"),
-        ([harness_row(0, 1.0)], {"metric": "acc"}, "metric: got 'acc', wanted one of 'exact_match'"),
-        ([harness_row(0, 1.0)], {"filter": "none"}, "filter: got 'none', wanted one of 'strict-match'"),
-        ([harness_row(0, [0.5, 3])], {}, "scores.txt, line 1: exact_match is a metric of the whole corpus"),
-        (2 * [harness_row(0, 1.0)], {}, "scores.txt, line 2: got the item 0 again, after "),
-        (inspect_log(), {}, "got a log of inspect_ai without samples, as --header-only writes"),
-        ({"eval": {}, "samples": None}, {}, "got a log of inspect_ai without samples"),
-        (inspect_log(("q1", 1, None, {})), {}, "got a log whose samples have no scores; score it"),
-        ({"results": {"mmlu": {"acc": 1}}, "configs": {}}, {}, "wanted samples_*.jsonl, which --log_samples writes"),
-        ('{\n "a": 1\n}', {}, "got one JSON object of 'a'; wanted a list of objects, or one object in each line"),
-    ],
-)  # fmt: skip
-def test_read_scores_invalid_file_raises(content, options, message, file):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        read_scores(file(content), **options)
-
-
-def test_compare_of_file_equals_compare_of_scores(file):
-    path = file("id,score\n" + "\n".join(f"q{i},{i % 3 > 0}" for i in range(30)))
-    scores = Scores({f"q{i}": i % 3 > 0 for i in range(30)})
-    assert [*interval(path)] == [*interval(scores)] == [*scores.interval()]
-    assert [*compare(path, 0.5)] == [*compare(scores, 0.5)]

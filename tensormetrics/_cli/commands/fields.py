@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import click
 
+from ...core.text.tables import is_number
 from ...structured import FieldReport, evaluate
 from ...structured.comparators import annotation_of_text
 from ...structured.fields.documents import read_schema
 from ...structured.types.tree import Fixed, Items
-from ..inputs.documents import aligned, documents_of, json_file, read_lines
-from ..inputs.text import is_number
+from ..inputs.documents import aligned, json_file, read_documents
 from ..naming import naming
 from ..option_types import (
     STDOUT,
@@ -70,7 +70,7 @@ def json(
             is run. [default: types inferred from REFERENCE, and printed]
         compare: PREDICTED of a second model: also the differences by field.
         id: Key of the id by which documents are matched; default: by line number.
-        answer: Key of the answer in each line, and of the reference in REFERENCE if it exists there.
+        answer: Key or path (choices[0].text) of the answer in each line, and of the reference if REFERENCE has it.
         group: Key of REFERENCE with the group of a document; groups are resampled together.
         field: Comparison of a field, such as name=similar:0.9, price=near:rel=0.01, notes=ignore or lines=by:sku.
         option: Another argument of `structured.evaluate`: extract=strict (or fences, lenient), on_invalid=skip (or
@@ -86,8 +86,7 @@ def json(
     """
     kind = (json_file(schema) if schema.endswith(".json") else imported_class(schema)) if schema else None
     are_lists = kind is not None and isinstance(read_schema(kind).root, Items | Fixed)
-    lines = read_lines(reference, None, are_lists)
-    references = documents_of(reference, lines, False, answer=answer, id=id, group=group)
+    references = read_documents(reference, None, are_lists, answer=answer, id=id, group=group)
     specs = dict(split_assignment("--field", text) for text in field)
     fields = {path: annotation_of_text(spec, "--field") for path, spec in specs.items()}
     required = [split_assignment("--require", text) for text in require]
@@ -98,8 +97,8 @@ def json(
     options |= {"ids": ids, "groups": groups}
     reports: dict[str, FieldReport] = {}
     for file in filter(None, (predicted, compare)):
-        read = read_lines(file, len(lines) if id is None else 0, are_lists)
-        answers = documents_of(file, read, True, answer=answer, id=id, group=None)
+        count = len(references.lines) if id is None else 0
+        answers = read_documents(file, count, are_lists, answer=answer, id=id)
         preds = aligned(file, answers, reference, references, answer)
         lines_of = {f"predictions[{name!r}]": f"{file}, {'line' if id is None else 'id'} {name}" for name in ids}
         with naming(**lines_of, fields="--field"):

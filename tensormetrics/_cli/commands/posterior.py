@@ -12,11 +12,12 @@ from ...core.results.estimates import Estimate
 from ...core.results.plots import legend_below, new_axes
 from ...core.results.table import Table
 from ...core.text.files import file_suffix
+from ...core.text.tables import is_number
 from ...posterior import Study, items_needed, load_csv
 from ...posterior.plots.distributions import REGIONS_HEIGHT, ROW_HEIGHT
 from ...posterior.sampling.errors import ConfigWarning
 from ..inputs.arrays import read_tensor
-from ..inputs.text import csv_rows, existing, is_number
+from ..inputs.text import existing, rows_of
 from ..naming import naming
 from ..option_types import BadInput, Device, Finite, Option, PositiveInt, Rope, decoded
 from ..output import Size, find_device, publish
@@ -204,7 +205,7 @@ def _sorted(labels: Iterable[str]) -> list[str]:
 
 
 def _read_items(file: str) -> tuple[list[str], dict[str, list[str]]]:
-    rows = list(csv_rows(existing(file), None))
+    rows = rows_of(file)
     if len(rows) < 2 or len(rows[0][1]) < 2:
         raise BadInput(f"{file}: wanted a header, then rows of the true label and at least one model's answer")
     (_, (_, *models)), *items = rows

@@ -2,7 +2,6 @@
 
 import importlib
 import importlib.util
-import re
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -20,20 +19,20 @@ from ...structured import (
     derive,
     macro_average,
     micro_average,
-    read_conll_coref,
-    read_penman,
 )
 from ...structured.fields.engine.faults import first_fault
 from ...structured.fields.engine.slots import Plan, compile_schema, root_kinds
 from ...structured.fields.instances import instance_of
 from ...structured.fields.reading import Reader
 from ...structured.objects.metric import StructuredMetric
+from ...structured.suites.amr import read_amr_file
+from ...structured.suites.conll import read_coref_file
 from ...structured.suites.entities.tag_files import read_tag_file
 from ...structured.suites.entities.tags import tag_code
 from ...structured.types.class_tree import schema_of
 from ...structured.types.records import is_record, is_tuple
-from ..inputs.documents import documents_of, read_lines
-from ..inputs.text import existing, open_text
+from ..inputs.documents import read_documents
+from ..inputs.text import existing
 from ..names import TAGS
 from ..naming import naming
 from ..option_types import Arguments, BadInput, Device, Option, Probability, Replicates, Rope, SecondModel
@@ -72,8 +71,7 @@ def structured(predicted: str, reference: str, *, schema: str, option: Arguments
     def read(file: str) -> list[Item]:
         if file == reference and references:
             return references
-        lines = read_lines(file, None if file == reference else len(references))
-        answers = documents_of(file, lines, True, answer=None, id=None, group=None)
+        answers = read_documents(file, None if file == reference else len(references))
         return [
             Item(_object(plan, reader, f"{file}, line {line}", value), [line])
             for line, value in zip(answers.lines, answers.values, strict=True)
@@ -87,26 +85,20 @@ def coref(predicted: str, reference: str, *, option: Arguments = (), **options: 
     """Score coreference of PREDICTED and REFERENCE.
 
     Both are files in the format of CoNLL-2011/2012: the last column has brackets such as (0, 0) and (0)|(1; "#begin
-    document" and "#end document" enclose documents, which are joined by their names. Their words must be equal.
+    document" and "#end document" enclose documents, which are joined by their names. Their words must be equal. Or
+    JSON: a document is a line, or an item of a list, {"doc_key": ..., "clusters": [[[first, last], ...], ...]}.
 
     \b
     tensormetrics coref predicted.conll reference.conll --replicates 1000
 
     Args:
         option: Another argument of `CorefScores`: singletons=drop, or repeated_mentions=first (or largest), the cluster
-            of a mention that is in several clusters of PREDICTED.
+            of a mention that is in several clusters.
     """
 
     def read(file: str) -> list[Item]:
-        lines = list(open_text(file))
-        with naming(line=f"{file}, line"):
-            documents = list(read_conll_coref(lines))
-        are_ids = len({name for name, _ in documents}) == len(documents)
-        words = _words_of_documents(lines)
-        return [
-            Item(document, *beside, document[0] if are_ids else None)
-            for document, beside in zip(documents, words, strict=True)
-        ]
+        with naming():
+            return read_coref_file(existing(file))
 
     def update(scores: CorefScores, *inputs: list[tuple[str, Any]]) -> None:
         preds, refs = ([clusters for _, clusters in documents] for documents in inputs)
@@ -159,31 +151,27 @@ def ner(
     )
 
 
-def amr(predicted: str, reference: str, **options: Any) -> int:
+def amr(
+    predicted: str,
+    reference: str,
+    *,
+    on_invalid: Annotated[Any, Option(type=click.Choice(("raise", "wrong")))] = "raise",
+    **options: Any,
+) -> int:
     """Compute Smatch of PREDICTED and REFERENCE, files of AMR graphs in PENMAN notation, separated by blank lines.
 
     Graphs are joined by `::id` where all have one, else by position; their `::snt` must be equal.
 
     \b
     tensormetrics amr predicted.amr reference.amr --replicates 1000
+
+    Args:
+        on_invalid: wrong counts what is no graph in PREDICTED as a graph without triples.
     """
 
     def read(file: str) -> list[Item]:
-        graphs = []
-        for block in _blocks(file):
-            comments = {
-                name: (line, value)
-                for line, text in block
-                if text.startswith("#")
-                for name, value in re.findall(r"::(id|snt)\s+(.*?)\s*(?=\s::|$)", text)
-            }
-            graph = [(line, text) for line, text in block if not text.startswith("#")]
-            if graph:
-                with naming(text=f"{file}, line {graph[0][0]}"):
-                    props = read_penman("".join(text for _, text in graph))
-                (line, text), (_, id) = (comments.get(name, (graph[0][0], None)) for name in ("snt", "id"))
-                graphs.append(Item(props, [line], [text or ""], id))
-        return graphs
+        with naming():
+            return read_amr_file(existing(file), on_invalid="raise" if file == reference else on_invalid)
 
     return _report(read, Smatch, unit="graph", predicted=predicted, reference=reference, **options)
 
@@ -272,28 +260,3 @@ def _object(plan: Plan, reader: Reader, location: str, text: Any) -> Any:
     if fault := first_fault(plan, reading.value):
         raise BadInput(f"{location}: {fault.removeprefix('.').removeprefix(': ')}")
     return instance_of(plan.root.slot, reading.value)
-
-
-def _blocks(file: str) -> list[list[tuple[int, str]]]:
-    """Return blocks of numbered lines, separated by blank lines."""
-    blocks: list[list[tuple[int, str]]] = [[]]
-    for line, text in enumerate(open_text(file), 1):
-        if not text.strip():
-            blocks.append([])
-        else:
-            blocks[-1].append((line, text))
-    return [block for block in blocks if block]
-
-
-def _words_of_documents(lines: list[str]) -> list[tuple[list[int], list[str]]]:
-    """Return line numbers and words of each document, those of the fourth column of CoNLL-2012, or else the first."""
-    documents: list[tuple[list[int], list[str]]] = []
-    starts: list[int] = []
-    for number, line in enumerate(lines, 1):
-        if line.startswith(("#begin document", "\ufeff#begin document")):
-            documents.append(([], []))
-            starts.append(number)
-        elif documents and not line.startswith("#") and (row := line.split(None, 4)):
-            documents[-1][0].append(number)
-            documents[-1][1].append((row[3] if len(row) > 4 and row[2].isdigit() else row[0]) if row[1:] else "")
-    return [(lines or [start], words) for (lines, words), start in zip(documents, starts, strict=True)]

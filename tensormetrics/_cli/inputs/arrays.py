@@ -4,6 +4,8 @@ import io
 import json
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...core.text.files import Npz, file_suffix, load_tensors, map_array, open_safetensors, parsing
+from ...core.text.files import Npz, file_suffix, load_tensors, map_array, open_safetensors, parsing, read_text
+from ...core.text.tables import is_number, read_cells, with_points
 from ...retrieval.sources.arrow import TABLES
 from ...retrieval.sources.files import list_files, open_embeddings
 from ...retrieval.sources.source import EmbeddingSource
 from ..option_types import BadInput
-from .text import csv_rows, existing, is_number, json_lines, open_text
+from .text import existing, json_lines
 
 NUMBERS = {getattr(torch, name) for name in ("bool", "float16", "bfloat16", "float32", "float64")} | {
     getattr(torch, f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)
@@ -85,43 +88,34 @@ def _safetensors(path: Path, name: str | None) -> Tensor:
 
 def _csv(path: Path, name: None) -> Tensor:
     # ->  (rows, columns) float64, without names of columns and, below a header, of rows
-    text = open_text(path)
-    rows = csv_rows(path, text=text)
-    head_line, head = next(rows, (0, []))
-    header = bool(head) and not any(map(is_number, head))
-    line, first = next(rows, (head_line, head))
-    if len(first) != len(head):
-        raise BadInput(f"{path}, line {line}: got {len(first)} columns, wanted {len(head)} as above")
+    text = read_text(path)
+    delimiter, table = read_cells(text, path)
+    rows = [*islice(table, 2)]
+    (first, head), *_, (_, below) = [*rows, *rows] or [(1, [""])] * 2
+    has_header = not any(is_number(cell.replace(",", ".")) for cell in head)
     # pandas writes its index, numbers or not, under an empty name
-    named = header and len(head) > 1 and (not head[0] or not is_number(first[0]))
-    try:
-        skip, columns = head_line if header else 0, range(1, len(head)) if named else None
-        text.seek(0)
-        values = np.loadtxt(text, comments=None, delimiter=",", skiprows=skip, usecols=columns, ndmin=2, quotechar='"')
-    except ValueError as error:
-        raise BadInput(_first_fault(path, text, header, named) or f"{path}: {error}") from error
-    fault = _first_fault(path, text, header, named) if named or not np.isfinite(values).all() else None
-    if fault:
-        raise BadInput(fault)
-    return torch.from_numpy(values)
-
-
-def _first_fault(path: Path, text: io.StringIO, header: bool, named: bool) -> str | None:
-    rows = csv_rows(path, text=text)
-    head = next(rows)[1] if header else []
-    width = len(head)
+    if len(rows) <= has_header:
+        raise BadInput(f"{path}: got no numbers, wanted at least one row")
+    has_names = has_header and len(head) > 1 and (not head[0] or not is_number(below[0]))
+    if not has_names and len(head) == len(below):
+        with suppress(ValueError):
+            skip = first if has_header else first - 1
+            lines = io.StringIO(text, newline=None)
+            values = np.loadtxt(lines, comments=None, delimiter=delimiter, skiprows=skip, ndmin=2, quotechar='"')
+            if np.isfinite(values).all():
+                return torch.from_numpy(values)
+    rows += table
     for line, row in rows:
-        width = width or len(row)
-        if len(row) != width:
-            return f"{path}, line {line}: got {len(row)} columns, wanted {width} as above"
-        if named and head[0] and is_number(row[0]):
-            return f"{path}, line {line}: got {row[0]!r}, wanted a name as above"
-        for cell in row[named:]:
-            if not is_number(cell) or not np.isfinite(float(cell)):
-                split = next((mark for mark in ";\t" if width == 1 and mark in cell), None)
-                hint = f"; columns are separated by ',', not {split!r}" if split else ""
-                return f"{path}, line {line}: got {cell!r}, wanted a finite number{hint}"
-    return None
+        if len(row) != len(head):
+            raise BadInput(f"{path}, line {line}: got {len(row)} columns, wanted {len(head)} as above")
+        if has_names and head[0] and row is not head and is_number(row[0]):
+            raise BadInput(f"{path}, line {line}: got {row[0]!r}, wanted a name as above")
+    places, cells = zip(*((line, cell) for line, row in rows[has_header:] for cell in row[has_names:]), strict=True)
+    cells = with_points(cells, delimiter, lambda i: f"{path}, line {places[i]}")
+    for line, cell in zip(places, cells, strict=True):
+        if not is_number(cell) or not np.isfinite(float(cell)):
+            raise BadInput(f"{path}, line {line}: got {cell!r}, wanted a finite number")
+    return torch.tensor([*map(float, cells)], dtype=torch.float64).view(-1, len(head) - has_names)
 
 
 def _jsonl(path: Path, name: None) -> Tensor:

@@ -23,7 +23,7 @@ def read_battles(files: Sequence[str], groups: str | None, **columns: str | None
             raise BadInput(f"{file}: got no battles, wanted at least one")
         names = {role: _column(role, columns[role], records.rows[0], file) for role in COLUMNS}
         texts = {"a": names["a"], "b": names["b"], **({"groups": groups} if groups else {})}
-        for row, location in zip(*records, strict=True):
+        for row, location in records.located():
             battle: dict[str, Any] = {role: _text(row, name, location) for role, name in texts.items()}
             outcome = row.get(names["outcome"])
             score = score_of(None if outcome is None else str(outcome), battle["a"], battle["b"], location)

@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,9 +10,10 @@ import torch
 from torch import Tensor
 
 from ...core.text.files import file_suffix
+from ...core.text.tables import Row, is_number
 from ..option_types import BadInput
 from .labels import Column
-from .text import csv_rows, existing, is_number, open_text
+from .text import existing, open_text, rows_of
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,8 @@ def read_gains(file: str, queries: Rows, references: Rows) -> tuple[Tensor, Tens
     return rows, columns, torch.tensor([*gains.values()], dtype=torch.float64)
 
 
-def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line number, cells) of every row; .csv and .tsv use the delimiter of the first row, others white space."""
+def _rows(path: Path) -> list[Row]:
+    """Return the rows; .csv and .tsv use the delimiter of the first one, others white space."""
     if file_suffix(path) in (".csv", ".tsv"):
-        yield from csv_rows(path, None)
-        return
-    for line, text in enumerate(open_text(path), 1):
-        if cells := text.split():
-            yield line, cells
+        return rows_of(path)
+    return [(line, cells) for line, text in enumerate(open_text(path), 1) if (cells := text.split())]

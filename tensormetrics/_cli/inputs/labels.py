@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from ...core.text.files import file_suffix
+from ...core.text.tables import is_number
 from ...retrieval.sources.arrow import TABLES, read_column
 from ...retrieval.sources.files import list_files
 from ..option_types import BadInput
 from .arrays import read_tensor, split_location
-from .text import csv_rows, is_number, json_lines, open_text
+from .text import json_lines, open_text, rows_of
 
 INT64 = torch.iinfo(torch.int64)
 KINDS = {int: "an integer of at most 64 bits", str: "a word"}  # of labels
@@ -99,7 +100,7 @@ def _labels_of_lines(path: Path, max_columns: int | None) -> list[Words]:
 
 
 def _labels_of_table(path: Path, max_columns: int | None) -> list[Words]:
-    rows = list(csv_rows(path, None))
+    rows = rows_of(path)
     width = len(rows[0][1]) if rows else 1
     for line, row in rows:
         if len(row) > (max_columns or len(row)):

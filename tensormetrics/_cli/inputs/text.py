@@ -1,6 +1,5 @@
 """Readers of text files: lines, rows of cells, and JSON."""
 
-import csv
 import io
 import json
 import os
@@ -8,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ...core.text.files import delimiter_of, is_empty, read_text
+from ...core.text.files import is_empty, read_text
+from ...core.text.tables import Row, read_cells
 from ..option_types import BadInput
 
 
@@ -33,30 +33,9 @@ def open_text(file: str | Path) -> io.StringIO:
     return io.StringIO(text, newline=None)
 
 
-def csv_rows(
-    path: Path, delimiter: str | None = ",", text: io.StringIO | None = None
-) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line number, stripped cells) of every row that is not blank.
-
-    A `delimiter` of None is that of the first row. `text` is the content of the file if it was read before."""
-    text = open_text(path) if text is None else text
-    text.seek(0)
-    if delimiter is None:
-        delimiter = delimiter_of(text)
-        text.seek(0)
-    reader = csv.reader(text, delimiter=delimiter, strict=True)
-    try:
-        yield from ((reader.line_num, [cell.strip() for cell in row]) for row in reader if row)
-    except csv.Error as error:
-        raise BadInput(f"{path}, line {reader.line_num}: {error}") from error
-
-
-def is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return "_" not in cell
+def rows_of(file: str | Path) -> list[Row]:
+    """Read the rows of a table that are not blank."""
+    return [*read_cells(read_text(existing(file)), file)[1]]
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, Any]]:

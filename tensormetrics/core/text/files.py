@@ -2,7 +2,6 @@
 
 import codecs
 import contextlib
-import csv
 import errno
 import gzip
 import io
@@ -13,7 +12,7 @@ import shutil
 import stat
 import sys
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, BinaryIO, NamedTuple
 
@@ -250,19 +249,6 @@ def text_of(data: bytes | bytearray, path: str | os.PathLike) -> str:
     if "\0" in text[:1000]:
         raise ValueError(f"{path}: got bytes of 0, wanted text in UTF-8; write iconv -f utf-16le -t utf-8 {path} > NEW")
     return text
-
-
-def delimiter_of(lines: Iterable[str]) -> str:
-    """Return the delimiter of the first line that is not blank: tab, semicolon or comma."""
-    first = next((line for line in lines if line.strip()), "")
-
-    def separates(mark: str) -> bool:
-        try:
-            return len(next(csv.reader([first], delimiter=mark), ())) > 1
-        except csv.Error:  # the line is one cell, which is too long for one
-            return False
-
-    return next(filter(separates, "\t;,"), ",")
 
 
 def _as_windows_writes(data: bytes | bytearray, offset: int, path: str | os.PathLike) -> str:

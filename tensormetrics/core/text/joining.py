@@ -1,6 +1,7 @@
 """Two files that are joined by id or by position: what both hold beside their answers has to be equal."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from os import PathLike
 from typing import Any, NamedTuple
 
 
@@ -68,3 +69,11 @@ def _distinct(file: str, items: Sequence[Item]) -> dict[str, Item]:
                 f"{file}, line {item.lines[0]}: got the id {item.id!r} again, that of line {first.lines[0]}"
             )
     return by_id
+
+
+def join_paths(preds: Any, refs: Any, read: Callable[[Any], Sequence[Item]], unit: str) -> tuple[Any, Any]:
+    """Return the joined answers and the references of two files; return other arguments as they are."""
+    if not (isinstance(preds, str | PathLike) and isinstance(refs, str | PathLike)):
+        return preds, refs
+    answers, references = read(preds), read(refs)
+    return join(str(preds), answers, str(refs), references, unit), [item.value for item in references]

@@ -1,25 +1,19 @@
 """Confusion matrices from CSV files, as pandas and spreadsheets write them."""
 
-import csv
-import io
 import re
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ...core.text.files import delimiter_of, parsing, read_bytes, text_of
+from ...core.text.files import parsing, read_bytes, text_of
+from ...core.text.tables import Row, read_cells, with_points
 from .confusion_matrix import validate_confusion_matrix
 from .errors import ConfMatIOError
 
-SEPARATED = re.compile(r"[+-]?[0-9]+([.,][0-9]+)+")
-GROUPS = re.compile(r"[+-]?[1-9][0-9]{0,2}([.,])[0-9]{3}(\1[0-9]{3})*")  # perhaps of thousands
-GAP = "[ \u00a0\u202f'\u2019]"
-GAPPED = re.compile(rf"[+-]?[1-9][0-9]{{0,2}}({GAP})[0-9]{{3}}(\1[0-9]{{3}})*([.,][0-9]+)?")
 COUNT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-
-Row = tuple[int, list[str]]  # line number, cells
 
 
 def load_csv(
@@ -122,48 +116,16 @@ def _csv_rows(location: str | Path, encoding: str | None, delimiter: str | None)
         raise ConfMatIOError(f"{got}, which is no {encoding}; name the encoding of the file") from None
     except ValueError as error:
         raise ConfMatIOError(str(error)) from None
-    lines = list(io.StringIO(text, newline=""))  # splitlines() would split cells, too
-    # Spreadsheets write such a first line.
-    if lines and (directive := re.fullmatch('("?)sep=(.)\\1', lines[0].rstrip("\r\n"), re.IGNORECASE)):
-        delimiter, lines[0] = delimiter or directive[2], ""
-    delimiter = delimiter or delimiter_of(lines)
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
-    try:
-        rows = [(reader.line_num, [_without_gaps(cell.strip()) for cell in cells]) for cells in reader]
-    except csv.Error as error:
-        raise ConfMatIOError(f"{location}, line {reader.line_num}: {error}") from None
-    rows = [(line, cells) for line, cells in rows if any(cells)]
-    while rows and len(rows[0][1]) > 1 and all(cells[-1:] == [""] for _, cells in rows):
-        rows = [(line, cells[:-1]) for line, cells in rows]  # columns that a spreadsheet only thinks are in use
-    return _with_points(location, rows, delimiter)
-
-
-def _without_gaps(cell: str) -> str:
-    """Remove spaces and apostrophes between groups of thousands, as in French and Swiss tables."""
-    return re.sub(GAP, "", cell) if GAPPED.fullmatch(cell) else cell
-
-
-def _with_points(location: str | Path, rows: list[Row], delimiter: str) -> list[Row]:
-    """Write decimal points and no groups of thousands, where cells show which sign is which."""
-    separated = [(line, cell) for line, cells in rows for cell in cells if SEPARATED.fullmatch(cell)]
-    decimal = {"."} if delimiter == "," else set()
-    for _, cell in separated:
-        groups = GROUPS.fullmatch(cell)
-        last = cell[max(cell.rfind("."), cell.rfind(","))]
-        if not groups:
-            decimal.add(last)
-        elif cell.count(last) > 1:
-            decimal.add(",."[last == ","])
-    if separated and len(decimal) != 1:
-        line, cell = separated[0]
-        raise ConfMatIOError(f"{location}, line {line}: got {cell!r}, wanted one sign for decimals, as 1090.0 or 1,5")
-    point = "".join(decimal) or "."
-    group = ",."[point == ","]
-
-    def normalize(cell: str) -> str:
-        return cell.replace(group, "").replace(point, ".") if SEPARATED.fullmatch(cell) else cell
-
-    return [(line, list(map(normalize, cells))) for line, cells in rows]
+    with parsing(location, "a CSV file", ConfMatIOError):
+        delimiter, table = read_cells(text, location, delimiter)
+        rows = [(line, row) for line, row in table if any(row)]
+    while rows and len(rows[0][1]) > 1 and all(row[-1:] == [""] for _, row in rows):
+        rows = [(line, row[:-1]) for line, row in rows]  # columns that a spreadsheet only thinks are in use
+    lines = [line for line, row in rows for _ in row]
+    cells = [cell for _, row in rows for cell in row]
+    with parsing(location, "counts", ConfMatIOError):
+        numbers = iter(with_points(cells, delimiter, lambda i: f"{location}, line {lines[i]}"))
+    return [(line, [*islice(numbers, len(row))]) for line, row in rows]
 
 
 def _are_names(cells: list[str]) -> bool:

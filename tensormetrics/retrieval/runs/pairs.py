@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
 from ...core.arguments import checks
 from ...core.text.files import read_bytes
+from ...core.text.tables import is_frame
 from ...core.text.text_columns import Fields, split_fields
-from .tables import Columns, columns_of, is_frame, ranked_lists, ranks_as_scores, read_table
+from .tables import columns_of, ranked_lists, ranks_as_scores, read_table
 
 MAX_GAIN = 2**53  # larger integers are not exact in float64
 MIX = 0x9E3779B97F4A7C15  # odd multiplier of the hash, 2^64 divided by the golden ratio
@@ -29,6 +31,12 @@ class Pairs:
         # queries: Q distinct names  query: (n,) int64  document: (n, W) uint64, bytes of the names  value: (n,)
         self.queries, self.query, self.document, self.value, self.source = queries, query, document, value, source
         self._refuse_repeated()
+
+    @classmethod
+    def _of(cls, *parts: Any) -> Self:
+        pairs = cls.__new__(cls)
+        Pairs.__init__(pairs, *parts)
+        return pairs
 
     def __len__(self) -> int:
         return len(self.value)
@@ -82,8 +90,7 @@ class Run(Pairs):
     """
 
     def __init__(self, run: Any) -> None:
-        table = columns_of("run", run, is_run=True) if is_frame(run) else run
-        super().__init__(*_from_table("run", table, float), "run")
+        super().__init__(*_from_table("run", run, float))
 
     @classmethod
     def read(cls, path: str | PathLike) -> "Run":
@@ -97,7 +104,7 @@ class Run(Pairs):
         data = read_bytes(path)
         columns = _num_columns(data)
         if columns != 6 and (table := read_table(data, path, is_run=True)) is not None:
-            return cls._of(*_from_table(str(path), table, float), str(path))
+            return cls._of(*_from_table(str(path), table, float))
         if columns == 3:
             query, document, score = split_fields(data, path, ("query", "document", "score"))
             queries, codes = _factorize(query)
@@ -145,12 +152,6 @@ class Run(Pairs):
         document = _encode_names(document_names)[columns[query, column]]
         return cls._of(names, query, document, values[query, column], "run")
 
-    @classmethod
-    def _of(cls, *parts: Any) -> "Run":
-        run = cls.__new__(cls)
-        Pairs.__init__(run, *parts)
-        return run
-
 
 class Qrels(Pairs):
     """Relevance judgements: integer gains of documents for each query; 0 or less is not relevant.
@@ -165,8 +166,7 @@ class Qrels(Pairs):
     """
 
     def __init__(self, qrels: Any) -> None:
-        table = columns_of("qrels", qrels, is_run=False) if is_frame(qrels) else qrels
-        super().__init__(*_from_table("qrels", table, int), "qrels")
+        super().__init__(*_from_table("qrels", qrels, int))
 
     @classmethod
     def read(cls, path: str | PathLike) -> "Qrels":
@@ -178,9 +178,7 @@ class Qrels(Pairs):
         data = read_bytes(path)
         columns = _num_columns(data)
         if columns not in (3, 6) and (table := read_table(data, path, is_run=False)) is not None:
-            qrels = cls.__new__(cls)
-            Pairs.__init__(qrels, *_from_table(str(path), table, int), str(path))
-            return qrels
+            return cls._of(*_from_table(str(path), table, int))
         if columns == 6:
             raise ValueError(
                 f"{path}: got a run (query Q0 document rank score tag), wanted judgements; were the two swapped?"
@@ -191,13 +189,10 @@ class Qrels(Pairs):
                 query, document, gain = query.after(1), document.after(1), gain.after(1)
         else:
             query, document, gain = split_fields(data, path, ("query", "-", "document", "gain"))
-        qrels = cls.__new__(cls)
         values = _parse_values(path, "gain", gain)
-        if (values % 1 != 0).any() or (abs(values) > MAX_GAIN).any():
-            invalid = np.flatnonzero((values % 1 != 0) | (abs(values) > MAX_GAIN))[0]
-            raise ValueError(f"{path}: got the gain {gain[invalid]!r} for {document[invalid]!r}, wanted an integer")
-        Pairs.__init__(qrels, *_factorize(query), document.codes(), values.astype(np.int64), str(path))
-        return qrels
+        for row in np.flatnonzero((values % 1 != 0) | (abs(values) > MAX_GAIN)).tolist()[:1]:
+            raise ValueError(f"{path}: got the gain {gain[row]!r} for {document[row]!r}, wanted an integer")
+        return cls._of(*_factorize(query), document.codes(), values.astype(np.int64), str(path))
 
 
 def _num_columns(data: bytearray) -> int:
@@ -226,17 +221,17 @@ def _factorize(column: Fields) -> tuple[list[str], np.ndarray]:
     return list(codes), np.repeat(np.array(runs, np.int64), np.diff(np.append(firsts, len(encoded))))
 
 
-def _from_table(
-    name: str, table: Mapping[str, Any] | Columns, kind: type
-) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
+def _from_table(name: str, table: Any, kind: type) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray, str]:
+    # table: a mapping, a data frame or columns
+    if is_frame(table):
+        table = columns_of(name, table, is_run=kind is float)
     if isinstance(table, tuple):
         queries, documents, numbers = table
         if invalid := [number for number in numbers if not _is(kind, number)]:
             raise ValueError(f"{name}: got the value {invalid[0]!r}, wanted {kind.__name__}")
-        names = list(dict.fromkeys(queries))
-        codes = {query: i for i, query in enumerate(names)}
-        query = np.array([codes[query] for query in queries], np.int64)
-        return names, query, _encode_names(documents), np.array(numbers, kind)
+        codes: dict[str, int] = {}
+        query = np.array([codes.setdefault(query, len(codes)) for query in queries], np.int64)
+        return [*codes], query, _encode_names(documents), np.array(numbers, kind), name
     mapping = ranked_lists(table) if kind is float and isinstance(table, Mapping) else table
     if not isinstance(mapping, Mapping) or not all(isinstance(documents, Mapping) for documents in mapping.values()):
         raise TypeError(
@@ -252,7 +247,7 @@ def _from_table(
     sizes = [len(documents) for documents in mapping.values()]
     names = [document for documents in mapping.values() for document in documents]
     values: np.ndarray = np.array([value for documents in mapping.values() for value in documents.values()], kind)
-    return list(mapping), np.repeat(np.arange(len(mapping)), sizes), _encode_names(names), values
+    return list(mapping), np.repeat(np.arange(len(mapping)), sizes), _encode_names(names), values, name
 
 
 def _is(kind: type, value: Any) -> bool:

@@ -1,7 +1,5 @@
 """Runs and judgements in other forms than TREC's: JSON, tables with a heading, data frames, ranks without scores."""
 
-import csv
-import io
 import json
 from collections.abc import Mapping, Sequence
 from os import PathLike
@@ -9,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...core.text.files import delimiter_of, parsing, text_of
+from ...core.text.files import parsing, text_of
+from ...core.text.tables import read_cells, with_points
 
 QUERY = "query", "qid", "query_id", "query-id", "q_id", "topic", "topic_id"
 DOCUMENT = "document", "doc", "docid", "doc_id", "docno", "document_id", "pid", "passage_id", "corpus-id", "corpus_id"
@@ -21,30 +20,28 @@ Columns = tuple[Sequence[str], Sequence[str], Sequence[Any]]  # queries, documen
 
 def read_table(data: bytes | bytearray, path: str | PathLike, is_run: bool) -> Mapping[str, Any] | Columns | None:
     """Return what a file of JSON, of a table with a heading, or of ranks holds; None for other files."""
-    start = data[:4096] if b"\0" not in data[:4096] else text_of(data, path).encode()  # of UTF-16
-    start = bytes(start).lstrip(b"\xef\xbb\xbf \t\r\n")
-    if start.startswith(b"{"):
+    start = text_of(data[:4096], path) if b"\0" in data[:4096] else data[:4096].decode("utf-8-sig", "replace")
+    if start.lstrip().startswith("{"):
         with parsing(path, "JSON"):
             return json.loads(text_of(data, path))
-    lines = start.decode("utf-8", "replace").splitlines()[:1]
-    delimiter = delimiter_of(lines)
-    with parsing(path, "a table"):
-        heading = [cell.strip().lower() for cell in next(csv.reader(lines, delimiter=delimiter), [])]
+    first = next(read_cells(start.lstrip().partition("\n")[0], path)[1], (0, []))
+    heading = [cell.lower() for cell in first[1]]
     if not {*heading} & {*QUERY} or not {*heading} & {*DOCUMENT}:
         return None
     if is_run and (*heading,) == BEIR:
         raise ValueError(f"{path}: got judgements (query-id corpus-id score), wanted a run; were the two swapped?")
-    with parsing(path, "a table"):
-        text = io.StringIO(text_of(data, path).lstrip(), newline=None)
-        rows = [row for row in csv.reader(text, delimiter=delimiter) if row]
-    for line, row in enumerate(rows, 1):
+    delimiter, table = read_cells(text_of(data, path), path)
+    lines, rows = zip(*table, strict=True)
+    for line, row in zip(lines, rows, strict=True):
         if len(row) != len(heading):
             raise ValueError(f"{path}, line {line}: got {len(row)} fields, wanted {len(heading)}: {' '.join(heading)}")
     columns = dict(zip(heading, zip(*rows[1:], strict=True) if rows[1:] else [()] * len(heading), strict=True))
-    return columns_of(str(path), columns, is_run)
+    return columns_of(str(path), columns, is_run, delimiter, lines[1:])
 
 
-def columns_of(name: str, columns: Any, is_run: bool) -> Columns:
+def columns_of(
+    name: str, columns: Any, is_run: bool, delimiter: str = "", lines: Sequence[int] | None = None
+) -> Columns:
     # columns: a mapping or a data frame
     """Return queries, documents and values of a table by the names of its columns; ranks become scores."""
     lower = {str(column).lower(): list(columns[column]) for column in columns}
@@ -55,9 +52,16 @@ def columns_of(name: str, columns: Any, is_run: bool) -> Columns:
             got, names = ", ".join(map(str, columns)), ", ".join(wanted[kind])
             raise ValueError(f"{name}: got the columns {got}, wanted one of {kind}: {names}")
     queries, documents, values = (lower[column] for column in found.values() if column is not None)
-    numbers = [_number(name, found["values"], value) for value in values]
-    if found["values"] in RANKS:
-        numbers = [-number for number in numbers]
+
+    def place(row: int) -> str:
+        return name if lines is None else f"{name}, line {lines[row]}"
+
+    numbers = []
+    for row, value in enumerate(with_points(values, delimiter, place)):
+        try:
+            numbers.append(-float(value) if found["values"] in RANKS else float(value))
+        except (TypeError, ValueError):
+            raise ValueError(f"{place(row)}: got the {found['values']} {value!r:.60}, wanted a number") from None
     return [*map(str, queries)], [*map(str, documents)], numbers
 
 
@@ -73,13 +77,6 @@ def ranks_as_scores(queries: np.ndarray, values: np.ndarray) -> np.ndarray | Non
     return -values if (rank == expected).all() else None
 
 
-def _number(name: str, column: str | None, value: Any) -> float:
-    try:
-        return float(value.strip().replace(",", ".") if isinstance(value, str) else value)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name}: got the {column} {value!r:.60}, wanted a number") from None
-
-
 def ranked_lists(run: Mapping[str, Any]) -> dict[str, Any]:
     """Return a run in which lists of documents, the best first, have scores."""
 
@@ -87,7 +84,3 @@ def ranked_lists(run: Mapping[str, Any]) -> dict[str, Any]:
         return {d: -i for i, d in enumerate(documents, 1)} if isinstance(documents, list | tuple) else documents
 
     return {query: scored(documents) for query, documents in run.items()}
-
-
-def is_frame(data: Any) -> bool:
-    return hasattr(data, "columns") and hasattr(data, "to_dict") and hasattr(data, "__getitem__")

@@ -47,7 +47,8 @@ def evaluate(
         seed: Seed of the draws.
         **options: Options of reading and comparison.
             ``extract``: locations of JSON: "lenient" (default): also code blocks of Markdown and prose; "fences": also
-            code blocks; "strict": the answer is JSON.
+            code blocks; "strict": the answer is JSON; "repair": as "lenient", and rewrites trailing commas, single
+            quotes, None, True and False, which are counted as "repaired".
             ``on_invalid``: an unreadable answer is "wrong" (default), an error ("raise"), or skipped ("skip").
             ``extra``: keys that the schema lacks: "ignore" (default with a schema), or "invented" values.
             ``numbers_in_strings``: "12" is a number. ``null_strings``: texts that denote null.

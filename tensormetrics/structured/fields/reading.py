@@ -17,11 +17,20 @@ TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[{\]}]', re.DOTALL)
 OPENING = re.compile(r'\{[ \t\n\r]*(?:["}]|\Z)|\[[ \t\n\r]*(?:[\[{"\-0-9tfnNI\]]|\Z)')
 # A bracket that begins an object or an array of JSON rather than of a sentence.
 JSON_LIKE = re.compile(r'\{[ \t\n\r]*"|\[[ \t\n\r]*["{\[]')
+# What JSON lacks: strings in single quotes, which a comma, colon or bracket follows, constants of Python, last commas.
+LOOSE = re.compile(
+    r"""(?P<kept>"(?:[^"\\]|\\.)*"?)|(?P<space>(?<=[\[{,:])\s*)'(?P<text>(?:[^'\\]|\\.|'(?!\s*[,:\]}]))*)(?:'|\Z)"""
+    r"""|\b(?P<constant>None|True|False)\b|(?<![\s\[{,:]),(?=\s*[\]}])""",
+    re.DOTALL,
+)
+LOOSE_OPENING = re.compile(r"[\[{]\s*[\[{\"'}\]\-0-9tfnTFN]")
+REQUOTED = {"\\'": "'", '"': '\\"'}
+CONSTANTS = {"None": "null", "True": "true", "False": "false"}
 FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})([^\n]*)")
 
-Extract = Literal["lenient", "fences", "strict"]
-How = Literal["json", "fence", "prose", "object", "unreadable"]
-HOWS: tuple[How, ...] = ("json", "fence", "prose", "object", "unreadable")
+Extract = Literal["lenient", "fences", "strict", "repair"]
+How = Literal["json", "fence", "prose", "repaired", "object", "unreadable"]
+HOWS: tuple[How, ...] = ("json", "fence", "prose", "repaired", "object", "unreadable")
 
 
 class Reading(NamedTuple):
@@ -40,7 +49,7 @@ class Reader:
     Args:
         kinds: The allowed kinds of JSON values, such as {"object"}.
         extract: Locations of JSON: "strict": the text is JSON; "fences": also code blocks of Markdown; "lenient": also
-            within prose.
+            within prose; "repair": also with commas at the end, single quotes, and None, True or False.
         decimals: Keep the digits of numbers, as `Decimal`.
     """
 
@@ -72,7 +81,18 @@ class Reader:
                 return reading
         if self.extract == "fences" or not {"object", "array"} & set(self.kinds):
             return failure
-        return self._from_prose(text, failure)
+        reading = self._from_prose(text, failure)
+        return self._repaired(text, reading) if self.extract == "repair" else reading
+
+    def _repaired(self, text: str, reading: Reading) -> Reading:
+        """Return the value of a code block or a text with what JSON lacks rewritten, unless it is that of `reading`."""
+        for block in (*reversed(_fenced_blocks(text)), text):
+            if opening := LOOSE_OPENING.search(block):
+                repaired = self._from_prose(LOOSE.sub(_as_json, block[opening.start() :]), reading)
+                is_same = reading.how == "prose" and same_json(repaired.value, reading.value)
+                if repaired.how == "prose" and not is_same:
+                    return repaired._replace(how="repaired")
+        return reading
 
     def _of_kind(self, value: Any, how: How) -> Reading:
         kind = json_kind(value)
@@ -139,6 +159,13 @@ class Reader:
             if reading.how == "prose":
                 last = reading
         return last
+
+
+def _as_json(token: re.Match[str]) -> str:
+    if token["text"] is not None:
+        text = re.sub(r"\\.|\"", lambda part: REQUOTED.get(part[0], part[0]), token["text"], flags=re.DOTALL)
+        return f'{token["space"]}"{text}"'
+    return token["kept"] or CONSTANTS.get(token["constant"], "")
 
 
 class Failure(ValueError):

@@ -1,8 +1,11 @@
 """Smatch: the triples that two AMR graphs share under the best mapping of their variables."""
 
 import logging
+import re
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from os import PathLike
 from typing import Any
 
 import torch
@@ -10,7 +13,11 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ...core.arguments import checks
+from ...core.arguments.callers import level_of_caller
 from ...core.resampling.weights import ResamplingUnits
+from ...core.text.files import read_text
+from ...core.text.joining import Item, join_paths
+from ...core.text.tables import blocks_of
 from ..objects.variable import Variable
 from ..tensors._integer_program import check_solver
 from ..tensors._lengths import in_chunks
@@ -23,6 +30,7 @@ from .structures import AMR, Prop
 # Without a handler anywhere, penman's warnings of a malformed graph would reach stderr beside the error.
 logging.getLogger("penman").addHandler(logging.NullHandler())
 
+COMMENT = re.compile(r"::(id|snt)\s+(.*?)\s*(?=\s::|$)")
 NEVER_INVERSE = ("consist-of", "prep-out-of", "prep-on-behalf-of")  # names that end in -of but are no inverse roles
 
 
@@ -123,7 +131,9 @@ def _normalize_constant(constant: str) -> str:
 class Smatch(CountMetric):
     """Precision, recall and F1 of the triples of AMR graphs (S. Cai, K. Knight, 2013, aclanthology.org/P13-2131).
 
-    `update` takes two lists of graphs: PENMAN text, `AMR`s, or lists of `Prop`s or of (source, role, target) triples.
+    `update` takes two lists of graphs: PENMAN text, `AMR`s, lists of `Prop`s or of (source, role, target) triples; or
+    the paths of two files of graphs, which are joined by their `::id`, or else by position with equal `::snt`. A
+    prediction that is no graph is an error, or, with `on_invalid="wrong"` and a warning, a graph without triples.
     `top`: see `read_triples`; `AMR`s and `Prop`s are not changed. `solver`, `restarts`, `node_limit` and `seed`: see
     `latent_overlap`. `compute` gives `precision`, `recall`, `f1`; `exact`, the fraction of pairs with a match that is
     proved to be the best; and `bound-f1`, an upper bound of the F1 of the best matches. `update` matches the graphs on
@@ -143,25 +153,36 @@ class Smatch(CountMetric):
         average: str = "micro",
         node_limit: int = 200_000,
         seed: int = 0,
+        on_invalid: str = "raise",
         **kwargs: Any,
     ) -> None:
         super().__init__(6, average, seed=seed, **kwargs)
+        checks.check_choice("on_invalid", on_invalid, ("raise", "wrong"))
         checks.check_choice("top", top, (True, False, "concept"))
         check_solver(solver, node_limit)
         checks.check_int("restarts", restarts, 0)
-        self.top = top
+        self.top, self.on_invalid = top, on_invalid
         self.options: dict[str, Any] = {"solver": solver, "restarts": restarts, "node_limit": node_limit, "seed": seed}
 
-    def update(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[ResamplingUnits]) -> None:
-        """Add pairs of graphs."""
-        for name, graphs in (("preds", preds), ("refs", refs)):
+    def update(
+        self,
+        preds: Sequence[Any] | str | PathLike,
+        refs: Sequence[Any] | str | PathLike,
+        **items: Unpack[ResamplingUnits],
+    ) -> None:
+        """Add pairs of graphs, or of files of them."""
+        if not (isinstance(preds, str) and preds.lstrip()[:1] in ("(", "#")):
+            on_invalid = iter((self.on_invalid, "raise"))
+            preds, refs = join_paths(preds, refs, lambda path: read_amr_file(path, self.top, next(on_invalid)), "graph")
+        sides: dict[str, Any] = {"preds": preds, "refs": refs}
+        for name, graphs in sides.items():
             if isinstance(graphs, str | bytes):
                 raise TypeError(f"{name}: got a {type(graphs).__name__}, wanted a list of graphs; write [{name}]")
-        checks.check_consistent_length(preds=preds, refs=refs)
+        checks.check_consistent_length(**sides)
         constants: dict[Variable | str, int] = {}
         pred, ref = (
-            [_read(graph, self.top, f"{name}[{index}]") for index, graph in enumerate(graphs)]
-            for name, graphs in (("preds", preds), ("refs", refs))
+            _read_all(name, {f"{name}[{i}]": graph for i, graph in enumerate(graphs)}, self.top, on_invalid)
+            for (name, graphs), on_invalid in zip(sides.items(), (self.on_invalid, "raise"), strict=True)
         )
         tables = [*_encode(pred, constants), *_encode(ref, constants)]
         n_pred, n_ref = sizes(pred), sizes(ref)
@@ -184,12 +205,49 @@ class Smatch(CountMetric):
         return scores | {"exact": exact / documents, "bound-f1": normalize(bound, pred, ref, "f1")}
 
 
+def read_amr_file(path: str | PathLike, top: bool | str = True, on_invalid: str = "raise") -> list[Item]:
+    """Return the triples of the graphs of a file, which blank lines separate, with their `::id`s and `::snt`s."""
+    graphs: dict[str, str] = {}
+    items = []
+    for block in blocks_of(read_text(path)):
+        rows = [(line, text) for line, text in block if not text.startswith("#")]
+        comments = {
+            name: (line, value) for line, text in block for name, value in COMMENT.findall(text) if text[0] == "#"
+        }
+        if rows:
+            graphs[f"{path}, line {rows[0][0]}"] = "".join(text for _, text in rows)
+            (line, sentence), (_, id) = (comments.get(name, (rows[0][0], None)) for name in ("snt", "id"))
+            items.append(Item(None, [line], [sentence or ""], id))
+    values = _read_all(str(path), graphs, top, on_invalid)
+    return [item._replace(value=value) for item, value in zip(items, values, strict=True)]
+
+
+def _read_all(name: str, graphs: dict[str, Any], top: bool | str, on_invalid: str) -> list[list[Prop]]:
+    # graphs: by their place
+    """Read graphs; with `on_invalid="wrong"` those that are none have no triples."""
+    values, invalid = [], []
+    for where, graph in graphs.items():
+        try:
+            values.append(_read(graph, top, where))
+        except ValueError as error:
+            if on_invalid == "raise":
+                raise
+            invalid.append(error)
+            values.append([])
+    if invalid:
+        count = f"{len(invalid)} of {len(values)}"
+        warnings.warn(
+            f"{name}: {count} are no graphs and count as wrong, first {invalid[0]}", stacklevel=level_of_caller()
+        )
+    return values
+
+
 def _read(graph: Any, top: bool | str, where: str) -> list[Prop]:
     if isinstance(graph, str):
         try:
             return read_penman(graph, top)
         except ValueError as error:
-            raise ValueError(f"{where}: {error}") from error
+            raise ValueError(f"{where}: {str(error).removeprefix('text: ')}") from error
     if isinstance(graph, bytes):
         raise TypeError(f"{where}: got bytes, wanted PENMAN text; write graph.decode()")
     items = list(graph.props if isinstance(graph, AMR) else graph) if isinstance(graph, AMR | Iterable) else [graph]

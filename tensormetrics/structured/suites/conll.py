@@ -1,12 +1,68 @@
-"""Reader of coreference in CoNLL-2011/2012 files."""
+"""Readers of coreference: CoNLL-2011/2012 files, and JSON with lists of clusters."""
 
+import io
+import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import chain
+from os import PathLike
+from typing import Any
+
+from ...core.text.files import parsing, read_text
+from ...core.text.joining import Item
 
 Span = tuple[int, int]
 NONE = ("-", "_", "*")  # fields without brackets
 UNIVERSAL = re.compile(r"\d+([-.]\d+)?(\t[^\t]*){9}$")  # a token of CoNLL-U: its number and nine more columns
+NAMES, WORDS = ("doc_key", "doc_id", "id", "name"), ("sentences", "tokens", "document")  # keys of JSON documents
+
+
+def read_coref_file(path: str | PathLike) -> list[Item]:
+    """Return the name and the clusters of each document of a file, and the words beside them.
+
+    The file is as `read_conll_coref` takes it, or JSON: each line, or item of a list, is a document, an object with
+    `"clusters"`, or the clusters alone. A mention is `[first, last]` or a text.
+    """
+    text = read_text(path)
+    if text.lstrip()[:1] in ("{", "["):
+        return _json_documents(text, path)
+    try:
+        documents = [*_conll_documents(io.StringIO(text, newline=None), -1)]
+    except ValueError as error:
+        raise ValueError(f"{path}, {error}") from error
+    are_ids = len({document.name for document in documents}) == len(documents)
+    return [Item(d.parts(), d.lines or [d.lineno], d.words, d.name if are_ids else None) for d in documents]
+
+
+def _json_documents(text: str, path: str | PathLike) -> list[Item]:
+    try:
+        rows = json.loads(text)
+        rows = list(enumerate(rows, 1)) if _are_documents(rows) else [(1, rows)]
+    except (ValueError, RecursionError):
+        rows = []
+        for number, line in enumerate(io.StringIO(text, newline=None), 1):
+            with parsing(f"{path}, line {number}", "CoNLL-2012, or JSON"):
+                rows += [(number, json.loads(line))] if line.strip() else []
+    items = []
+    for number, row in rows:
+        record = row if isinstance(row, dict) else {"clusters": row}
+        if "clusters" not in record:
+            raise ValueError(f"{path}, line {number}: got {', '.join(map(repr, record))}, wanted a key 'clusters'")
+        words: list[Any] = next((record[key] for key in WORDS if isinstance(record.get(key), list)), [])
+        words = [*map(str, chain(*words) if words and isinstance(words[0], list) else words)]
+        name = next((record[key] for key in NAMES if key in record), None)
+        document = number if name is None else name, record["clusters"]
+        items.append(Item(document, [number] * max(len(words), 1), words, name))
+    return items
+
+
+def _are_documents(rows: Any) -> bool:
+    """Return whether the items of a list are documents rather than clusters, whose mentions are pairs or texts."""
+    leaf, depth = rows, 0
+    while isinstance(leaf, list) and leaf:
+        leaf, depth = max(leaf, key=bool), depth + 1
+    return depth > 0 and (isinstance(leaf, dict) or depth - isinstance(leaf, int) > 2)
 
 
 def read_conll_coref(lines: Iterable[str], column: int = -1) -> Iterator[tuple[str, list[list[Span]]]]:
@@ -22,6 +78,10 @@ def read_conll_coref(lines: Iterable[str], column: int = -1) -> Iterator[tuple[s
     """
     if isinstance(lines, str | bytes):
         raise TypeError(f"lines: got one {type(lines).__name__}, wanted lines; write text.splitlines()")
+    return (document.parts() for document in _conll_documents(lines, column))
+
+
+def _conll_documents(lines: Iterable[str], column: int) -> "Iterator[_Document]":
     document: _Document | None = None
     for lineno, line in enumerate(lines, 1):
         if not isinstance(line, str):
@@ -43,12 +103,12 @@ def read_conll_coref(lines: Iterable[str], column: int = -1) -> Iterator[tuple[s
                 raise ValueError(f"line {lineno}: got {line.strip()!r} outside of a document, wanted #begin document")
         elif ends:
             document.check_closed()
-            yield document.name, list(document.clusters.values())
+            yield document
             document = None
         elif fields:
             if not -len(fields) <= column < len(fields):
                 raise ValueError(f"line {lineno}: got {len(fields)} columns, wanted column={column} among them")
-            document.add_token(fields[column], lineno)
+            document.add_token(fields, column, lineno)
     _check_ended(document)
 
 
@@ -58,20 +118,25 @@ class _Document:
     def __init__(self, name: str, lineno: int) -> None:
         self.name = name
         self.lineno = lineno
-        self.num_tokens = 0
+        self.lines: list[int] = []
+        self.words: list[str] = []  # the fourth column of CoNLL-2012, or else the first
         self.clusters: dict[str, list[Span]] = defaultdict(list)
         self.opened: dict[str, list[tuple[int, int]]] = defaultdict(list)  # cluster -> (token, line) of open brackets
 
-    def add_token(self, field: str, lineno: int) -> None:
-        token = self.num_tokens
-        for opening, cluster, closing in _brackets(field, lineno):
+    def parts(self) -> tuple[str, list[list[Span]]]:
+        return self.name, list(self.clusters.values())
+
+    def add_token(self, fields: list[str], column: int, lineno: int) -> None:
+        token = len(self.words)
+        self.lines.append(lineno)
+        self.words.append(fields[3 if len(fields) > 4 and fields[2].isdigit() else 0] if fields[1:] else "")
+        for opening, cluster, closing in _brackets(fields[column], lineno):
             if opening:
                 self.opened[cluster].append((token, lineno))
             if closing:
                 if not self.opened[cluster]:
                     raise ValueError(f"line {lineno}: bracket {cluster}) was never opened")
                 self.clusters[cluster].append((self.opened[cluster].pop()[0], token))
-        self.num_tokens += 1
 
     def check_closed(self) -> None:
         for cluster, starts in self.opened.items():

@@ -1,6 +1,7 @@
 """Coreference: two clusterings of the mentions of a document, and the scores that papers report."""
 
 from collections.abc import Hashable, Iterable, Sequence
+from os import PathLike
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from typing_extensions import Unpack
 
 from ...core.arguments import checks
 from ...core.resampling.weights import ResamplingUnits
+from ...core.text.joining import join_paths
 from ..tensors import _lengths, policy
 from ..tensors._groups import group_rows
 from ..tensors._lengths import documents, in_chunks, total
@@ -16,6 +18,7 @@ from ..tensors.normalizers import normalize
 from ..tensors.reduction import CountMetric
 from ._contingency import assigned, used_width
 from ._tables import sizes
+from .conll import read_coref_file
 
 REPEATED = ("raise", "first", "largest")
 METRICS = ("mentions", "muc", "b_cubed", "ceaf_m", "ceaf_e", "blanc", "lea", "conll")
@@ -35,7 +38,7 @@ class CorefScores(CountMetric):
     (Moosavi, Strube 2016, doi:10.18653/v1/P16-1060); `conll-f1`, the mean of the F1 of MUC, B-cubed and CEAF-e.
     "micro" sums numerators and denominators over documents, as CoNLL-2012 does; "macro" averages documents.
     `singletons="drop"` first removes predicted and reference clusters of one mention. `repeated_mentions`: the cluster
-    of a mention that a model puts into several: "raise", an error; "first", the first of them; "largest", the one with
+    of a mention that is in several: "raise", an error; "first", the first of them; "largest", the one with
     the most mentions, the first one among equals. Other arguments: see `CountMetric`, and `normalize` for
     `zero_division`.
 
@@ -86,25 +89,32 @@ class CorefScores(CountMetric):
 
     def update_clusters(
         self,
-        preds: Sequence[Iterable[Iterable[Hashable]]],
-        refs: Sequence[Iterable[Iterable[Hashable]]],
+        preds: Sequence[Iterable[Iterable[Hashable]]] | str | PathLike,
+        refs: Sequence[Iterable[Iterable[Hashable]]] | str | PathLike,
         names: Sequence[str] | None = None,
         **items: Unpack[ResamplingUnits],
     ) -> None:
         """Add documents as collections of clusters of hashable mentions. Repeats within a cluster count once.
 
-        Errors report the documents by `names`, instead of by number.
+        Or two files, of CoNLL-2012 or JSON, whose documents are joined by name, or else by position; their words must
+        be equal. Errors report the documents by `names`, instead of by number.
         """
-        checks.check_consistent_length(preds=preds, refs=refs)
-        named = {"preds": (preds, self.repeated_mentions), "refs": (refs, "raise")}
+        if isinstance(preds, str | PathLike):
+            preds, refs = join_paths(preds, refs, read_coref_file, "document")
+            names = [str(name) for name, _ in refs]
+            preds, refs = ([clusters for _, clusters in documents] for documents in (preds, refs))
+        named: dict[str, Any] = {"preds": preds, "refs": refs}
+        checks.check_consistent_length(**named)
         if names is not None:
-            checks.check_consistent_length(preds=preds, names=names)
+            checks.check_consistent_length(preds=named["preds"], names=names)
         cluster_maps = [
             [
-                _cluster_of(document, f"{name}: document {i if names is None else repr(names[i])}", repeated)
+                _cluster_of(
+                    document, f"{name}: document {i if names is None else repr(names[i])}", self.repeated_mentions
+                )
                 for i, document in enumerate(collection)
             ]
-            for name, (collection, repeated) in named.items()
+            for name, collection in named.items()
         ]
         mentions = [(pred | ref).keys() for pred, ref in zip(*cluster_maps, strict=True)]
         tables = [
@@ -160,8 +170,8 @@ def _cluster_of(clusters: Iterable[Iterable[Hashable]], where: str, repeated: st
         for mention in members[index]:
             if cluster_of.setdefault(mention, index) != index and repeated == "raise":
                 raise ValueError(
-                    f"{where}: mention {mention!r} is in two clusters; of predictions, repeated_mentions='first' or "
-                    "'largest' chooses one of them"
+                    f"{where}: mention {mention!r} is in two clusters; repeated_mentions='first' or 'largest' chooses "
+                    "one of them"
                 )
     return cluster_of
 
@@ -173,7 +183,8 @@ def _mentions_of(cluster: Iterable[Hashable], where: str) -> dict[Hashable, None
     unique: dict[Hashable, None] = {}
     for mention in mentions:
         try:
-            unique[mention] = None
+            key: Any = tuple(mention) if isinstance(mention, list) and mention else mention
+            unique[key] = None
         except TypeError as error:
             raise TypeError(f"{where}: got the mention {mention!r:.60}, wanted a hashable one") from error
     return unique

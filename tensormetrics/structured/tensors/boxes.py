@@ -1,11 +1,12 @@
 """Scores of detected boxes matched to reference boxes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Real
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from typing_extensions import Unpack
 
 from ...core.arguments import checks
@@ -58,35 +59,46 @@ class BoxMatch(CountMetric):
 
     def update(
         self,
-        pred_boxes: Tensor,
-        ref_boxes: Tensor,
+        pred_boxes: Tensor | Sequence[Any],
+        ref_boxes: Tensor | Sequence[Any],
         n_pred: Tensor | None = None,
         n_ref: Tensor | None = None,
-        pred_labels: Tensor | None = None,
-        ref_labels: Tensor | None = None,
+        pred_labels: Tensor | Sequence[Any] | None = None,
+        ref_labels: Tensor | Sequence[Any] | None = None,
         **items: Unpack[ResamplingUnits],
     ) -> None:
         """Add images.
 
+        Boxes and labels may be lists of arrays, one for each image, or the boxes dictionaries of detectors with "boxes"
+        and "labels", which are compared if both sides have them. "scores" are not used: first leave out boxes below a
+        threshold.
+
         Shapes: pred_boxes: (..., N, 4); ref_boxes: (..., M, 4); n_pred: (...); n_ref: (...); pred_labels: (..., N) int;
         ref_labels: (..., M) int.
         """
-        checks.shape("pred_boxes", pred_boxes, "...", "N", 4)
-        *batch, n, _ = pred_boxes.shape
-        checks.shape("ref_boxes", ref_boxes, *batch, "M", 4)
-        m = ref_boxes.shape[-2]
-        if (pred_labels is None) != (ref_labels is None):
+        if isinstance(pred_boxes, list | tuple) and isinstance(ref_boxes, list | tuple):
+            checks.check_consistent_length(pred_boxes=pred_boxes, ref_boxes=ref_boxes)
+            if n_pred is not None or n_ref is not None:
+                raise ValueError("n_pred, n_ref: got numbers beside lists of images, which have their own")
+            is_labelled = _has_labels(pred_boxes) and _has_labels(ref_boxes)
+            pred_boxes, n_pred, pred_labels = _padded("pred_boxes", pred_boxes, pred_labels, is_labelled)
+            ref_boxes, n_ref, ref_labels = _padded("ref_boxes", ref_boxes, ref_labels, is_labelled)
+        pred, ref = cast(Tensor, pred_boxes), cast(Tensor, ref_boxes)
+        labels = [cast(Tensor, labels) for labels in (pred_labels, ref_labels) if labels is not None]
+        checks.shape("pred_boxes", pred, "...", "N", 4)
+        *batch, n, _ = pred.shape
+        checks.shape("ref_boxes", ref, *batch, "M", 4)
+        if len(labels) == 1:
             raise ValueError("pred_labels, ref_labels: got one of them, wanted both or neither")
-        checks.same_device(pred_boxes=pred_boxes, ref_boxes=ref_boxes, pred_labels=pred_labels, ref_labels=ref_labels)
-        tables = [documents(boxes, 2) for boxes in (pred_boxes, ref_boxes)]
-        n_pred = _lengths.full_or_clamped("n_pred", n_pred, pred_boxes, batch, n)
-        n_ref = _lengths.full_or_clamped("n_ref", n_ref, ref_boxes, batch, m)
-        lengths = [documents(length, 0) for length in (n_pred, n_ref)]
-        if pred_labels is not None and ref_labels is not None:
-            checks.shape("pred_labels", pred_labels, *batch, n)
-            checks.shape("ref_labels", ref_labels, *batch, m)
-            tables += [documents(labels, 1) for labels in (pred_labels, ref_labels)]
-            lengths *= 2
+        named = dict(zip(("pred_labels", "ref_labels"), labels, strict=False))
+        checks.same_device(pred_boxes=pred, ref_boxes=ref, **named)
+        widths = n, ref.shape[-2]
+        for (name, column), width in zip(named.items(), widths, strict=False):
+            checks.shape(name, column, *batch, width)
+        tables = [*(documents(boxes, 2) for boxes in (pred, ref)), *(documents(column, 1) for column in labels)]
+        n_pred = _lengths.full_or_clamped("n_pred", n_pred, pred, batch, widths[0])
+        n_ref = _lengths.full_or_clamped("n_ref", n_ref, ref, batch, widths[1])
+        lengths = [documents(length, 0) for length in (n_pred, n_ref)] * (len(tables) // 2)
         for name, boxes, length in zip(("pred_boxes", "ref_boxes"), tables, lengths, strict=False):
             self._check_sides(name, boxes, length)
         self.add_documents(in_chunks(self._count, tables, lengths), **items)
@@ -133,6 +145,33 @@ class BoxMatch(CountMetric):
                 for name in ("precision", "recall", "f1"):
                     scores[f"soft-{name}{suffix}"] = normalize(total, n_pred, n_ref, name)
         return scores
+
+
+def _has_labels(images: Sequence[Any]) -> bool:
+    return any(isinstance(image, Mapping) and "labels" in image for image in images)
+
+
+def _padded(name: str, images: Sequence[Any], labels: Any, is_labelled: bool) -> tuple[Tensor, Tensor, Tensor | None]:
+    # images: B of (N, 4) or dictionaries  labels: B of (N,)  ->  (B, N, 4), (B,), (B, N)
+    if not images:
+        raise ValueError(f"{name}: got no images, wanted at least one")
+    wanted = ("boxes", "labels") if is_labelled and labels is None else ("boxes",)
+    for i, image in enumerate(images):
+        for key in wanted if isinstance(image, Mapping) else ():
+            if key not in image:
+                raise ValueError(f"{name}: image {i} has {', '.join(map(repr, image)) or 'no key'}, wanted {key!r}")
+    labels = [image["labels"] for image in images] if len(wanted) > 1 else labels
+    boxes = [checks.as_tensor(image["boxes"] if isinstance(image, Mapping) else image) for image in images]
+    boxes = [rows.reshape(-1, 4) if rows.numel() == 0 else rows for rows in boxes]
+    for i, rows in enumerate(boxes):
+        checks.shape(f"{name}[{i}]", rows, "N", 4)
+    sizes = [len(rows) for rows in boxes]
+    if isinstance(labels, list | tuple):
+        columns = [checks.as_tensor(label).reshape(-1).long() for label in labels]
+        if [*map(len, columns)] != sizes:
+            raise ValueError(f"{name}: got {[*map(len, columns)]} labels, wanted {sizes}, one for each box")
+        labels = pad_sequence(columns, batch_first=True)
+    return pad_sequence(boxes, batch_first=True), torch.tensor(sizes, device=boxes[0].device), labels
 
 
 @takes_arrays

@@ -1,66 +1,72 @@
 """Rows of files: CSV, TSV, JSON, JSONL and Parquet, and logs in JSON. The content tells the format, never the name."""
 
-import csv
 import io
 import json
-import math
 import os
-import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...core.results.text_tables import import_pandas
-from ...core.text.files import delimiter_of, parsing, read_bytes, text_of
+from ...core.text.files import parsing, read_bytes, text_of
+from ...core.text.tables import is_number, read_cells
 
 MAX_BYTES = 2**30
-DECIMAL_COMMA = re.compile(r"[-+]?(0?,\d+|\d+,(\d\d?|\d{4,}))")  # 1,234 may be a thousand
+HEADING = ["id", "score"]  # of a file without one
 
 Record = Mapping[str, Any]
 Log = str | os.PathLike
 
 
 class Records(NamedTuple):
-    """Objects of a file, with the line of each, or its number within one JSON text."""
+    """Objects of a file, or of a task in it, with the line of each, or its number within one JSON text."""
 
     rows: list[Record]
     locations: list[str]  # such as "scores.csv, line 3"
+    path: Log
+    task: str = ""
+    is_log: bool = False  # of inspect_ai
+
+    def located(self) -> Iterator[tuple[Record, str]]:
+        return zip(self.rows, self.locations, strict=True)
 
     def selected(self, index: Sequence[int]) -> "Records":
-        return Records([self.rows[i] for i in index], [self.locations[i] for i in index])
+        return self._replace(rows=[self.rows[i] for i in index], locations=[self.locations[i] for i in index])
 
 
 def read_records(path: Log) -> Records:
     """Read the rows of a table: CSV and TSV, JSONL, a JSON list of objects, or Parquet."""
-    contents = contents_of(path)
-    if not isinstance(contents, Records):
-        raise ValueError(f"{path}: got a log of inspect_ai, wanted a table, JSONL or a JSON list of objects")
-    return contents
+    records, *others = parts_of(path)
+    if others or records.is_log:
+        raise ValueError(f"{path}: got a log, wanted a table, JSONL or a JSON list of objects")
+    return records
 
 
-def contents_of(path: Log) -> Records | dict[str, Any]:
-    """Return the objects of a file, or the full log of inspect_ai or simple_evaluate."""
+def parts_of(path: Log) -> list[Records]:
+    """Return the objects of a file, of a log of simple_evaluate those of each task."""
     data = read_bytes(path, MAX_BYTES)
     if data.startswith(b"PAR1"):
         with parsing(path, "a Parquet file"):
             frame = import_pandas().read_parquet(io.BytesIO(data))
-        rows = frame.to_dict("records")
-        return Records(rows, [f"{path}, row {i}" for i in range(1, len(rows) + 1)])
+        return [_numbered(frame.to_dict("records"), "row", path)]
     text = _text(data, path)
     start = text.lstrip()[:1]
     if start == "[":
-        return numbered(_json(text, str(path)), f"{path}, object")
-    if start == "{":
-        log = _whole_json(text)
-        return _json_lines(text, path) if log is None else _of_object(log, text, path)
-    return _delimited(text, path)
-
-
-def _of_object(log: dict[str, Any], text: str, path: Log) -> Records | dict[str, Any]:
-    """Return the log that one JSON object is, or the object as a record."""
-    samples = log.get("samples")
-    if isinstance(samples, list | dict) and samples:
-        return log
-    if samples in (None, []) and ("samples" in log or isinstance(log.get("eval"), dict)):
+        return [_numbered(_json(text, str(path)), "object", path)]
+    if start != "{":
+        return [_delimited(text, path)]
+    try:
+        log = json.loads(text)
+    except (ValueError, RecursionError):  # an object in each line
+        lines = [(f"{path}, line {n}", line) for n, line in enumerate(io.StringIO(text), 1) if line.strip()]
+        return [_objects([_json(line, place) for place, line in lines], [place for place, _ in lines], path)]
+    samples, header = log.get("samples"), log.get("eval")
+    if isinstance(samples, dict) and samples:
+        return [_numbered(rows, f"{task}, sample", path)._replace(task=task) for task, rows in samples.items()]
+    if isinstance(samples, list) and samples:
+        task = str(header.get("task", "")) if isinstance(header, dict) else ""
+        return [_numbered(samples, "sample", path)._replace(task=task, is_log=True)]
+    if samples in (None, []) and ("samples" in log or isinstance(header, dict)):
         raise ValueError(
             f"{path}: got a log of inspect_ai without samples, as --header-only writes; wanted the log with its samples"
         )
@@ -74,7 +80,7 @@ def _of_object(log: dict[str, Any], text: str, path: Log) -> Records | dict[str,
         raise ValueError(
             f"{path}: got one JSON object of {names}; wanted a list of objects, or one object in each line"
         )
-    return Records([log], [f"{path}, line 1"])
+    return [_objects([log], [f"{path}, line 1"], path)]
 
 
 def _text(data: bytearray, path: Log) -> str:
@@ -95,59 +101,46 @@ def _json(text: str, location: str) -> Any:
         return json.loads(text)
 
 
-def _whole_json(text: str) -> dict[str, Any] | None:
-    """Return the JSON object of the full text; None for one object per line."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+def _numbered(rows: Sequence[Any], unit: str, path: Log) -> Records:
+    return _objects(rows, [f"{path}, {unit} {i}" for i in range(1, len(rows) + 1)], path)
 
 
-def numbered(rows: Sequence[Any], location: str) -> Records:
-    return _objects(rows, [f"{location} {i}" for i in range(1, len(rows) + 1)])
-
-
-def _objects(rows: Sequence[Any], locations: list[str]) -> Records:
+def _objects(rows: Sequence[Any], locations: list[str], path: Log) -> Records:
     for row, location in zip(rows, locations, strict=True):
         if not isinstance(row, dict):
             raise ValueError(f"{location}: got a {type(row).__name__}, wanted an object")
-    return Records([*rows], locations)
-
-
-def _json_lines(text: str, path: Log) -> Records:
-    lines = [(f"{path}, line {n}", line) for n, line in enumerate(io.StringIO(text), 1) if line.strip()]
-    return _objects([_json(line, location) for location, line in lines], [location for location, _ in lines])
+    return Records([*rows], locations, path)
 
 
 def _delimited(text: str, path: Log) -> Records:
-    delimiter = delimiter_of(io.StringIO(text))
-    reader = csv.reader(io.StringIO(text, newline=None), delimiter=delimiter, strict=True)
+    delimiter, table = read_cells(text, path)
     rows: list[Record] = []
     locations: list[str] = []
-    heading = None
-    try:
-        for cells in reader:
-            if not cells:
+    heading, is_headless = None, False
+    for line, cells in table:
+        location = f"{path}, line {line}"
+        if heading is None:
+            is_headless = len(cells) <= 2 and is_number(cells[-1].replace(",", "."))
+            heading = HEADING[-len(cells) :] if is_headless else cells
+            if not is_headless:
                 continue
-            cells = [cell.strip() for cell in cells]
-            if delimiter != ",":
-                cells = [cell.replace(",", ".") if DECIMAL_COMMA.fullmatch(cell) else cell for cell in cells]
-            if heading is None:
-                heading = ["id", "score"][-len(cells) :] if len(cells) <= 2 and _is_number(cells[-1]) else cells
-                if heading is cells:
-                    continue
-            location = f"{path}, line {reader.line_num}"
-            if len(cells) != len(heading):
-                raise ValueError(f"{location}: got {len(cells)} cells, wanted {len(heading)} as the heading has")
-            rows.append(dict(zip(heading, cells, strict=True)))
-            locations.append(location)
-    except csv.Error as error:
-        raise ValueError(f"{path}, line {reader.line_num}: {error}") from None
-    return Records(rows, locations)
+        if len(cells) != len(heading):
+            raise ValueError(f"{location}: got {len(cells)} columns, wanted {len(heading)} as above")
+        rows.append(dict(zip(heading, cells, strict=True)))
+        locations.append(location)
+    if is_headless and heading == HEADING and delimiter == ",":
+        _check_no_decimal_commas(rows, locations)
+    return Records(rows, locations, path)
 
 
-def _is_number(cell: str) -> bool:
-    try:
-        return math.isfinite(float(cell))
-    except ValueError:
-        return False
+def _check_no_decimal_commas(rows: list[Record], locations: list[str]) -> None:
+    """Raise a ValueError if the two columns of a file may be the halves of numbers, since they repeat."""
+    names = [row["id"] for row in rows]
+    if len({*names}) == len(names) or not all(name.lstrip("+-").isdecimal() for name in names):
+        return
+    again = Counter(names).most_common(1)[0][0]
+    i = names.index(again, names.index(again) + 1)
+    raise ValueError(
+        f"{locations[i]}: got '{again},{rows[i]['score']}', which looks like a number with a decimal comma; write a "
+        "decimal point, or the columns in a first line"
+    )

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import torch
 
 from ...core.text.files import parsing
+from ...core.text.tables import with_points
 from .item_scores import Scores
-from .records import Log, Record, Records, contents_of, numbered, read_records
+from .records import Log, Record, Records, parts_of, read_records
 
 HARNESS = {  # fields of a sample in logs of lm-evaluation-harness that are no metrics
     *("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"),
@@ -31,18 +32,9 @@ TELLING = "model", "split", "task", "subset"  # columns that tell rows of equal 
 OF_LOG = re.compile(r"^samples_|_\d{4}-\d\d-\d\dT[-\d.:]+$")  # around the task in names of lm-evaluation-harness
 
 
-class Part(NamedTuple):
-    """Contents of a file, or of one task in it."""
-
-    path: Log
-    task: str
-    contents: Records | dict[str, Any]
-
-
 class Request(NamedTuple):
     """Arguments of `read_scores`."""
 
-    path: Log
     metric: str | None
     filter: str | None
     ids: str | None
@@ -96,18 +88,16 @@ def read_scores(
         ...     read_scores(file.name, "correct", groups="topic")
         Scores(correct=0.6667, items=3)
     """
-    parts = [part for file in _files(path) for part in _parts(file)]
-    if len(parts) == 1:
-        return _of_part(parts[0], Request(parts[0].path, metric, filter, ids, groups))
-    return _joined(parts, Request(parts[0].path, metric, filter, ids, groups))
+    parts, request = [part for file in _files(path) for part in parts_of(file)], Request(metric, filter, ids, groups)
+    return _of_records(parts[0], request) if len(parts) == 1 else _joined(parts, request)
 
 
 def read_models(path: Log, model: str, metric: str | None, ids: str | None, groups: str | None) -> dict[str, Scores]:
     """Read the scores of each model of a table that names them in a column."""
     records, models = read_records(path), dict[str, list[int]]()
-    for i, (row, location) in enumerate(zip(*records, strict=True)):
+    for i, (row, location) in enumerate(records.located()):
         models.setdefault(str(_field(row, model, "", location)), []).append(i)
-    request = Request(path, metric, None, ids, groups)
+    request = Request(metric, None, ids, groups)
     return {name: _of_records(records.selected(rows), request) for name, rows in models.items()}
 
 
@@ -129,27 +119,12 @@ def _files(path: Log | Sequence[Log]) -> list[Log]:
     return [*files]
 
 
-def _parts(path: Log) -> list[Part]:
-    task, contents = OF_LOG.sub("", OF_LOG.sub("", Path(path).stem)), contents_of(path)
-    if isinstance(contents, Records):
-        return [Part(path, task, contents)]
-    samples = contents["samples"]
-    if isinstance(samples, dict):  # of simple_evaluate, by task
-        return [Part(path, name, numbered(rows, f"{path}, {name}, sample")) for name, rows in samples.items()]
-    header = contents.get("eval")
-    return [Part(path, str(header.get("task", task)) if isinstance(header, dict) else task, contents)]
-
-
-def _of_part(part: Part, request: Request) -> Scores:
-    contents = part.contents
-    return _of_records(contents, request) if isinstance(contents, Records) else _of_inspect(contents, request)
-
-
-def _joined(parts: list[Part], request: Request) -> Scores:
+def _joined(parts: list[Records], request: Request) -> Scores:
     """Return the scores of one model from several logs."""
+    parts = [part._replace(task=part.task or OF_LOG.sub("", OF_LOG.sub("", Path(part.path).stem))) for part in parts]
     by_task = request.groups == "task"
     columns = request._replace(groups=None) if by_task else request
-    read = [_of_part(part, columns._replace(path=part.path)) for part in parts]
+    read = [_of_records(part, columns) for part in parts]
     tasks: dict[str, list[str]] = {}  # task -> its files
     for other, scores in zip(parts, read, strict=True):
         files = tasks.setdefault(other.task, [])
@@ -190,7 +165,9 @@ def _listed(names: Any) -> list[Any]:
 
 def _of_records(records: Records, request: Request) -> Scores:
     if not records.rows:
-        raise ValueError(f"{request.path}: got no items, wanted at least one")
+        raise ValueError(f"{records.path}: got no items, wanted at least one")
+    if records.is_log:
+        return _of_inspect(records, request)
     first = records.rows[0]
     if "doc_id" in first and {*first} & {"metrics", "filter", "resps", "doc_hash"}:
         return _of_harness(records, request)
@@ -204,20 +181,20 @@ def _of_harness(records: Records, request: Request) -> Scores:
     if not isinstance(names, list):
         names = [key for key, value in first.items() if key not in HARNESS and isinstance(value, int | float)]
     root = request.metric if request.metric in names else (request.metric or "").partition("/")[0]
-    metric = _selected("metric", root or None, names, request.path)
-    values = []
-    for row, location in zip(*records, strict=True):
+    metric = _selected("metric", root or None, names, records.path)
+    cells = []
+    for row, location in records.located():
         value = row.get(metric)
         if isinstance(value, list | dict) and request.metric in (None, metric):
             raise ValueError(
                 f"{location}: {metric} is a metric of the whole corpus, wanted one with a number for each item"
             )
-        values.append(_number(_entry(value, metric, request), location))
-    items = [_field(row, request.ids or "doc_id", "doc", location) for row, location in zip(*records, strict=True)]
+        cells.append(_entry(value, metric, request, records.path))
+    items = [_field(row, request.ids or "doc_id", "doc", location) for row, location in records.located()]
     digests = [row.get("doc_hash") or _digest([row.get("doc"), row.get("arguments")]) for row in records.rows]
     if request.ids is None:
         items = _distinct_documents(items, digests, records.locations)
-    scores = _scores(values, items, records, request, metric, "doc")
+    scores = _scores(cells, items, records, request, metric, "doc")
     _add_documents(scores.hashes, items, [row.get("doc_hash") for row in records.rows], records.locations)
     return scores
 
@@ -252,46 +229,33 @@ def _add_documents(
 
 def _filtered(records: Records, request: Request) -> Records:
     filters = [*dict.fromkeys(row.get("filter") for row in records.rows)]
-    if request.filter is None and len(filters) > 1:
-        raise ValueError(f"filter: {request.path} has {', '.join(map(repr, filters))}; write filter= to choose one")
-    if request.filter is None:
-        return records
-    if request.filter not in filters:
-        raise ValueError(f"filter: got {request.filter!r}, wanted one of {', '.join(map(repr, filters))}")
-    return records.selected([i for i, row in enumerate(records.rows) if row.get("filter") == request.filter])
+    chosen = _selected("filter", request.filter, filters, records.path)
+    return records.selected([i for i, row in enumerate(records.rows) if row.get("filter") == chosen])
 
 
-def _of_inspect(log: dict[str, Any], request: Request) -> Scores:
-    rows = log["samples"]
-    records = numbered(rows, f"{request.path}, sample")
+def _of_inspect(records: Records, request: Request) -> Scores:
+    rows = records.rows
     scorers = [*dict.fromkeys(name for row in rows for name in row.get("scores") or ())]
     if not scorers:
-        raise ValueError(f"{request.path}: got a log whose samples have no scores; score it: inspect score")
-    scorer = _selected("metric", (request.metric or "").partition("/")[0] or None, scorers, request.path)
-    values = [_entry(((row.get("scores") or {}).get(scorer) or {}).get("value"), scorer, request) for row in rows]
-    grades = [_grade(value, location) for value, location in zip(values, records.locations, strict=True)]
-    items = [_field(row, request.ids or "id", "metadata", location) for row, location in zip(*records, strict=True)]
-    scores = _scores(grades, items, records, request, request.metric or scorer, "metadata")
-    scores = _with_repeats(_bounded(scores, values), [row.get("epoch") for row in rows], request.path)
+        raise ValueError(f"{records.path}: got a log whose samples have no scores; score it: inspect score")
+    scorer = _selected("metric", (request.metric or "").partition("/")[0] or None, scorers, records.path)
+    cells = [((row.get("scores") or {}).get(scorer) or {}).get("value") for row in rows]
+    cells = [_entry(cell, scorer, request, records.path) for cell in cells]
+    items = [_field(row, request.ids or "id", "metadata", location) for row, location in records.located()]
+    scores = _scores(cells, items, records, request, request.metric or scorer, "metadata", is_graded=True)
     if request.ids is None:
         digests = [_digest(row["input"]) if "input" in row else None for row in rows]
         _add_documents(scores.hashes, items, digests, records.locations)
     return scores
 
 
-def _bounded(scores: Scores, values: Sequence[Any]) -> Scores:
-    """Return scores from 0 to 1 where some are grades."""
-    is_graded = any(isinstance(value, str) and value in GRADES for value in values)
-    return scores.replaced(bounds=(0, 1)) if is_graded else scores
-
-
-def _entry(value: Any, name: str, request: Request) -> Any:
+def _entry(value: Any, name: str, request: Request, path: Log) -> Any:
     """Return the number that the path of a metric names in a dictionary or a list of scores."""
     keys = (request.metric or "").removeprefix(name).split("/")[1:]
     while isinstance(value, dict | list):
         entries = value if isinstance(value, dict) else {str(i): entry for i, entry in enumerate(value)}
         wanted = f"{name}/{keys.pop(0)}" if keys else None
-        chosen = _selected("metric", wanted, [f"{name}/{entry}" for entry in entries], request.path)
+        chosen = _selected("metric", wanted, [f"{name}/{entry}" for entry in entries], path)
         value, name = entries[chosen.removeprefix(f"{name}/")], chosen
     return value
 
@@ -301,22 +265,20 @@ def _of_table(records: Records, request: Request) -> Scores:
     scorers = {name.removeprefix(SCORE): name for name in columns if name.startswith(SCORE)}
     has_ids = "sample_id" in columns or "id" in columns
     if scorers and has_ids and (request.metric in scorers or (request.metric is None and "score" not in columns)):
-        metric = _selected("metric", request.metric, [*scorers], request.path)
-        column, read = scorers[metric], _grade
+        metric = _selected("metric", request.metric, [*scorers], records.path)
+        column = scorers[metric]
     else:
-        metric = request.metric or "score"
+        scorers, metric = {}, request.metric or "score"
         root = metric if metric in columns else metric.partition("/")[0]
-        column, read = _selected("metric", root, columns, request.path), _number
-    cells = [_entry(row.get(column), column, request) for row in records.rows]
-    values = [read(cell, location) for cell, location in zip(cells, records.locations, strict=True)]
+        column = _selected("metric", root, columns, records.path)
+    cells = [_entry(row.get(column), column, request, records.path) for row in records.rows]
+    if any(isinstance(cell, str) and "," in cell for cell in cells):
+        cells = with_points(cells, "", records.locations.__getitem__)
     key = request.ids or id_column(columns)
-    items = None if key is None else [_field(row, key, "", location) for row, location in zip(*records, strict=True)]
+    items = None if key is None else [_field(row, key, "", location) for row, location in records.located()]
     if items is not None and request.ids is None:
-        check_ids(items, {name: [row.get(name) for row in records.rows] for name in TELLING}, request.path)
-    scores = _scores(values, items, records, request, metric, "")
-    if not scorers:
-        return scores
-    return _with_repeats(_bounded(scores, cells), [row.get("epoch") for row in records.rows], request.path)
+        check_ids(items, {name: [row.get(name) for row in records.rows] for name in TELLING}, records.path)
+    return _scores(cells, items, records, request, metric, "", is_graded=bool(scorers))
 
 
 def id_column(columns: Sequence[str]) -> str | None:
@@ -338,28 +300,28 @@ def check_ids(items: Sequence[Hashable], columns: Mapping[str, Sequence[Any]], t
 
 
 def _scores(
-    values: list[float],
+    cells: list[Any],
     items: list[Hashable] | None,
     records: Records,
     request: Request,
     metric: str,
     nested: str,
+    is_graded: bool = False,
 ) -> Scores:
+    """Return the scores of cells; those of inspect_ai are grades, from 0 to 1, or numbers, and may have epochs."""
+    labels = GRADES | TRUTHS if is_graded else TRUTHS
+    values = [_number(cell, location, labels) for cell, location in zip(cells, records.locations, strict=True)]
     groups = None
     if request.groups is not None:
-        groups = [_field(row, request.groups, nested, location) for row, location in zip(*records, strict=True)]
-    with parsing(request.path, "scores of items"):
-        return Scores(values, items, groups, name=metric)
+        groups = [_field(row, request.groups, nested, location) for row, location in records.located()]
+    epochs = [row.get("epoch") for row in records.rows] if is_graded else []
+    repeats = epochs if any(epoch is not None for epoch in epochs) else None
+    bounds = (0, 1) if is_graded and any(isinstance(cell, str) and cell in GRADES for cell in cells) else None
+    with parsing(records.path, "scores of items"):
+        return Scores(values, items, groups, repeats, bounds=bounds, name=metric)
 
 
-def _with_repeats(scores: Scores, repeats: list[Any], path: Log) -> Scores:
-    if any(repeat is not None for repeat in repeats):
-        with parsing(path, "scores of items"):
-            return Scores(scores.scores, scores.ids, scores.groups, repeats, bounds=scores.bounds, name=scores.name)
-    return scores
-
-
-def _selected(name: str, request: str | None, names: Sequence[str], path: Log) -> str:
+def _selected(name: str, request: str | None, names: Sequence[Any], path: Log) -> Any:
     """Return the requested entry, or the only one if none is requested."""
     if request is None and len(names) == 1:
         return names[0]
@@ -377,7 +339,7 @@ def _field(row: Record, key: str, nested: str, location: str) -> Hashable:
     return value if isinstance(value, Hashable) else json.dumps(value, sort_keys=True)
 
 
-def _number(value: Any, location: str, labels: Mapping[str, float] = TRUTHS) -> float:
+def _number(value: Any, location: str, labels: Mapping[str, float]) -> float:
     if value is None:
         return math.nan
     if isinstance(value, str):
@@ -392,7 +354,3 @@ def _number(value: Any, location: str, labels: Mapping[str, float] = TRUTHS) -> 
         return float(value)
     except (TypeError, ValueError):
         raise ValueError(f"{location}: got {value!r:.60} for a score, wanted a number") from None
-
-
-def _grade(value: Any, location: str) -> float:
-    return _number(value, location, GRADES | TRUTHS)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
+from ...core.text.tables import is_frame
 from .item_scores import Scores, is_array
 from .score_files import TELLING, check_ids, id_column, read_models, read_scores
 
@@ -96,11 +97,6 @@ def is_path(data: Any) -> bool:
     if isinstance(data, list | tuple):
         return all(isinstance(x, str | os.PathLike) for x in data) and any(map(os.path.exists, data))
     return isinstance(data, str | os.PathLike)
-
-
-def is_frame(data: Any) -> bool:
-    """Return whether an object has the methods of a pandas or polars DataFrame."""
-    return hasattr(data, "columns") and hasattr(data, "to_dict") and hasattr(data, "__getitem__")
 
 
 def is_scores(data: Any) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .spans import SpanScores, read_pair
-from .tags import MODES, Vocabulary, documents_of, warn_about_both, warn_about_swap
+from .tags import MODES, Vocabulary, documents_of_pair, warn_about_both, warn_about_swap
 
 Tags = Iterable[Sequence[str]]
 
@@ -66,10 +66,7 @@ def ner_report(
         )
     if scheme in ("exact", "partial"):
         raise ValueError(f"scheme: got {scheme!r}, which ignores the labels of a report; wanted 'strict' or 'type'")
-    inputs = (
-        documents_of(_select_alias(pred=pred, y_pred=y_pred), "pred"),
-        documents_of(_select_alias(ref=ref, y_true=y_true), "ref"),
-    )
+    inputs = documents_of_pair(_select_alias(pred=pred, y_pred=y_pred), _select_alias(ref=ref, y_true=y_true))
     vocabulary = Vocabulary((), suffix)
     for tags in inputs:
         vocabulary.learn(tags)

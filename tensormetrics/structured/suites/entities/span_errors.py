@@ -14,7 +14,7 @@ from ....core.results.table import Table
 from ...tensors import _lengths
 from ...tensors._lengths import chunks
 from .spans import SCHEMES, read_pair, span_similarity
-from .tags import MODES, Marked, Vocabulary, documents_of, warn_about_both
+from .tags import MODES, Marked, Vocabulary, documents_of_pair, warn_about_both
 
 CATEGORIES = ("correct", "incorrect", "partial", "missed", "spurious")
 MISSED, SPURIOUS = map(CATEGORIES.index, ("missed", "spurious"))
@@ -112,7 +112,7 @@ def span_errors(
     """
     checks.check_choice("scheme", scheme, SCHEMES)
     checks.check_choice("mode", mode, MODES)
-    pred, ref = documents_of(pred, "pred"), documents_of(ref, "ref")
+    pred, ref = documents_of_pair(pred, ref)
     if are_spans(pred, ref):
         if mode != "lenient" or suffix:
             raise ValueError(f"got mode={mode!r} and suffix={suffix} with spans, wanted tags, or neither of the two")

@@ -10,17 +10,14 @@ from typing_extensions import Unpack
 
 from ....core.arguments import checks
 from ....core.resampling.weights import ResamplingUnits
-from ....core.text.joining import join
 from ...tensors._lengths import Cells, documents, in_chunks, product, total
 from .._label_scores import LabelScores
-from .tag_files import read_tag_file
 from .tags import (
     MODES,
     Marked,
     TagErrors,
     Vocabulary,
-    documents_of,
-    is_path,
+    documents_of_pair,
     padded_errors,
     padded_spans,
     tag_code,
@@ -218,10 +215,7 @@ def read_pair(
 ) -> tuple[Tensor, Tensor, Tensor]:
     # ->  predicted, reference tag ids (T,), lengths of the documents (D,)
     """Read predicted and reference tags of the same tokens, which two files must have in common."""
-    if is_path(pred) and is_path(ref):
-        files = [read_tag_file(cast(PathLike, path)) for path in (pred, ref)]
-        join(str(pred), files[0], str(ref), files[1], "sentence")
-    pred, ref = documents_of(pred, "pred"), documents_of(ref, "ref")
+    pred, ref = documents_of_pair(pred, ref)
     checks.check_consistent_length(pred=pred, ref=ref)
     (pred_tags, lengths), (ref_tags, n_ref) = vocabulary.read(pred), vocabulary.read(ref)
     for document in (lengths != n_ref).nonzero().flatten().tolist():

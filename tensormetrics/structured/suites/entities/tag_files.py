@@ -5,6 +5,7 @@ from os import PathLike
 
 from ....core.text.files import read_text
 from ....core.text.joining import Item
+from ....core.text.tables import blocks_of
 
 INDEX = re.compile(r"\d+([-.]\d+)?")  # of a word in CoNLL-U, of a range of words, or of a word that is not written
 
@@ -15,12 +16,8 @@ def read_tag_file(path: str | PathLike) -> list[Item]:
     The token is in the first column. Where that numbers the words of a sentence, as in CoNLL-U, it is in the second;
     comments, ranges of words ("1-2") and words that are not written ("1.1") are then left out.
     """
-    blocks: list[list[tuple[int, str]]] = [[]]
-    for line, text in enumerate(read_text(path).splitlines(), 1):
-        if not text.strip():
-            blocks.append([])
-        elif not text.startswith("-DOCSTART-"):
-            blocks[-1].append((line, text))
+    blocks = blocks_of(read_text(path))
+    blocks = [[row for row in block if not row[1].startswith("-DOCSTART-")] for block in blocks]
     return [_sentence(block) for block in blocks if block]
 
 

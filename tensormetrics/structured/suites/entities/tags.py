@@ -15,6 +15,7 @@ from torch import Tensor
 from ....core.arguments import checks
 from ....core.arguments.callers import level_of_caller
 from ....core.native.device_cache import cached_per_device
+from ....core.text.joining import join_paths
 from .tag_files import read_tag_file
 
 _PREFIXES = {"O": 0, "B": 1, "I": 2, "M": 2, "E": 3, "L": 3, "S": 4, "U": 4}
@@ -123,6 +124,13 @@ def documents_of(tags: Iterable[Iterable[Any]] | str | PathLike, name: str = "ta
         if not hasattr(row, "__len__"):
             documents[index] = list(row)
     return documents
+
+
+def documents_of_pair(pred: Any, ref: Any) -> tuple[list[Sequence[Any]], list[Sequence[Any]]]:
+    """Convert predicted and reference documents to lists; two files must have the same tokens."""
+    if is_path(pred) and is_path(ref):
+        pred, ref = join_paths(pred, ref, read_tag_file, "sentence")
+    return documents_of(pred, "pred"), documents_of(ref, "ref")
 
 
 class Vocabulary(dict):

@@ -1,0 +1,308 @@
+"""Files that users have: all doors to a file give one value or one message, and nothing is joined by chance."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+
+from tensormetrics import compare, interval
+from tensormetrics.posterior import load_csv
+from tensormetrics.retrieval import evaluate_run
+from tensormetrics.structured import BoxMatch, CorefScores, Smatch, evaluate
+
+sys.path.insert(0, str(Path(__file__).parent / "cli"))
+from running import run  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+Door = Callable[[], Any] | str  # a call, or a command with the name of its score: "amr p r > f1"
+
+
+class Case(NamedTuple):
+    files: dict[str, str | bytes]
+    doors: tuple[Door, ...]
+    wanted: float | str  # a value, or a part of a message
+
+
+def numbers_of(door: Door) -> list[float]:
+    """Return a score and the ends of its interval; a ValueError has what a command says of bad input."""
+    if not isinstance(door, str):
+        result = door()
+        return [float(x) for x in (result, *(getattr(result, end, None) for end in ("low", "high"))) if x is not None]
+    command, _, name = door.partition(" > ")
+    output = run(command, "--format", "json")
+    if output.exit_code == 2:
+        raise ValueError(output.stderr)
+    assert output.exit_code == 0, output.output
+    answer = json.loads(output.stdout)
+    if isinstance(value := answer.get("scores", {}).get(name), float):
+        return [value]
+    rows = [row for table in answer["tables"] for row in table["rows"]]
+    cells = [(row["name"], column, cell) for row in rows for column, cell in row["cells"].items()]
+    cell = next(cell for row, column, cell in cells if name in (row, column))
+    return [cell[key] for key in ("value", "difference", "low", "high") if key in cell]
+
+
+def check_refused(door: Door, message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        numbers_of(door)
+    assert message in str(caught.value)
+
+
+def updated(metric: Any, name: str, *sides: Any, **options: Any) -> Callable[[], Any]:
+    def door() -> Any:
+        if metric is Smatch:
+            pytest.importorskip("penman")
+        scores = metric(**options)
+        getattr(scores, "update_clusters" if metric is CorefScores else "update")(*(sides or ("p", "r")))
+        return scores.compute()[name]
+
+    return door
+
+
+def frame(file: str, **options: Any) -> Any:
+    return pytest.importorskip("pandas").read_csv(file, **options)
+
+
+def models(table: Any) -> Any:
+    return compare(table, metric="acc", model="model")["a - b", "difference"]
+
+
+def lines(*rows: Any) -> str:
+    return "".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows)
+
+
+def scores(text: Any, wanted: float | str, metric: str | None = None, **options: Any) -> Case:
+    given = {name: value for name, value in {"metric": metric, **options}.items() if value}
+    words = "".join(f" --{name} {str(value).strip('()').replace(',', '')}" for name, value in given.items())
+    words = words.replace(" True", "")
+    doors = (lambda: interval("s", metric=metric, **options)), f"scores s{words} > value"
+    return Case({"s": text if isinstance(text, str | bytes) else lines(*text)}, doors, wanted)
+
+
+def matrix(text: str, wanted: float | str) -> Case:
+    return Case({"m.csv": text}, (lambda: load_csv("m.csv").trace() / load_csv("m.csv").sum(),), wanted)
+
+
+def answers(
+    texts: list[Any], references: list[Any], wanted: float | str, name: str = "micro-f1", **options: Any
+) -> Case:
+    words = "".join(f" --option {key}={value}" for key, value in options.items())
+    doors = (lambda: evaluate(texts, references, **options).totals[name]), f"json p r{words} > {name}"
+    return Case({"p": lines(*texts), "r": lines(*references)}, doors, wanted)
+
+
+def pair(metric: Any, pred: str, ref: str, wanted: float | str, **options: Any) -> Case:
+    command, name, option = ("amr", "f1", "--") if metric is Smatch else ("coref", "conll-f1", "--option ")
+    words = "".join(f" {option}{key}={value}".replace("on_invalid", "on-invalid") for key, value in options.items())
+    return Case({"p": pred, "r": ref}, (updated(metric, name, **options), f"{command} p r{words} > {name}"), wanted)
+
+
+def boxes(pred: Any, ref: Any, wanted: float | str, name: str = "recall") -> Case:
+    return Case({}, (updated(BoxMatch, name, pred, ref),), wanted)
+
+
+def sample(doc_id: int, subject: str, acc: float) -> dict[str, Any]:
+    return {"doc_id": doc_id, "doc": {"s": subject}, "filter": "none", "metrics": ["acc"], "resps": [], "acc": acc}
+
+
+def log(*graded: Any, **more: Any) -> dict[str, Any]:
+    samples = [{"id": i, "epoch": 1, "scores": {"m": {"value": grade}}, **more} for i, grade in enumerate(graded)]
+    return {"eval": {"task": "t"}, "samples": samples}
+
+
+GROUPED = "id,score,topic\n" + "".join(f"q{i},{int(i % 10 > 2)},t{i // 4}\n" for i in range(60))
+MMLU = [sample(i, s, acc) for s, n, acc in (("anatomy", 4, 1.0), ("law", 12, 0.0)) for i in range(n)]
+MODELS = lines("id,model,acc", *(f"q{i},{m},{int(i < n)}" for m, n in (("a", 9), ("b", 2)) for i in range(10)))
+GRAPHS = "# ::id 1 ::snt He wants.\n(w / want :ARG0 (b / boy))\n\n# ::id 2\n(d / dog)\n"
+UNBALANCED = GRAPHS.replace("boy))", "boy)")
+CONLL = "#begin document (a)\nAnn (0)\nsaw -\nher (0)\n#end document\n"
+TWICE = CONLL.replace("(0)\nsaw", "(0)|(1)\nsaw")
+CLUSTERS = {"doc_key": "(a)", "sentences": [["Ann", "saw"], ["her"]], "clusters": [[[0, 0], [2, 2]]]}
+BOX = [[0.0, 0.0, 2.0, 2.0]]
+TWO_BOXES = torch.tensor([[0.0, 0, 2, 2], [5, 5, 6, 6]])
+
+CASES = {
+    # Tables of scores, and of counts.
+    "one number a line": scores("0.3\n0.5\n1\n", 0.6),
+    "no heading": scores("q1,1\nq2,0\n", 0.5),
+    "groups": scores(GROUPED, 0.7, groups="topic", replicates=200),
+    "bounds": scores("score\n" + "".join(f"{i * i % 11}\n" for i in range(40)), 3.925, bounds=(0, 10)),
+    "anytime": scores(GROUPED, 0.7, anytime=True),
+    "semicolons and decimal commas": scores("id;score\nq1;0,5\nq2;1\n", 0.75),
+    "decimal commas in a frame": Case(
+        {"s": "id;score\nq1;0,5\nq2;1\n"},
+        (lambda: interval("s"), lambda: interval(frame("s", sep=";", decimal=","), score="score")), 0.75,
+    ),
+    "thousands": scores("id;score\nq1;1.234,5\nq2;0,5\n", 617.5),
+    "decimal commas in quotes": scores('id,score\nq1,"0,5"\nq2,1\n', 0.75),
+    "decimal commas in JSON": scores([{"id": 1, "score": "0,5"}, {"id": 2, "score": 1}], 0.75),
+    "decimal commas alone": scores("0,3\n0,5\n", "s, line 2: got '0,5', which looks like a number with a"),
+    "ambiguous commas": scores("id;score\nq1;1,234\n", "s, line 2: got '1,234', wanted one sign for decimals"),
+    "delimiter of a spreadsheet": scores("sep=;\nid;score\nq1;0,5\nq2;1\n", 0.75),
+    "tabs in UTF-16": scores("id\tscore\nq1\t0,5\nq2\t1\n".encode("utf-16"), 0.75),
+    "Windows": scores("id,score\né,0.5\n".encode("cp1252"), "s, line 2: got the byte 0xe9, wanted text in UTF-8; in"),
+    "blank line, missing score": scores("id,score\nq1,0.5\n\nq2,\nq3,1\n", 0.75),
+    "JSON lines": scores([{"id": "q1", "score": 0.5}, {"id": "q2", "score": None}, {"id": "q3", "score": 1}], 0.75),
+    "indented JSON": scores(json.dumps([{"id": 1, "score": 0.5}, {"id": 2, "score": 1}], indent=1), 0.75),
+    "words for truth": scores("right\ntrue\nfalse\n", 0.5, "right"),
+    "no number": scores("id,score\nq1,1\nq2,good\n", "s, line 3: got 'good' for a score, wanted a number"),
+    "fewer cells": scores("id,score\nq1,1\nq2\n", "s, line 3: got 1 columns, wanted 2 as above"),
+    "other column": scores("id,acc\nq1,1\n", "metric: got 'score', wanted one of 'id', 'acc'"),
+    "no such ids": scores("id,score\nq1,1\n", "s, line 2: got no 'name', wanted one for each item", ids="name"),
+    "JSON that ends": scores('{"id": 1, "score": 1}\n{"id": 2, \n', "s, line 2: wanted JSON; "),
+    "heading alone": scores("id,score\n", "s: got no items, wanted at least one"),
+    "archive": scores("PK\x03\x04", "s: got an archive, such as an .eval log of inspect_ai; write it as JSON"),
+    "two models": Case(
+        {"s": MODELS},
+        (lambda: interval("s", metric="acc"), lambda: interval(frame("s"), metric="acc"), "scores s --metric acc"),
+        "has 10 rows whose id occurs before, and 2 values of 'model'",
+    ),
+    "two models compared": Case(
+        {"s": MODELS},
+        (lambda: models("s"), lambda: models(frame("s")), "scores s --metric acc --model model > difference"), 0.7,
+    ),
+    "matrix with decimal commas": matrix("0,5;1\n1;0,5\n", 1 / 3),
+    # Logs.
+    "subjects of MMLU in one file": scores(MMLU, 0.25),
+    "an item twice": scores([MMLU[0], MMLU[0]], "s, line 2: got the item 0 again, after "),
+    "another metric": scores(MMLU, "metric: got 'f1', wanted one of 'acc'", "f1"),
+    "score of a corpus": scores([sample(0, "law", [0.5, 3])], "s, line 1: acc is a metric of the whole corpus"),
+    "score beside an error": scores([log("C", "C", "I", error={"message": "late"})], 2 / 3),
+    "grades": scores([log("C", "P", "N", "I")], 0.375),
+    "no grades": scores([{"eval": {}, "samples": [{"id": 1}]}], "got a log whose samples have no scores; score it"),
+    "header alone": scores([log()], "got a log of inspect_ai without samples, as --header-only writes"),
+    "results alone": scores([{"results": {"mmlu": {"acc": 1}}, "configs": {}}], "wanted samples_*.jsonl, which --log"),
+    "frame of inspect_ai": scores("sample_id,id,epoch,score_m\nx,q1,1,C\ny,q1,2,I\nz,q2,1,P\n", 0.5, "m"),
+    "folder of logs": Case(
+        {f"samples_{t}.jsonl": lines(*(sample(i, t, float(i > n)) for i in range(9))) for n, t in enumerate("uvw")},
+        (lambda: interval(".", groups="task"), "scores . --groups task > value"), 7 / 9,
+    ),
+    "two models at any time": Case(
+        {name: "score\n" + "".join(f"{int(i % n > 0)}\n" for i in range(60)) for name, n in (("p", 6), ("r", 3))},
+        (lambda: compare("p", "r", anytime=True), "scores p r --anytime > difference"), 1 / 6,
+    ),
+    # Answers in JSON.
+    "null in every reference": answers([{"a": [], "b": 1}], [{"a": None, "b": 1}], 1),
+    "last comma": answers(['{"a": 1,}'], [{"a": 1}], 0),
+    "last comma repaired": answers(['{"a": 1,}'], [{"a": 1}], 1, extract="repair"),
+    "Python repaired": answers(
+        ["Sure: {'a': None, 'b': ['it's', \"x\"], 'c': True,}"], [{"a": None, "b": ["it's", "x"], "c": True}], 1,
+        extract="repair",
+    ),
+    "NaN of an answer": answers(['{"a": NaN, "b": 1}'], [{"a": 2.0, "b": 1}], 1, "readable"),
+    # Graphs.
+    "graphs by id": pair(Smatch, "\n\n".join(GRAPHS.split("\n\n")[::-1]), GRAPHS, 1),
+    "unbalanced graph": pair(Smatch, UNBALANCED, GRAPHS, "p, line 2: '(w / want :ARG0 (b / boy)\\n' is no graph in"),
+    "unbalanced graph counts as wrong": pair(Smatch, UNBALANCED, GRAPHS, 0.5, on_invalid="wrong"),
+    "unbalanced reference": pair(Smatch, GRAPHS, UNBALANCED, "r, line 2: ", on_invalid="wrong"),
+    # Coreference.
+    "clusters in JSON lines": pair(CorefScores, lines(CLUSTERS), CONLL, 1),
+    "clusters in a JSON list": pair(CorefScores, json.dumps([CLUSTERS], indent=1), lines(CLUSTERS), 1),
+    "clusters alone": pair(CorefScores, json.dumps([CLUSTERS["clusters"]]), json.dumps(CLUSTERS["clusters"]), 1),
+    "other words": pair(CorefScores, lines(CLUSTERS).replace("Ann", "Eve"), CONLL, "p, line 1: got 'Eve', but r, line"),
+    "no clusters": pair(CorefScores, '{"a": 1}\n', CONLL, "p, line 1: got 'a', wanted a key 'clusters'"),
+    "mention twice": pair(CorefScores, CONLL, TWICE, "is in two clusters; repeated_mentions='first' or"),
+    "mention twice, first": pair(CorefScores, CONLL, TWICE, 1, repeated_mentions="first"),
+    # Boxes.
+    "images of unequal length": boxes([BOX, []], [TWO_BOXES, BOX], 1 / 3),
+    "images of a detector": boxes(
+        [{"boxes": torch.tensor(BOX), "scores": torch.tensor([0.9]), "labels": torch.tensor([1])}],
+        [{"boxes": TWO_BOXES, "labels": torch.tensor([2, 1])}], 0,
+    ),
+    "images without labels": boxes([{"boxes": BOX}], [{"boxes": TWO_BOXES, "labels": [1, 2]}], 0.5),
+    "an image without boxes": boxes([{"box": BOX}], [{"boxes": BOX}], "pred_boxes: image 0 has 'box', wanted 'boxes'"),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_files_of_users_give_one_value_or_message_through_all_doors(case):
+    for name, content in case.files.items():
+        Path(name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    if isinstance(case.wanted, str):
+        for door in case.doors:
+            check_refused(door, case.wanted)
+        return
+    numbers = [numbers_of(door) for door in case.doors]
+    assert all(x[:1] == pytest.approx([case.wanted], abs=1e-12) for x in numbers)
+    assert all(x == y for one in numbers for x, y in zip(one, numbers[0], strict=False))
+
+
+class Format(NamedTuple):
+    """Two files of items that are joined, and the doors that compare them."""
+
+    write: Callable[[str, int, bool], str]  # item, whether the answer is right, whether this is the file of answers
+    doors: tuple[Door, ...]
+    messages: dict[str, str]  # of the changes of the answers that are refused; others leave the value as it is
+
+
+FORMATS = {
+    "scores": Format(
+        lambda item, right, _: f"{item},{right}\n",
+        (lambda: compare("p", "r"), "scores p r > difference"),
+        {"one more": "ids: b lacks 1 of 5"},
+    ),
+    "trec": Format(
+        lambda i, right, is_answer: f"{i} Q0 x 1 {right} t\n{i} Q0 y 2 .5 t\n" if is_answer else f"{i} 0 x 1\n",
+        (lambda: evaluate_run("p", "r", ["P_1"]).summary()["P_1"], "trec p r --metric P_1 > P_1"),
+        {"repeated": "p: got the document 'x' twice for the query 'a1'", "swapped": "were the two swapped?"},
+    ),
+    "ner": Format(
+        lambda item, right, _: f"{item} B-{right}\nof O\n\n",
+        ("ner p r > f1",),
+        {
+            "reordered": "p, line 1: got 'd4', but r, line 1 has 'a1'",
+            **dict.fromkeys(("repeated", "one more"), "p: number of sentences is 5, but that of r is 4"),
+        },
+    ),
+    "coref": Format(
+        lambda item, right, _: f"#begin document {item}\nx (0)\ny ({1 - right})\n#end document\n",
+        (updated(CorefScores, "conll-f1"), "coref p r > conll-f1"),
+        {"repeated": "p: number of documents is 5", "one more": "p, line 18: got the id 'e5', which r does not have"},
+    ),
+    "amr": Format(
+        lambda item, right, _: f"# ::id {item} ::snt He.\n({'g / go' if right else 'w / want'})\n\n",
+        (updated(Smatch, "f1"), "amr p r > f1"),
+        {"repeated": "p, line 13: got the id 'a1' again, that", "one more": "p, line 13: got the id 'e5', which r"},
+    ),
+    "json": Format(
+        lambda item, right, _: lines({"id": item, "a": right}),
+        ("json p r --id id > micro-f1",),
+        {"repeated": "p, line 5: got the id 'a1' again, that", "one more": "p, line 5: got the id 'e5', which r"},
+    ),
+}  # fmt: skip
+ITEMS = ["a1", "b2", "c3", "d4"]  # the answer to the last one is wrong
+CHANGES = {"reordered": ITEMS[::-1], "repeated": [*ITEMS, "a1"], "one more": [*ITEMS, "e5"], "swapped": ITEMS}
+
+
+@pytest.mark.parametrize("change", [*CHANGES, "encoded"])
+@pytest.mark.parametrize("name", FORMATS)
+def test_changed_files_have_the_same_value_or_name_the_difference(name, change):
+    write, doors, messages = FORMATS[name]
+    heading = "id,score\n" if name == "scores" else ""
+
+    def text(items: list[str], is_answer: bool) -> str:
+        return heading + "".join(write(item, int(not is_answer or item != "d4"), is_answer) for item in items)
+
+    Path("p").write_text(text(ITEMS, True))
+    Path("r").write_text(text(ITEMS, False))
+    before, *others = (numbers_of(door)[0] for door in doors)
+    assert others == pytest.approx([before] * len(others)) and abs(before) not in (0, 1)
+    Path("p").write_text(text(CHANGES.get(change, ITEMS), True), "utf-16" if change == "encoded" else None)
+    if change == "swapped":
+        answers = Path("p").rename("answers").read_text()
+        Path("r").rename("p")
+        Path("r").write_text(answers)
+    for door in doors:
+        if change in messages:
+            check_refused(door, messages[change])
+        else:
+            assert abs(numbers_of(door)[0]) == pytest.approx(abs(before))
