@@ -21,7 +21,7 @@ from ...core.results.estimates import Estimate, check_confidence
 from ...core.results.score_table import ScoreTable
 from ..clusters.communicator import GroupCommunicator
 from ..clusters.kmeans import TorchKMeans
-from ..inputs import RetrievalInputs, is_rank_local
+from ..inputs import RetrievalInputs, as_inputs, is_rank_local
 from ..ranking.neighbor_ranks import direct_search
 from ..ranking.ranking import TIES, Ranking, Ties
 from ..ranking.sharded import tiles_of
@@ -43,12 +43,11 @@ from ..search.knn import TorchKNN
 from ..sources.state import SECONDS
 from .audit import Auditor, draw_scored_queries, estimates, finite_population_interval
 from .knn_labels import EQUALITY, average_of, get_label_match_counts, get_lone_query_labels
-from .methods import MetricMethods
+from .methods import MetricMethods, call_functions
 from .metric_names import CENTROID, CLUSTERING, Depth, RankScore, checked_k, needed_depth, rank_score, statistic_of
 from .scoring import Clustering, Evaluation, Keep, QueryScorer, Result, Scored, centroid_scores, levels_of
 from .search import Neighbors, Search
 from .streaming import Partial, as_stream
-from .validation import as_inputs, call_functions, default_device, with_options
 
 
 class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
@@ -203,7 +202,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
         RuntimeError that names the rank, and the group remains usable.
         """
         inputs, queries = self.stored_inputs(lambda inputs: self._direct_ranking(inputs) is not None)
-        inputs = with_options(inputs, ignore=self.ignore, gains=self.gains)
+        inputs = inputs.with_options(ignore=self.ignore, gains=self.gains)
         functions = self.original_function_dict
         evaluate = functools.partial(call_functions, functions)
         if inputs.status is not None:
@@ -267,7 +266,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
         with nullcontext() if group is None else raise_on_all_ranks(group):
             functions = self.get_function_dict(include, exclude)
             self.current = names = tuple(functions)
-            device = self.placed or default_device(query)
+            device = self.placed or _default_device(query)
             gains = self.gains if gains is None else gains
             if reference is None and reference_cameras is None:
                 reference_cameras = query_cameras
@@ -278,7 +277,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
             partial = Partial(checkpoint, checkpoint_seconds, group)
             args["reference"] = as_stream(names, args | options | sampling, self, device, partial)
             inputs = as_inputs(**args, device=device, columns=self.label_columns)
-            all_inputs = inputs = with_options(inputs, **options, ignore=self.ignore)
+            all_inputs = inputs = inputs.with_options(**options, ignore=self.ignore)
             if sample_queries is not None:
                 unsupported = [name for name in names if self._needs_clusters(name)]
                 sample = draw_scored_queries(len(inputs.query_labels), sample_queries, sample_seed, device, unsupported)
@@ -508,3 +507,10 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
             "not_lone_query_mask": mask,
             **self.search.tables(inputs, self.determine_k(counts[1], len(inputs.reference), includes), neighbors),
         }
+
+
+def _default_device(rows: Any) -> torch.device:
+    """Return the device of the rows, if that is no CPU, else the current CUDA device if there is one."""
+    if isinstance(rows, Tensor) and rows.device.type != "cpu":
+        return rows.device
+    return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")

@@ -1,9 +1,11 @@
 """The interface of pytorch-metric-learning: the metrics of AccuracyCalculator by name, and what a subclass extends."""
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,7 +14,6 @@ from ..relevance import Comparison, Gains
 from ..scores.query_metric import Average, OnLone
 from .metric_names import CENTROID, CLUSTERING, NAMES, Depth, is_supported
 from .scoring import built_in
-from .validation import call_functions, to_floats
 
 NEIGHBOR_METRICS = (
     "mean_average_precision",
@@ -150,3 +151,25 @@ class MetricMethods:
 
     def _overrides(self, method: str) -> bool:
         return getattr(type(self), method, None) is not getattr(MetricMethods, method, None)
+
+
+def call_functions(functions: dict[str, Callable], args: dict[str, Any]) -> dict[str, Any]:
+    """Call each function with the arguments that it names, and return the values."""
+    values = {}
+    for name, function in functions.items():
+        parameters = inspect.signature(function).parameters
+        takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+        values[name] = function(**(args if takes_all else {key: args[key] for key in parameters if key in args}))
+    return values
+
+
+def to_floats(values: dict[str, Any]) -> dict[str, Any]:
+    """Convert tensors to floats and lists of floats, by one transfer to the host."""
+    tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
+    result, flat = dict(values), []
+    if tensors:
+        device = next(iter(tensors.values())).device
+        flat = torch.cat([tensor.to(device, torch.float64).flatten() for tensor in tensors.values()]).tolist()
+    for name, tensor in tensors.items():
+        result[name], flat = (flat[: tensor.numel()], flat[tensor.numel() :]) if tensor.ndim else (flat[0], flat[1:])
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in result.items()}

@@ -13,8 +13,8 @@ from torch import distributed as dist
 
 from ...core.metric.distributed import all_gather_cat, all_gather_status, all_reduce
 from ...core.numbers.splitmix import mix
-from ..deterministic import argsort_by_content, content_keys
-from ..inputs import ShardLayout, rows_per_chunk
+from ..deterministic import argsort_by_content, content_keys, rows_per_chunk
+from ..inputs import ShardLayout
 
 
 class Communicator(Protocol):

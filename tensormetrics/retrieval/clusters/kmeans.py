@@ -10,8 +10,8 @@ from ...core.arguments.checks import takes_arrays
 from ...core.arguments.repr import ConstructorRepr
 from ...core.native import gpu_kernels
 from ...core.numbers.exact_sums import COARSE, cumulative_mass, parts, total, unit_of
-from ..deterministic import row_norms
-from ..inputs import as_embeddings, check_finite, check_squares, class_parts, largest_of_columns
+from ..deterministic import class_parts, largest_of_columns, row_norms
+from ..inputs import as_embeddings, check_finite, check_squares
 from .assignment import Assignment, squared_distances
 from .communicator import LOCAL, Communicator
 

@@ -22,7 +22,8 @@ from ...core.metric.distributed import (
     from_rank,
     tensor_meta,
 )
-from ..inputs import RetrievalInputs, ShardLayout, check_squares, finite_rows, rows_per_chunk
+from ..deterministic import rows_per_chunk
+from ..inputs import RetrievalInputs, ShardLayout, check_squares, finite_rows
 from ..relevance import Relevance, triples_of
 from ..search.backends.sharded import ShardedKNN
 from ..search.knn import TorchKNN
