@@ -10,7 +10,7 @@ The model of a score of N rows with D columns of b bytes on W ranks, by k neighb
                          other work of a process; messages, W // 2 blocks of each rank with replies
     CPU s of counting    p N^2 + r N W + f W + e W (W - 1)
     bytes of neighbors  (D b + 8 + 12 k) N h + 16 N (W - 1)    h = (W - 1) / 2, and 1/4 more where W is even
-    bytes of counting    2 (D b + 16) N (W - 1) + 16 N (W - 1)   rows go round twice, also labels and scores
+    bytes of counting    2 D b N (W - 1) + 16 N (W - 1)   rows go round twice, also labels and scores
     bytes of a rank      D b N / W + 72 N + M at most            its own rows, labels and scores, and the memory budget
 
 p, r, s, f and e are fitted to one and two ranks, and three and four are predicted; times are the minimum of three runs.
@@ -45,7 +45,7 @@ def predicted_bytes(rows: int, width: int, ranks: int, k: int | None) -> float:
     """Return the bytes sent by all ranks; `width` is the bytes of a row."""
     labels_and_scores = 16 * rows * (ranks - 1)
     if k is None:
-        return 2 * (width + 16) * rows * (ranks - 1) + labels_and_scores
+        return 2 * width * rows * (ranks - 1) + labels_and_scores
     return (width + 8 + 12 * k) * rows * opposite(ranks) + labels_and_scores
 
 

@@ -13,8 +13,7 @@ from torch import Tensor
 from tensormetrics.association.resampling import draws, permutation
 from tensormetrics.retrieval.clusters import mutual_info
 from tensormetrics.retrieval.clusters.contingency import Contingency
-from tensormetrics.retrieval.deterministic import halving_sum, sum_by_position
-from tensormetrics.retrieval.inputs import class_parts
+from tensormetrics.retrieval.deterministic import class_parts, halving_sum, sum_by_position
 from tensormetrics.retrieval.ranking import rank_counts
 from tensormetrics.retrieval.ranking.ranking import TIES, Ranking
 from tensormetrics.retrieval.scores import query_metric

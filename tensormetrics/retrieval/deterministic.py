@@ -1,10 +1,13 @@
 """Sums, orders and counts with the same bits on every device and for every tile; the other modules build on them."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from ..core.numbers.exact_sums import COARSE, parts
 
 
 def halving_sum(terms: Tensor) -> Tensor:
@@ -55,6 +58,37 @@ def sum_by_position(terms: Tensor, position: Tensor) -> Tensor:
     size = size if torch.compiler.is_compiling() else power_of_two(size)
     table = terms.new_zeros(*terms.shape[:-1], size + 1)
     return halving_sum(table.scatter_add_(-1, position, terms)[..., 1:])
+
+
+def rows_per_chunk(tensor: Tensor) -> int:
+    """Return the number of rows to process at once, so that temporary tensors stay small."""
+    # On a CPU they stay in its cache; on a GPU a small chunk takes as long as a large one.
+    return max((2**20 if tensor.is_cpu else 2**24) // max(tensor.shape[1:].numel(), 1), 1)
+
+
+def largest_of_columns(rows: Tensor, prepare: Callable[[Tensor], Tensor] = Tensor.double) -> Tensor:
+    # rows: (N, D)  ->  (D,) float64, maximum absolute values
+    largest = torch.zeros(rows.shape[1], dtype=torch.float64, device=rows.device)
+    for chunk in rows.split(rows_per_chunk(rows)) if len(rows) else ():
+        largest = torch.maximum(largest, prepare(chunk).abs().amax(0))
+    return largest
+
+
+def class_parts(
+    rows: Tensor, codes: Tensor, classes: int, units: Tensor, prepare: Callable[[Tensor], Tensor] = Tensor.double
+) -> Tensor:
+    # rows: (N, D)  codes: (N,) int64 below `classes`  units: (D,), `unit_of` the largest of each column
+    # ->  (parts, classes, D) float64, exact when summed over several sets of rows; `total` adds up the parts
+    """Sum the rows of each class after `prepare`, in float64, with the same bits for any order of the rows."""
+    sums = torch.zeros(len(COARSE), classes, rows.shape[1], dtype=torch.float64, device=rows.device)
+    # A chunk fits into a CPU's cache; with fewer rows than classes the sums would take longer than the rows.
+    step = max(rows_per_chunk(rows) // (8 if rows.device.type == "cpu" else 1), classes, 1)
+    for chunk, chunk_codes in zip(rows.split(step), codes.split(step), strict=True) if len(rows) else ():
+        order = chunk_codes.argsort(stable=True)
+        chunk_classes, lengths = chunk_codes[order].unique_consecutive(return_counts=True)
+        for sum_part, part in zip(sums, parts(prepare(chunk[order]), units, COARSE), strict=True):
+            sum_part[chunk_classes] += torch.segment_reduce(part, "sum", lengths=lengths)
+    return sums
 
 
 def row_norms(rows: Tensor) -> Tensor:

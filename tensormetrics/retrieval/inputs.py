@@ -9,21 +9,12 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from ..core.arguments import checks
-from ..core.numbers.exact_sums import COARSE, parts
+from .deterministic import rows_per_chunk
 from .relevance import Gains, Ignore, as_int64, triples_of
 from .sources.source import EmbeddingSource
 from .sources.state import State
 
 FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-
-
-def as_gains(gains: Any, device: torch.device) -> Gains | None:
-    """Convert a `gains` argument: a function, a number for each pair, or a tuple of queries, references and gains."""
-    if gains is None or callable(gains):
-        return gains
-    if are_triples(gains):
-        return tuple(as_tensor("gains", column, device) for column in gains)
-    return as_tensor("gains", gains, device)
 
 
 def are_triples(gains: Any) -> bool:
@@ -35,12 +26,15 @@ def is_rank_local(gains: Any) -> bool:
     return gains is None or callable(gains) or are_triples(gains)
 
 
-def as_tensor(name: str, values: Any, device: torch.device) -> Tensor:
-    """Convert a tensor, NumPy array or nested list of numbers to a tensor on `device`. Lists of floats are float64."""
+def as_tensor(name: str, values: Any, device: torch.device | None) -> Tensor:
+    """Convert a tensor, NumPy array or nested list of numbers to a tensor on `device`, None: where it is.
+
+    Lists of floats are float64.
+    """
     if isinstance(values, Tensor):
         if values.layout != torch.strided:
             raise ValueError(f"{name}: got layout {values.layout}, wanted a dense tensor; write {name}.to_dense()")
-        return values.to(device)
+        return values if device is None else values.to(device)
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -53,7 +47,7 @@ def as_tensor(name: str, values: Any, device: torch.device) -> Tensor:
     if array.dtype.itemsize > 8 and array.dtype.kind == "f":
         raise ValueError(f"{name}: got an array of {array.dtype}, wanted at most float64; write {name}.astype(float)")
     tensor: Tensor = checks.array_as_tensor(array)
-    return tensor.to(device)
+    return tensor if device is None else tensor.to(device)
 
 
 def as_embeddings(name: str, rows: Tensor) -> Tensor:
@@ -84,7 +78,7 @@ def as_labels(name: str, labels: Tensor, columns: bool = False) -> Tensor:
 
 
 def as_labeled_rows(
-    rows: Any, labels: Any, device: torch.device, names: tuple[str, str], columns: bool = False
+    rows: Any, labels: Any, device: torch.device | None, names: tuple[str, str], columns: bool = False
 ) -> tuple[Tensor, Tensor]:
     # rows: (N, D)  labels: as in as_labels  ->  (N, D) floating, (N,) or (N, L) int64 or floating
     rows = as_embeddings(names[0], as_tensor(names[0], rows, device))
@@ -174,37 +168,6 @@ def _check_rows(name: str, rows: Tensor, is_invalid: Callable[[Tensor], Tensor],
             f"{name}: {int(invalid.sum())} of {len(invalid)} rows hold {problem}, the first is row "
             f"{int(invalid.nonzero()[0])}; wanted {expected}"
         )
-
-
-def rows_per_chunk(tensor: Tensor) -> int:
-    """Return the number of rows to process at once, so that temporary tensors stay small."""
-    # On a CPU they stay in its cache; on a GPU a small chunk takes as long as a large one.
-    return max((2**20 if tensor.is_cpu else 2**24) // max(tensor.shape[1:].numel(), 1), 1)
-
-
-def largest_of_columns(rows: Tensor, prepare: Callable[[Tensor], Tensor] = Tensor.double) -> Tensor:
-    # rows: (N, D)  ->  (D,) float64, maximum absolute values
-    largest = torch.zeros(rows.shape[1], dtype=torch.float64, device=rows.device)
-    for chunk in rows.split(rows_per_chunk(rows)) if len(rows) else ():
-        largest = torch.maximum(largest, prepare(chunk).abs().amax(0))
-    return largest
-
-
-def class_parts(
-    rows: Tensor, codes: Tensor, classes: int, units: Tensor, prepare: Callable[[Tensor], Tensor] = Tensor.double
-) -> Tensor:
-    # rows: (N, D)  codes: (N,) int64 below `classes`  units: (D,), `unit_of` the largest of each column
-    # ->  (parts, classes, D) float64, exact when summed over several sets of rows; `total` adds up the parts
-    """Sum the rows of each class after `prepare`, in float64, with the same bits for any order of the rows."""
-    sums = torch.zeros(len(COARSE), classes, rows.shape[1], dtype=torch.float64, device=rows.device)
-    # A chunk fits into a CPU's cache; with fewer rows than classes the sums would take longer than the rows.
-    step = max(rows_per_chunk(rows) // (8 if rows.device.type == "cpu" else 1), classes, 1)
-    for chunk, chunk_codes in zip(rows.split(step), codes.split(step), strict=True) if len(rows) else ():
-        order = chunk_codes.argsort(stable=True)
-        chunk_classes, lengths = chunk_codes[order].unique_consecutive(return_counts=True)
-        for sum_part, part in zip(sums, parts(prepare(chunk[order]), units, COARSE), strict=True):
-            sum_part[chunk_classes] += torch.segment_reduce(part, "sum", lengths=lengths)
-    return sums
 
 
 def comparable_labels(query_labels: Tensor, reference_labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -309,13 +272,38 @@ class RetrievalInputs(NamedTuple):
         rows = torch.arange(len(self.query_labels), device=self.query_labels.device)
         return torch.where(rows < self.shared, rows, -1)
 
-    def ignoring(self, ignore: Ignore | None) -> "RetrievalInputs":
-        """Return the inputs with these references ignored."""
-        if ignore is None:
-            return self
-        if self.ignore is not None:
+    def with_options(
+        self,
+        *,
+        cameras: tuple[Any, Any] = (None, None),
+        self_index: Any = None,
+        gains: Any = None,
+        ignore: Any = None,
+    ) -> "RetrievalInputs":
+        """Add the options that determine candidates and their gains; arrays and lists become tensors."""
+        device, shape, inputs = self.query.device, (len(self.query_labels), len(self.reference_labels)), self
+        if any(group is not None for group in cameras):
+            pairs = dict(zip(("query_cameras", "reference_cameras"), cameras, strict=True))
+            both_or_neither(**pairs)
+            groups = {name: as_tensor(name, group, device) for name, group in pairs.items()}
+            for (name, group), length in zip(groups.items(), shape, strict=True):
+                checks.shape(name, group, length)
+            inputs = inputs._replace(ignore=tuple(groups.values()))
+        if ignore is not None and inputs.ignore is not None:
             raise ValueError("ignore: got some together with cameras, wanted one of them")
-        return self._replace(ignore=ignore)
+        if isinstance(ignore, tuple):
+            names = ("ignore: query groups", "ignore: reference groups")
+            ignore = tuple(as_tensor(name, group, device) for name, group in zip(names, ignore, strict=True))
+        elif ignore is not None and not callable(ignore):
+            ignore = as_tensor("ignore", ignore, device)
+        if self_index is not None:
+            self_index = check_self_index(as_tensor("self_index", self_index, device), len(self.query), shape[1])
+            inputs = inputs._replace(shared=0, query_index=self_index)
+        if are_triples(gains):
+            gains = tuple(as_tensor("gains", column, device) for column in gains)
+        elif gains is not None and not callable(gains):
+            gains = as_tensor("gains", gains, device)
+        return inputs._replace(gains=gains, ignore=inputs.ignore if ignore is None else ignore)
 
     def select_queries(self, queries: Tensor) -> "RetrievalInputs":
         # queries: (q,) int64, rows of this rank
@@ -344,3 +332,75 @@ class RetrievalInputs(NamedTuple):
     def all_shared(self) -> bool:
         """Return whether the leading references are the queries, in order."""
         return self.query_index is None and self.shared == len(self.query_labels)
+
+
+def as_inputs(
+    query: Any,
+    query_labels: Any,
+    reference: Any = None,
+    reference_labels: Any = None,
+    *,
+    ref_includes_query: bool = False,
+    device: torch.device | None = None,
+    columns: bool = False,
+    is_finite: bool = True,
+) -> RetrievalInputs:
+    # reference: rows, or a Stream of them
+    """Check queries and references and convert them to tensors.
+
+    Without references, queries are scored against each other. device: of the results, None: that of the arguments.
+    columns: labels may have several. is_finite: NaN and infinity are a ValueError.
+    """
+    both_or_neither(reference=reference, reference_labels=reference_labels)
+    given, query = query, query.read(0, len(query)) if isinstance(query, EmbeddingSource) else query
+    query, query_labels = as_labeled_rows(query, query_labels, device, ("query", "query_labels"), columns)
+    if is_finite:
+        check_finite(query=query, query_labels=query_labels)
+    check_squares(query=query)
+    if reference is None:
+        return RetrievalInputs(query, query_labels, query, query_labels, len(query))
+    if isinstance(reference, Stream):
+        stream, rows = reference, query[:0]
+        labels = _labels_of_stream(stream.source, query, reference_labels, columns)
+    else:
+        stream, names = None, ("reference", "reference_labels")
+        rows = query if reference is given else reference
+        rows, labels = as_labeled_rows(rows, reference_labels, device, names, columns)
+        checks.shape("reference", rows, "N", query.shape[1])
+    if is_finite:
+        check_finite(reference=rows, reference_labels=labels)
+    if rows is not query:
+        check_squares(reference=rows)
+    query_labels, labels = comparable_labels(query_labels, labels)
+    if ref_includes_query:
+        head = rows if stream is None else stream.source.read(0, min(len(query), len(labels))).to(query.device)
+        _check_prefix(query, query_labels, as_embeddings("reference", head), labels)
+    shared = len(query) if ref_includes_query else 0
+    return RetrievalInputs(query, query_labels, rows, labels, shared, stream=stream)
+
+
+def _labels_of_stream(source: EmbeddingSource, query: Tensor, labels: Any, columns: bool) -> Tensor:
+    # query: (Q, D)  ->  (N[, L])
+    if source.shape[1] != query.shape[1]:
+        raise ValueError(f"reference: got shape {tuple(source.shape)}, wanted (N, {query.shape[1]})")
+    labels = as_labels("reference_labels", as_tensor("reference_labels", labels, query.device), columns)
+    checks.check_consistent_length(reference=source, reference_labels=labels)
+    return labels
+
+
+def _check_prefix(query: Tensor, query_labels: Tensor, reference: Tensor, reference_labels: Tensor) -> None:
+    # query: (Q, D)  query_labels: (Q[, L])  reference: (N, D)  reference_labels: (N[, L])
+    head, head_labels = reference[: len(query)], reference_labels[: len(query)]
+    if len(head) < len(query):
+        raise ValueError(
+            f"ref_includes_query: got {len(query)} queries and {len(reference)} references, wanted references that "
+            "begin with the queries"
+        )
+    is_equal = (head_labels == query_labels).unsqueeze(-1).flatten(1).all(1)
+    for rows, *chunks in zip(*(tensor.split(rows_per_chunk(head)) for tensor in (is_equal, head, query)), strict=True):
+        rows &= torch.isclose(chunks[0], chunks[1].to(head.dtype)).all(1)
+    if not is_equal.all():
+        raise ValueError(
+            f"ref_includes_query: row {int((~is_equal).nonzero()[0])} of reference or reference_labels differs from "
+            "the query's, wanted references that begin with the queries"
+        )

@@ -44,7 +44,6 @@ class Relevance:
         ignore: Ignore | None = None,
     ) -> None:
         # query_labels: (Q[, L])  reference_labels: (N[, L])  self_index: (Q,) int64, -1 = none
-        query_labels, reference_labels = check_label_dtypes(query_labels, reference_labels)
         self.shape = (len(query_labels), len(reference_labels))
         self.self_index = self_index
         columns = query_labels.shape[1] if query_labels.ndim > 1 else 1
@@ -267,34 +266,6 @@ def columns_of(mask: Tensor) -> Tensor:
     position = torch.arange(len(row), device=mask.device) - (counts.cumsum(0) - counts)[row]
     # The width is needed on the host: one synchronization per tile.
     return column.new_full((len(mask), int(counts.max())), -1).index_put((row, position), column)
-
-
-def check_label_dtypes(query_labels: Tensor, reference_labels: Tensor) -> tuple[Tensor, Tensor]:
-    # (Q[, L]), (N[, L])  ->  labels of a common dtype, (Q,), (N,) if L is 1
-    names = ("query_labels", "reference_labels")
-    labels = [
-        values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
-        for values in (query_labels, reference_labels)
-    ]
-    for name, values in zip(names, labels, strict=True):
-        if values.ndim not in (1, 2):
-            raise ValueError(f"{name}: got shape {tuple(values.shape)}, wanted (N,) or (N, L)")
-        if values.is_complex():
-            raise ValueError(f"{name}: got {values.dtype}, wanted integers that int64 can hold, or real numbers")
-    if labels[0].shape[1:] != labels[1].shape[1:]:
-        raise ValueError(
-            f"query_labels and reference_labels: got shapes {tuple(query_labels.shape)} and "
-            f"{tuple(reference_labels.shape)}, wanted the same number of columns"
-        )
-    if labels[0].is_floating_point() != labels[1].is_floating_point():
-        raise ValueError(
-            f"query_labels and reference_labels: got {labels[0].dtype} and {labels[1].dtype}, wanted both as integers "
-            "or both floating"
-        )
-    dtype = torch.promote_types(labels[0].dtype, labels[1].dtype) if labels[0].is_floating_point() else torch.int64
-    if dtype.is_floating_point:
-        return labels[0].to(dtype), labels[1].to(dtype)
-    return as_int64(names[0], labels[0]), as_int64(names[1], labels[1])
 
 
 def as_int64(name: str, labels: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import distributed as dist
 
-from tensormetrics.retrieval.search.ring import ring_pass
+from tensormetrics.retrieval.search import ring_pass
 
 # By number of ranks: those of a smaller group, and the modules whose `results_of` every rank calls.
 GROUPS = {

@@ -123,9 +123,9 @@ VALUE_ERRORS = {
     f"query_labels: got torch.uint64 {FEW_INTEGERS}": [lambda: score(X, UNSIGNED)],
     f"labels: got torch.uint64 {FEW_INTEGERS}": [lambda: NearestCentroidAccuracy().update(X, UNSIGNED)],
     f"{SAME_KIND} with integers of 2**53 or more, wanted both as integers": [
-        lambda: score(X, Y + 2**53 + 1, X, Y.float())
+        lambda: score(X, Y + 2**53 + 1, X, Y.float()),
+        lambda: ranks(X, Y + 2**53 + 1, X, Y.float()),
     ],
-    f"{SAME_KIND}, wanted both as integers or both floating": [lambda: ranks(X, Y, X, Y.float())],
     f"ref_includes_query: got 4 queries and 3 references, {PREFIX}": [lambda: score(X, Y, X[:3], Y[:3], True)],
     "ref_includes_query: row 2 of reference or reference_labels differs from the query's, wanted references that "
     "begin with the queries": [lambda: score(X, Y, X + Y[:, None], Y, True)],

@@ -7,8 +7,7 @@ from retrieval_oracle import CASES, TINY
 from tensormetrics.core.numbers.exact_sums import unit_of
 from tensormetrics.retrieval import AccuracyCalculator, TorchKMeans, TorchKNN, nearest_centroid
 from tensormetrics.retrieval.clusters.assignment import Assignment
-from tensormetrics.retrieval.deterministic import argsort_by_content
-from tensormetrics.retrieval.inputs import largest_of_columns
+from tensormetrics.retrieval.deterministic import argsort_by_content, largest_of_columns
 from tensormetrics.retrieval.search.references import QueryCache
 
 

@@ -16,7 +16,7 @@ from tensormetrics.retrieval import (
 from tensormetrics.retrieval.clusters import communicator
 from tensormetrics.retrieval.ranking import sharded
 from tensormetrics.retrieval.scores import embedding_metric
-from tensormetrics.retrieval.search.ring import ring_pass
+from tensormetrics.retrieval.search import ring_pass
 
 N, DIM, WORLD = 90, 16, 5
 SPLITS = [(40, 7, 30, 13), (20, 0, 40, 30), (0, 33, 1, 40, 16)]  # rows of each rank; other ranks idle

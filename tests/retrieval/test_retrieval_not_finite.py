@@ -19,7 +19,7 @@ from tensormetrics.retrieval.inputs import RetrievalInputs, ShardLayout, finite_
 from tensormetrics.retrieval.ranking.positive_ranks import joined
 from tensormetrics.retrieval.ranking.ranking import Ranking
 from tensormetrics.retrieval.ranking.sharded import gathered_ranks, tiles_of
-from tensormetrics.retrieval.search.ring.ring_pass import redistribute_rows, summarize_positions
+from tensormetrics.retrieval.search.ring_pass import redistribute_rows, summarize_positions
 
 N, CLASSES = 200, 20
 BAD = [math.nan, math.inf, -math.inf]

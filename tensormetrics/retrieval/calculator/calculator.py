@@ -19,10 +19,8 @@ from ...core.resampling.resampling import Joined, combine
 from ...core.resampling.weights import ItemNames, check_draws
 from ...core.results.estimates import Estimate, check_confidence
 from ...core.results.score_table import ScoreTable
-from ..clusters.communicator import GroupCommunicator
-from ..clusters.kmeans import TorchKMeans
-from ..inputs import RetrievalInputs, is_rank_local
-from ..ranking.neighbor_ranks import direct_search
+from ..clusters.kmeans import TorchKMeans, sharded_clusters
+from ..inputs import RetrievalInputs, as_inputs, is_rank_local
 from ..ranking.ranking import TIES, Ranking, Ties
 from ..ranking.sharded import tiles_of
 from ..relevance import Gains, Ignore
@@ -42,13 +40,12 @@ from ..search.distance import DEFAULT, DistanceName
 from ..search.knn import TorchKNN
 from ..sources.state import SECONDS
 from .audit import Auditor, draw_scored_queries, estimates, finite_population_interval
-from .knn_labels import EQUALITY, average_of, get_label_match_counts, get_lone_query_labels
-from .methods import MetricMethods
-from .metric_names import CENTROID, CLUSTERING, Depth, RankScore, checked_k, needed_depth, rank_score, statistic_of
-from .scoring import Clustering, Evaluation, Keep, QueryScorer, Result, Scored, centroid_scores, levels_of
+from .knn_labels import EQUALITY, average_of
+from .methods import Evaluate, MetricMethods, call_functions, default_device
+from .metric_names import CENTROID, CLUSTERING, Depth, RankScore, checked_k, needed_depth, rank_score
+from .scoring import Clustering, Evaluation, Keep, QueryScorer, Result, centroid_scores, levels_of
 from .search import Neighbors, Search
 from .streaming import Partial, as_stream
-from .validation import as_inputs, call_functions, default_device, with_options
 
 
 class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
@@ -132,8 +129,8 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
         audit_seed: int = 0,
         **kwargs: Unpack[StoreOptions],
     ) -> None:
-        flags = {"avg_of_avgs": avg_of_avgs, "return_per_class": return_per_class, "label_levels": label_levels}
-        for name, value in {**flags, "progress": progress}.items():
+        flags = {"avg_of_avgs": avg_of_avgs, "return_per_class": return_per_class}
+        for name, value in {**flags, "label_levels": label_levels, "progress": progress}.items():
             checks.check_flag(name, value)
         functions = {"label_comparison_fn": label_comparison_fn, "knn_func": knn_func, "kmeans_func": kmeans_func}
         for name, function in functions.items():
@@ -182,13 +179,8 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
         clustering = type(kmeans) is TorchKMeans and kmeans.spreads and not self._overrides("get_cluster_labels")
         supported = {CENTROID, *(CLUSTERING if clustering else ())}
         may_stay = all(self._is_built_in(name) and (rank_score(name) or name in supported) for name in names)
-        return (
-            may_stay
-            and self.search.counted is not None
-            and self.scorer.keep != "neighbors"
-            and self.ignore is None
-            and is_rank_local(self.gains)
-        )
+        may_stay &= self.search.counted is not None and self.scorer.keep != "neighbors"
+        return may_stay and self.ignore is None and is_rank_local(self.gains)
 
     @torch.no_grad()
     def compute(self) -> dict[str, Tensor]:
@@ -203,14 +195,10 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
         RuntimeError that names the rank, and the group remains usable.
         """
         inputs, queries = self.stored_inputs(lambda inputs: self._direct_ranking(inputs) is not None)
-        inputs = with_options(inputs, ignore=self.ignore, gains=self.gains)
+        inputs = inputs.with_options(ignore=self.ignore, gains=self.gains)
         functions = self.original_function_dict
-        evaluate = functools.partial(call_functions, functions)
-        if inputs.status is not None:
-            values, evaluation = self._evaluate_directly(tuple(functions), inputs, evaluate, queries)
-        else:
-            values, evaluation = self._evaluate(tuple(functions), inputs, evaluate)
-        self._items = evaluation._replace(queries=queries)
+        evaluated = self._evaluate if inputs.status is None else self._evaluate_directly
+        values, self._items = evaluated(tuple(functions), inputs, functools.partial(call_functions, functions), queries)
         return {name: torch.as_tensor(v, dtype=torch.float64, device=inputs.query.device) for name, v in values.items()}
 
     @checks.names_arguments
@@ -278,18 +266,17 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
             partial = Partial(checkpoint, checkpoint_seconds, group)
             args["reference"] = as_stream(names, args | options | sampling, self, device, partial)
             inputs = as_inputs(**args, device=device, columns=self.label_columns)
-            all_inputs = inputs = with_options(inputs, **options, ignore=self.ignore)
+            inputs = inputs.with_options(**options, ignore=self.ignore)
+            count, sample = len(inputs.query_labels), None
             if sample_queries is not None:
                 unsupported = [name for name in names if self._needs_clusters(name)]
-                sample = draw_scored_queries(len(inputs.query_labels), sample_queries, sample_seed, device, unsupported)
+                sample = draw_scored_queries(count, sample_queries, sample_seed, device, unsupported)
                 inputs = inputs.select_queries(sample)
-            values, evaluation = self._evaluate(
-                names, inputs, lambda metric_args: self._get_accuracy(functions, **metric_args)
-            )
-            if sample_queries is not None:
-                count = len(all_inputs.query_labels)
-                evaluation = evaluation._replace(queries=Queries(ItemNames(sample), sample, count), population=count)
-            evaluation = evaluation._replace(queries=evaluation.queries.grouped(groups))
+            index = torch.arange(count, device=device) if sample is None else sample
+            queries = Queries(ItemNames(index), sample, count).grouped(groups)
+            evaluate = lambda args: self._get_accuracy(functions, **args)  # noqa: E731
+            values, evaluation = self._evaluate(names, inputs, evaluate, queries)
+            evaluation = evaluation._replace(population=None if sample is None else count)
         with self._lock:
             # A cached value of `compute` may be of other rows: clear it, so that `compute` evaluates them again.
             self._computed, self._items = None, evaluation
@@ -325,10 +312,9 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
 
     def _estimates(self, resampled: Any, confidence: float) -> dict[str, Estimate]:
         values = {
-            name + suffix: averaged(score, classes, self.average)
-            for suffix, (scores, classes) in self._latest().averages.items()
-            for name, score in scores.items()
-            if statistic_of(name) == "mean"
+            name: averaged(score, classes, self.average)
+            for means, classes in self._latest().means().values()
+            for name, score in means.items()
         }
         return with_values(intervals(resampled, confidence), values)
 
@@ -361,8 +347,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
         evaluation, options = self._latest(), check_draws(replicates, seed)
         names = evaluation.queries.grouped(groups).names
         levels = []
-        for suffix, (scores, classes) in evaluation.averages.items():
-            means = {name + suffix: score for name, score in scores.items() if statistic_of(name) == "mean"}
+        for suffix, (means, classes) in evaluation.means().items():
             if not means:
                 raise ValueError(
                     f"include: got {evaluation.names}, wanted at least one mean over queries for the {purpose}"
@@ -379,15 +364,8 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
         # A copy could not recompute the results of `get_accuracy`: its rows are not kept.
         return {**super().__getstate__(), "_computed": self._computed, "_items": self._items}
 
-    def _sharded_clusters(self, inputs: RetrievalInputs) -> Tensor:
-        # ->  (Q,) int64
-        """Return the clusters of the rows of all processes, without gathering the rows."""
-        assert isinstance(self.kmeans_func, TorchKMeans) and inputs.layout is not None  # else rows are gathered
-        comm = GroupCommunicator(inputs.layout)
-        return comm.all_gather(self.kmeans_func.clusters(inputs.query, len(inputs.query_labels.unique(dim=0)), comm))
-
     def _evaluate(
-        self, names: tuple[str, ...], inputs: RetrievalInputs, evaluate: Callable[[dict[str, Any]], dict[str, Any]]
+        self, names: tuple[str, ...], inputs: RetrievalInputs, evaluate: Evaluate, queries: Queries
     ) -> tuple[dict[str, Any], Evaluation]:
         """Return the values of the metrics, once for each level of labels, and their evaluation."""
         neighbors = Neighbors(self.knn_func, inputs)
@@ -400,7 +378,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
         values, evaluations = {}, {}
         # The level that needs the most neighbors comes first: the others reuse its search.
         for suffix in sorted(levels, key=longest.__getitem__, reverse=True):
-            args, evaluations[suffix] = self._metric_args(names, levels[suffix], relevant[suffix], neighbors)
+            args, evaluations[suffix] = self._metric_args(names, levels[suffix], relevant[suffix], neighbors, queries)
             values[suffix] = evaluate(args)
         evaluations = {suffix: evaluations[suffix] for suffix in levels}
         evaluation = Evaluation.of_levels(evaluations) if self.label_levels else evaluations[""]
@@ -408,27 +386,12 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
 
     def _direct_ranking(self, inputs: RetrievalInputs) -> Ranking | None:
         """Return the ranking of all queries by kernels that leave checks to the end, if it is enough for all values."""
-        is_plain = isinstance(self.k, int) and self.auditor is None and self.scorer.keep == "scores"
-        is_plain &= isinstance(self.knn_func, TorchKNN) and self.search.counted is not None and not self.label_levels
-        is_plain &= self.gains is None and self.ignore is None and not self.scorer.progress
-        is_float64 = torch.float64 in (inputs.query.dtype, inputs.reference.dtype)  # whose squares are checked too
-        if (
-            not is_plain
-            or is_float64
-            or not all(self._is_built_in(name) and rank_score(name) for name in self.selected)
-        ):
-            return None
-        depth = min(cast(int, self.k), max(len(inputs.reference) - inputs.all_shared(), 1))
-        options = cast(DistanceName, self.search.counted), True, self.memory_budget
-        ranking = Ranking(self.comparison, depth, self.search.ties, *options)
-        return ranking if direct_search(inputs, ranking) else None
+        is_plain = self.auditor is None and not self.label_levels and self.gains is None and self.ignore is None
+        is_plain &= all(self._is_built_in(name) and rank_score(name) for name in self.selected)
+        return self.scorer.direct_ranking(inputs) if is_plain else None
 
     def _evaluate_directly(
-        self,
-        names: tuple[str, ...],
-        inputs: RetrievalInputs,
-        evaluate: Callable[[dict[str, Any]], dict[str, Any]],
-        queries: Queries,
+        self, names: tuple[str, ...], inputs: RetrievalInputs, evaluate: Evaluate, queries: Queries
     ) -> tuple[dict[str, Any], Evaluation]:
         """Return what `_evaluate` does, for scores of ranks whose values are checked at the end, with one wait."""
         ranked = {name: cast(RankScore, rank_score(name)) for name in names}
@@ -447,7 +410,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
         return values, Evaluation(names, result, {"": (scores, classes)}, {"": inputs.query_labels}, queries)
 
     def _metric_args(
-        self, names: tuple[str, ...], inputs: RetrievalInputs, relevant: Tensor, neighbors: Neighbors
+        self, names: tuple[str, ...], inputs: RetrievalInputs, relevant: Tensor, neighbors: Neighbors, queries: Queries
     ) -> tuple[dict[str, Any], Evaluation]:
         # relevant: (Q,)
         """Return the arguments of the metric functions, such as scores, neighbors and clusters, and the evaluation."""
@@ -465,46 +428,22 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
             scored = scored_queries(lone, self.on_lone) if needs_neighbors or not len(lone) else ~lone
             if needs_tables:
                 args |= self._neighbor_args(inputs, includes, neighbors)
-            scores, ranks, nearest = self._scores(built_in, ranked, inputs, relevant, neighbors)
+            if self.auditor:
+                self.auditor.search_k(neighbors, len(inputs.reference_labels) - inputs.all_shared())
+            scores, ranks, nearest = self.scorer(ranked, inputs, relevant, neighbors)
+            if CENTROID in built_in:
+                scores = scores | {CENTROID: centroid_scores(inputs, self.search)}
+            if self.on_lone == "zero":
+                scores = {name: score.masked_fill(lone, 0) for name, score in scores.items()}
             args |= {"scores": scores, "classes": Classes(inputs.query_labels, scored)}
             if len(lone) and any(map(self._needs_clusters, names)):
-                is_gathered = inputs.layout is None
                 args["cluster_labels"] = (
-                    self.get_cluster_labels(**args) if is_gathered else self._sharded_clusters(inputs)
+                    self.get_cluster_labels(**args)
+                    if inputs.layout is None
+                    else sharded_clusters(self.kmeans_func, inputs, len(inputs.query_labels.unique(dim=0)))
                 )
                 args["clustering"] = Clustering(inputs.query_labels, args["cluster_labels"])
             audit = self.auditor(ranked, inputs, relevant, neighbors) if self.auditor and needs_neighbors else None
         result = Result(scores, lone, args.get("cluster_labels"), ranks, audit, nearest)
         averages, labels = {"": (scores, args["classes"])}, {"": inputs.query_labels}
-        queries = Queries(ItemNames(torch.arange(len(lone), device=lone.device)), None, len(lone))
         return args, Evaluation(names, result, averages, labels, queries)
-
-    def _scores(
-        self,
-        built_in: list[str],
-        ranked: dict[str, RankScore],
-        inputs: RetrievalInputs,
-        relevant: Tensor,
-        neighbors: Neighbors,
-    ) -> Scored:
-        # relevant: (Q,)
-        """Return the scores of all queries, by the metrics of ranks and of class means."""
-        if self.auditor:
-            self.auditor.search_k(neighbors, len(inputs.reference_labels) - inputs.all_shared())
-        scored = self.scorer(ranked, inputs, relevant, neighbors)
-        scores = dict(scored.scores)
-        if CENTROID in built_in:
-            scores[CENTROID] = centroid_scores(inputs, self.search)
-        if self.on_lone == "zero":
-            scores = {name: score.masked_fill(relevant == 0, 0) for name, score in scores.items()}
-        return scored._replace(scores=scores)
-
-    def _neighbor_args(self, inputs: RetrievalInputs, includes: bool, neighbors: Neighbors) -> dict[str, Any]:
-        counts = get_label_match_counts(inputs.query_labels, inputs.reference_labels, self.label_comparison_fn)
-        lone_labels, mask = get_lone_query_labels(inputs.query_labels, counts, includes, self.label_comparison_fn)
-        return {
-            "label_counts": counts,
-            "lone_query_labels": lone_labels,
-            "not_lone_query_mask": mask,
-            **self.search.tables(inputs, self.determine_k(counts[1], len(inputs.reference), includes), neighbors),
-        }

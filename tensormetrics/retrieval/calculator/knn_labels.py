@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from ..inputs import comparable_labels
 from ..ranking.positive_ranks import PositiveRanks
 from ..relevance import Relevance
 from ..scores.query_metric import Average
@@ -26,7 +27,7 @@ def get_label_match_counts(
 
     A custom comparison receives flat pairs.
     """
-    labels = query_labels.unique(dim=0)  # sorted
+    labels, reference_labels = comparable_labels(query_labels.unique(dim=0), reference_labels)  # sorted
     if not len(labels) or not len(reference_labels):
         return labels, torch.zeros(len(labels), dtype=torch.int64, device=labels.device)
     no_self = torch.full((len(labels),), -1, device=labels.device)

@@ -1,19 +1,24 @@
 """The interface of pytorch-metric-learning: the metrics of AccuracyCalculator by name, and what a subclass extends."""
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ..clusters.kmeans import TorchKMeans
+from ..inputs import RetrievalInputs
 from ..relevance import Comparison, Gains
 from ..scores.query_metric import Average, OnLone
+from .knn_labels import get_label_match_counts, get_lone_query_labels
 from .metric_names import CENTROID, CLUSTERING, NAMES, Depth, is_supported
 from .scoring import built_in
-from .validation import call_functions, to_floats
+from .search import Neighbors, Search
 
+Evaluate = Callable[[dict[str, Any]], dict[str, Any]]  # values of metrics by name, from their arguments
 NEIGHBOR_METRICS = (
     "mean_average_precision",
     "mean_average_precision_at_r",
@@ -47,6 +52,7 @@ class MetricMethods:
     label_comparison_fn: Comparison
     methods: tuple[str, ...]  # names that have a method
     on_lone: OnLone
+    search: Search
     selected: tuple[str, ...]  # by the constructor
     current: tuple[str, ...]  # in the latest call of `get_accuracy`
 
@@ -111,6 +117,16 @@ class MetricMethods:
         clusters = kmeans(query, len(query_labels.unique(dim=0)))
         return torch.as_tensor(clusters, device=query.device)
 
+    def _neighbor_args(self, inputs: RetrievalInputs, includes: bool, neighbors: Neighbors) -> dict[str, Any]:
+        counts = get_label_match_counts(inputs.query_labels, inputs.reference_labels, self.label_comparison_fn)
+        lone_labels, mask = get_lone_query_labels(inputs.query_labels, counts, includes, self.label_comparison_fn)
+        return {
+            "label_counts": counts,
+            "lone_query_labels": lone_labels,
+            "not_lone_query_mask": mask,
+            **self.search.tables(inputs, self.determine_k(counts[1], len(inputs.reference), includes), neighbors),
+        }
+
     def _get_accuracy(self, function_dict: dict[str, Callable], **kwargs: Any) -> dict[str, Any]:
         return to_floats(call_functions(function_dict, kwargs))
 
@@ -150,3 +166,32 @@ class MetricMethods:
 
     def _overrides(self, method: str) -> bool:
         return getattr(type(self), method, None) is not getattr(MetricMethods, method, None)
+
+
+def call_functions(functions: dict[str, Callable], args: dict[str, Any]) -> dict[str, Any]:
+    """Call each function with the arguments that it names, and return the values."""
+    values = {}
+    for name, function in functions.items():
+        parameters = inspect.signature(function).parameters
+        takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+        values[name] = function(**(args if takes_all else {key: args[key] for key in parameters if key in args}))
+    return values
+
+
+def to_floats(values: dict[str, Any]) -> dict[str, Any]:
+    """Convert tensors to floats and lists of floats, by one transfer to the host."""
+    tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
+    result, flat = dict(values), []
+    if tensors:
+        device = next(iter(tensors.values())).device
+        flat = torch.cat([tensor.to(device, torch.float64).flatten() for tensor in tensors.values()]).tolist()
+    for name, tensor in tensors.items():
+        result[name], flat = (flat[: tensor.numel()], flat[tensor.numel() :]) if tensor.ndim else (flat[0], flat[1:])
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in result.items()}
+
+
+def default_device(rows: Any) -> torch.device:
+    """Return the device of the rows, if that is no CPU, else the current CUDA device if there is one."""
+    if isinstance(rows, Tensor) and rows.device.type != "cpu":
+        return rows.device
+    return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")

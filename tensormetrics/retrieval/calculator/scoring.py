@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import torch
 from torch import Tensor
@@ -11,7 +11,9 @@ from ...core.arguments import checks
 from ...core.arguments.progress import progress_bar
 from ..clusters.contingency import Contingency, as_contingency
 from ..inputs import RetrievalInputs
+from ..ranking.neighbor_ranks import direct_search
 from ..ranking.positive_ranks import PositiveRanks, joined
+from ..ranking.ranking import Ranking
 from ..ranking.sharded import gathered_ranks
 from ..scores.centroid import checked_centroids
 from ..scores.embedding_metric import Queries
@@ -81,6 +83,13 @@ class Evaluation(NamedTuple):
         labels = tuple(classes.labels for _, classes in self.averages.values())
         return labels[0] if "" in self.averages else labels
 
+    def means(self) -> dict[str, tuple[dict[str, Tensor], Classes]]:
+        """Return the scores whose means are reported, by the names of the metrics, and their classes; by suffix."""
+        return {
+            suffix: ({name + suffix: x for name, x in scores.items() if statistic_of(name) == "mean"}, classes)
+            for suffix, (scores, classes) in self.averages.items()
+        }
+
     @classmethod
     def of_levels(cls, evaluations: "dict[str, Evaluation]") -> "Evaluation":
         """Merge the evaluations of all levels of labels, given by the suffix of their names."""
@@ -142,6 +151,17 @@ class QueryScorer:
         else:
             values = torch.full((len(ranked), len(relevant)), torch.nan, dtype=torch.float64, device=relevant.device)
         return Scored(dict(zip(ranked, values, strict=True)), ranks, nearest)
+
+    def direct_ranking(self, inputs: RetrievalInputs) -> Ranking | None:
+        """Return the ranking of all queries by kernels that leave checks to the end, if it is enough for all scores."""
+        search = self.search
+        is_plain = isinstance(self.k, int) and self.keep == "scores" and not self.progress
+        is_float64 = torch.float64 in (inputs.query.dtype, inputs.reference.dtype)  # whose squares are checked too
+        if not is_plain or is_float64 or search.counted is None:
+            return None
+        depth = min(cast(int, self.k), max(len(inputs.reference) - inputs.all_shared(), 1))
+        ranking = Ranking(search.comparison, depth, search.ties, search.counted, True, search.memory_budget)
+        return ranking if direct_search(inputs, ranking) else None
 
 
 def _with_progress(

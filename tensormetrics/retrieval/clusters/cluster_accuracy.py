@@ -16,9 +16,8 @@ from ...core.numbers.exact_sums import scatter_add
 from ..deterministic import distinct
 from ..inputs import budget
 from ..scores.embedding_metric import EmbeddingMetric
-from .communicator import GroupCommunicator
 from .contingency import ClusteringMetric, Contingency, as_contingency, items_of
-from .kmeans import TorchKMeans
+from .kmeans import TorchKMeans, sharded_clusters
 
 MAX_BIAS = 0.6  # of resampled scores, in their standard deviations, where the score has an interval
 
@@ -119,9 +118,8 @@ class EmbeddingClusterAccuracy(EmbeddingMetric):
         if not len(codes):
             return inputs.query.new_full((), torch.nan, dtype=torch.float64)
         n_clusters = self.n_clusters or len(classes)
-        if inputs.layout is not None and isinstance(self.kmeans_func, TorchKMeans):
-            comm = GroupCommunicator(inputs.layout)
-            clusters = comm.all_gather(self.kmeans_func.clusters(inputs.query, n_clusters, comm))
+        if inputs.layout is not None:
+            clusters = sharded_clusters(self.kmeans_func, inputs, n_clusters)
         else:
             clusters = torch.as_tensor(self.kmeans_func(inputs.query, n_clusters), device=codes.device)
         score = functools.partial(cluster_accuracy, memory_budget=self.memory_budget)

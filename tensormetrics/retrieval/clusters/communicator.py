@@ -5,7 +5,7 @@ bits for any number of processes and any split of the rows.
 """
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,71 +13,51 @@ from torch import distributed as dist
 
 from ...core.metric.distributed import all_gather_cat, all_gather_status, all_reduce
 from ...core.numbers.splitmix import mix
-from ..deterministic import argsort_by_content, content_keys
-from ..inputs import ShardLayout, rows_per_chunk
+from ..deterministic import argsort_by_content, content_keys, rows_per_chunk
+from ..inputs import ShardLayout
 
 
-class Communicator(Protocol):
-    """Collective operations over the rows of one or several processes."""
+class Communicator:
+    """Collective operations over the rows of all processes; of this class, over those of a single process."""
 
-    local_rows: slice  # rows of this process among all rows
+    local_rows = slice(None)  # rows of this process among all rows
 
     def num_rows(self, x: Tensor) -> int:
         """Return the number of rows of all processes."""
+        return len(x)
 
     def all_reduce_sum(self, *values: Tensor) -> Sequence[Tensor]:
         """Return the sums over processes."""
+        return values
 
     def all_reduce_max(self, values: Tensor) -> Tensor:
         """Return the maxima over processes."""
+        return values
 
     def all_gather(self, values: Tensor) -> Tensor:
         # values: (n, ...), for the local rows  ->  (N, ...)
         """Return the values for all rows, on every process."""
+        return values
 
     def all_true(self, holds: bool) -> bool:
         """Return whether a condition holds on all processes."""
+        return holds
 
     def content_order(self, x: Tensor) -> Tensor:
         # ->  (N,) int64
         """Return the indices that sort all rows by their content."""
+        return argsort_by_content(x, rows_per_chunk(x))
 
     def gather_rows(self, x: Tensor, indices: Tensor) -> Tensor:
         # indices: (n,) int64 among all rows  ->  (n, D)
         """Return the rows at these indices, on every process."""
-
-
-class LocalCommunicator:
-    """Communicator of a single process that holds all rows."""
-
-    local_rows = slice(None)
-
-    def num_rows(self, x: Tensor) -> int:
-        return len(x)
-
-    def all_reduce_sum(self, *values: Tensor) -> Sequence[Tensor]:
-        return values
-
-    def all_reduce_max(self, values: Tensor) -> Tensor:
-        return values
-
-    def all_gather(self, values: Tensor) -> Tensor:
-        return values
-
-    def all_true(self, holds: bool) -> bool:
-        return holds
-
-    def content_order(self, x: Tensor) -> Tensor:
-        return argsort_by_content(x, rows_per_chunk(x))
-
-    def gather_rows(self, x: Tensor, indices: Tensor) -> Tensor:
         return x[indices]
 
 
-LOCAL: Communicator = LocalCommunicator()
+LOCAL = Communicator()
 
 
-class GroupCommunicator:
+class GroupCommunicator(Communicator):
     """Communicator of several processes, each with a contiguous block of rows, in the order of ranks."""
 
     def __init__(self, layout: ShardLayout) -> None:

@@ -1,5 +1,6 @@
 """k-means clustering, with results that depend neither on the order of the rows nor on the device."""
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import torch
@@ -10,10 +11,10 @@ from ...core.arguments.checks import takes_arrays
 from ...core.arguments.repr import ConstructorRepr
 from ...core.native import gpu_kernels
 from ...core.numbers.exact_sums import COARSE, cumulative_mass, parts, total, unit_of
-from ..deterministic import row_norms
-from ..inputs import as_embeddings, check_finite, check_squares, class_parts, largest_of_columns
+from ..deterministic import class_parts, largest_of_columns, row_norms
+from ..inputs import RetrievalInputs, as_embeddings, check_finite, check_squares
 from .assignment import Assignment, squared_distances
-from .communicator import LOCAL, Communicator
+from .communicator import LOCAL, Communicator, GroupCommunicator
 
 EMPTY, MOVED = 1, 2  # bits of the status of a kernel: a cluster has no row, a row has another cluster
 
@@ -200,6 +201,14 @@ class TorchKMeans(ConstructorRepr):
             squared = squared_distances(x, order, centroids[-1], first)
             weight = squared if len(centroids) == 1 else torch.minimum(weight, squared)
         return torch.cat(centroids)
+
+
+def sharded_clusters(kmeans: Callable, inputs: RetrievalInputs, n_clusters: int) -> Tensor:
+    # ->  (Q,) int64
+    """Return the clusters of the queries of all processes, without gathering the rows."""
+    assert isinstance(kmeans, TorchKMeans) and inputs.layout is not None  # else rows are gathered
+    comm = GroupCommunicator(inputs.layout)
+    return comm.all_gather(kmeans.clusters(inputs.query, n_clusters, comm))
 
 
 def _unit(rows: Tensor) -> Tensor:

@@ -19,15 +19,10 @@ class MeasuredQueries:
         positives: Positives,
         ignored: Tensor | None,
         positions: Tensor | None = None,
-        is_cached: bool = False,
     ) -> None:
         # embeddings: (N, D)  positions: (Q,) int64, the rows of embeddings that are the queries, None = all
         # self_index: (Q,) int64  ignored: (Q, I) int64, -1 = none
-        # is_cached: all counters have one normalization, so prepared queries are kept for all of them
         self.embeddings, self.positions, self.self_index, self.ignored = embeddings, positions, self_index, ignored
-        self.is_cached = is_cached
-        self.cached_query: Tensor | None = None
-        self.prepared: tuple[Tensor, ...] = ()
         self.positives, self.index, self.gain = positives, positives.index, positives.gain
         self.delta = torch.full(self.index.shape, torch.inf, dtype=torch.float64, device=self_index.device)
 
@@ -38,21 +33,16 @@ class MeasuredQueries:
         self_index: Tensor,
         positives: Positives,
         positions: Tensor | None = None,
-        is_cached: bool = False,
     ) -> "MeasuredQueries":
         # A list of the ignored references is shorter than a mask.
         ignored = None if positives.ignored is None else columns_of(positives.ignored)
-        return cls(embeddings, self_index, positives._replace(ignored=None), ignored, positions, is_cached)
+        return cls(embeddings, self_index, positives._replace(ignored=None), ignored, positions)
 
     @property
     def query(self) -> Tensor:
         # ->  (Q, D), on a CPU float64, which its operators require
-        if self.cached_query is not None:
-            return self.cached_query
         query = self.embeddings if self.positions is None else self.embeddings[self.positions]
-        query = query.double() if query.device.type == "cpu" else query
-        self.cached_query = query if self.is_cached else None
-        return query
+        return query.double() if query.device.type == "cpu" else query
 
     def measure(self, rows: Tensor, first: int, distance: Distance, memory: int) -> None:
         # rows: (R, D), references first, first + 1, ...
@@ -85,9 +75,6 @@ class MeasuredQueries:
         if self.before.shape[1] == 1:
             return
         query = self.query
-        prepared = self.prepared or (() if counter.kernels else counter.prepare(query))
-        if self.is_cached:
-            self.prepared = prepared
         for rows in chunk_slices(len(self.self_index), counter.rows):
             ignored = None
             if self.ignored is not None:
@@ -101,10 +88,7 @@ class MeasuredQueries:
             index = torch.where(self.index[rows] < 0, -1, self.index[rows] - first)
             self_index = self.self_index[rows] - first
             self_index = self_index.where((self_index >= 0) & (self_index < len(counter.reference)), -1)
-            prepared_rows = tuple(part[rows] for part in prepared) or None
-            queries = RankQueries(
-                query[rows], self_index, ignored, self.delta[rows], index, self.num_measured[rows], prepared_rows
-            )
+            queries = RankQueries(query[rows], self_index, ignored, self.delta[rows], index, self.num_measured[rows])
             self.before[rows] += counter.before(queries)
 
 

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from ...core.native import gpu_kernels
 from ..inputs import RetrievalInputs
-from ..relevance import check_label_dtypes
 from ..search.direct_search import NOT_FINITE, DirectSearch
 from ..search.nearest import NearestSearch
 from ..search.references import References
@@ -66,8 +65,7 @@ def label_ranker(inputs: RetrievalInputs) -> Callable[[slice | Tensor, Tensor], 
 
     It returns the ranks of the neighbors with equal labels, and notes lone queries in the status.
     """
-    labels = check_label_dtypes(inputs.query_labels, inputs.reference_labels)
-    query_labels, reference_labels = (column.contiguous() for column in labels)
+    query_labels, reference_labels = inputs.query_labels.contiguous(), inputs.reference_labels.contiguous()
     if not gpu_kernels.can_use("neighbor scores", query_labels.device):
         self_index = inputs.self_index()
         is_reference = self_index >= 0

@@ -8,7 +8,15 @@ from torch import Tensor
 
 from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
-from ..inputs import RetrievalInputs, as_embeddings, both_or_neither, check_count, check_self_index, check_squares
+from ..inputs import (
+    RetrievalInputs,
+    as_inputs,
+    as_labels,
+    both_or_neither,
+    check_count,
+    check_self_index,
+    comparable_labels,
+)
 from ..relevance import (
     BatchGains,
     Comparison,
@@ -16,7 +24,6 @@ from ..relevance import (
     Ignore,
     Positives,
     Relevance,
-    check_label_dtypes,
     scattered,
 )
 from ..search.batch import Batch
@@ -146,24 +153,12 @@ class RankingInputs(NamedTuple):
 
     def checked(self) -> RetrievalInputs:
         """Check inputs without leading dimensions and masks; raise a ValueError if they do not match."""
-        query = as_embeddings("query", self.query)
-        reference, reference_labels, self_index = self.candidates()
-        reference = query if reference is self.query else as_embeddings("reference", reference)
-        checks.shape("reference", reference, "N", query.shape[1])
-        checks.check_consistent_length(query=query, query_labels=self.query_labels)
-        checks.check_consistent_length(reference=reference, reference_labels=reference_labels)
         checks.same_device(**{name: value for name, value in self._asdict().items() if isinstance(value, Tensor)})
-        if self_index is None:
-            self_index = torch.full((len(query),), -1, device=query.device)
-        if self.reference is not None or self.self_index is not None:
-            self_index = check_self_index(self_index, len(query), len(reference))
-        check_squares(query=query)
-        if reference is not query:
-            check_squares(reference=reference)
-        options = self.ignore, self.gains
-        if self.reference is None and self.self_index is None:
-            return RetrievalInputs(query, self.query_labels, query, self.query_labels, len(query), *options)
-        return RetrievalInputs(query, self.query_labels, reference, reference_labels, 0, *options, self_index)
+        inputs = as_inputs(*self[:4], columns=True, is_finite=False)
+        if self.self_index is not None:
+            self_index = check_self_index(self.self_index, len(inputs.query), len(inputs.reference))
+            inputs = inputs._replace(shared=0, query_index=self_index)
+        return inputs._replace(gains=self.gains, ignore=self.ignore)
 
     def candidates(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return references, their labels and self_index; by default the queries, none its own candidate."""
@@ -274,7 +269,9 @@ def _ranks_of_small_items(
     """Yield the ranks of small items, read off their sorted neighbors."""
     size, memory = reference_labels.shape[1], ranking.memory(batch.query.device)
     depth = min(ranking.depth or size, size)
-    labels = check_label_dtypes(query_labels.flatten(), reference_labels.flatten())
+    labels = comparable_labels(
+        as_labels("query_labels", query_labels.flatten()), as_labels("reference_labels", reference_labels.flatten())
+    )
     codes = torch.cat(labels).unique(return_inverse=True)[1] * len(batch)
     codes = codes.split([query_labels.numel(), reference_labels.numel()])
     item = torch.arange(len(batch), device=codes[0].device)[:, None]

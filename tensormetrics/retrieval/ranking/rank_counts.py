@@ -14,7 +14,7 @@ from ..relevance import Positives
 from ..search import operators
 from ..search.distance import equal_rows
 from ..search.fp16_filter import Float16Filter
-from ..search.product_filter import BLOCK, Filter, Normalization, exact_float32_products
+from ..search.product_filter import BLOCK, Filter, exact_float32_products
 from .ranking import TIES, Ranking
 
 _PAIR_BYTES = 24  # of a pair: a filter value, its bin, and temporaries
@@ -31,7 +31,6 @@ class RankQueries(NamedTuple):
     delta: Tensor  # (Q, P) float64, canonical distances of the positives, inf = none
     positive: Tensor  # (Q, P) int64, the positives; those without a distance are last
     relevant: Tensor  # (Q,) int64, the number of positives with a distance
-    prepared: tuple[Tensor, ...] | None = None  # from `RankCounter.prepare`
 
     def values(self, factor: Tensor, shift: Tensor) -> Tensor:
         # factor, shift: (Q, 1)  ->  (Q, P), filter values of the positives, inf = none
@@ -61,27 +60,17 @@ class RankCounter:
     because it or the query holds NaN or infinity, has rank 0 and comes before no other.
     """
 
-    def __init__(
-        self,
-        query: Tensor,
-        self_index: Tensor,
-        reference: Tensor,
-        ranking: Ranking,
-        equal: Tensor | None = None,
-        normalization: Normalization | None = None,
-        norms: Tensor | None = None,
-    ) -> None:
-        # query: (Q, D)  self_index: (Q,) int64, -1 = none  reference: (R, D)  equal: (R,) from `equal_rows`
-        # normalization, norms: as in `Filter`
+    def __init__(self, query: Tensor, self_index: Tensor, reference: Tensor, ranking: Ranking) -> None:
+        # query: (Q, D)  self_index: (Q,) int64, -1 = none  reference: (R, D)
         check_count(len(reference))
-        self.query, self.reference, self.self_index, self.given_equal = query, reference, self_index, equal
+        self.query, self.reference, self.self_index = query, reference, self_index
         self.distance, self.ties, self.exact = ranking.order, ranking.ties, ranking.exact
         self.memory = memory = ranking.memory(query.device)
         self.native = operators.counts(query.device)
         # If each open entry is cheap, the float32 product is faster.
         dtype = torch.float32 if self.native else torch.float64
         allowed = memory // 2 if query.device.type == "cpu" else math.inf
-        self.filter = Filter(reference, self.distance, dtype, allowed, normalization=normalization, norms=norms)
+        self.filter = Filter(reference, self.distance, dtype, allowed)
         self.kernels = operators.kernels(query, "counting")
         if self.native:
             self.rows = max(min(memory // 8 // (48 * query.shape[1] + 64), 1024), 1)
@@ -94,7 +83,7 @@ class RankCounter:
 
     @functools.cached_property
     def equal(self) -> Tensor:
-        return equal_rows(self.reference) if self.given_equal is None else self.given_equal
+        return equal_rows(self.reference)
 
     @functools.cached_property
     def fp16_filter(self) -> Float16Filter:
@@ -127,18 +116,14 @@ class RankCounter:
             if before is not None:
                 return before
         before = queries.self_index.new_zeros(len(queries.self_index), queries.delta.shape[1] + 1)
-        x, factor, shift, error = queries.prepared or self.prepare(queries.query)
+        x, error = self.filter.query(queries.query)
+        factor, shift = self.filter.affine_map(queries.query)
         count = self._count_native if self.native else self._count
-        count(x, queries, (factor, shift, error), before)
+        count(x, queries, (factor, shift, error.clamp(max=1e30) * self.exact), before)
         return before
 
     def _can_use_kernels(self, ignored: Tensor | None, width: int) -> bool:
         return self.kernels is not None and ignored is None and width <= _WIDEST
-
-    def prepare(self, query: Tensor) -> tuple[Tensor, ...]:
-        # query: (Q, D)  ->  (Q, D), (Q,) factor, shift and error of the filter's values; equal for equal normalization
-        x, error = self.filter.query(query)
-        return x, *self.filter.affine_map(query), error.clamp(max=1e30) * self.exact
 
     def _measure_positives(
         self, query: Tensor, index: Tensor, gain: Tensor | None, width: int

@@ -22,14 +22,12 @@ from ...core.metric.distributed import (
     from_rank,
     tensor_meta,
 )
-from ..inputs import RetrievalInputs, ShardLayout, check_squares, finite_rows, rows_per_chunk
+from ..deterministic import rows_per_chunk
+from ..inputs import RetrievalInputs, ShardLayout, check_squares, finite_rows
 from ..relevance import Relevance, triples_of
 from ..search.backends.sharded import ShardedKNN
-from ..search.distance import equal_rows
 from ..search.knn import TorchKNN
-from ..search.product_filter import Normalization
-from ..search.ring.normalization import common_normalization
-from ..search.ring.ring_pass import Ring, block_rows, redistribute_rows, summarize_positions, travel_memory
+from ..search.ring_pass import Ring, block_rows, redistribute_rows, summarize_positions, travel_memory
 from .blockwise import MeasuredQueries, chunk_slices, split_queries
 from .neighbor_ranks import can_use_labels, label_tiles
 from .out_of_core import streamed_tiles
@@ -136,41 +134,33 @@ class _ShardedCounter:
                     yield chunk, queries.ranks(self.ranking.depth)
             first += count
 
-    def _counter(self, rows: Tensor, *prepared: Any) -> RankCounter | None:
+    def _counter(self, rows: Tensor) -> RankCounter | None:
         """Return a counter of references; the queries are passed later."""
         ranking = self.ranking._replace(memory_budget=max(self.memory // 4, 1))
-        return RankCounter(rows[:0], self.self_index[:0], rows, ranking, *prepared) if len(rows) else None
+        return RankCounter(rows[:0], self.self_index[:0], rows, ranking) if len(rows) else None
 
     def _of_visiting_references(self, parts: list[slice]) -> Iterator[tuple[Tensor, PositiveRanks]]:
-        rows, sizes = self.inputs.reference, self.layout.reference
-        normalization, norms = common_normalization(rows, self.ranking.order, self.group)
-        max_rows = block_rows(rows, self.memory, 16)
-        # Equal rows are only searched among the rows that travel together.
-        equal = torch.cat(
-            [self.self_index[:0], *(equal_rows(rows[part]) for part in chunk_slices(len(rows), max_rows))]
-        )
-        ring = Ring((rows, equal, norms), sizes, self.group, max_rows)
+        rows = self.inputs.reference
+        ring = Ring([rows], self.layout.reference, self.group, block_rows(rows, self.memory))
         for part in parts:
-            yield from self._ranks(ring, normalization, part)
+            yield from self._ranks(ring, part)
 
-    def _ranks(self, ring: Ring, normalization: Normalization, part: slice) -> Iterator[tuple[Tensor, PositiveRanks]]:
-        query = self.inputs.query
+    def _ranks(self, ring: Ring, part: slice) -> Iterator[tuple[Tensor, PositiveRanks]]:
         tiles = [
             slice(rows.start + part.start, rows.stop + part.start)
             for rows in chunk_slices(_size(part), self.chunk_rows)
         ]
-        is_cached = 64 * _size(part) * query.shape[1] <= self.memory
         blocks = [
-            MeasuredQueries.of(query, self.self_index[tile], self.relevance(tile), self.order[tile], is_cached)
+            MeasuredQueries.of(self.inputs.query, self.self_index[tile], self.relevance(tile), self.order[tile])
             for tile in tiles
         ]
 
-        def measure(first: int, rows: Tensor, *_: Tensor) -> None:
+        def measure(first: int, rows: Tensor) -> None:
             for block in blocks:
                 block.measure(rows, first, self.ranking.order, self.memory // 8)
 
-        def count(first: int, rows: Tensor, equal: Tensor, norms: Tensor) -> None:
-            if blocks and (counter := self._counter(rows, equal, normalization, norms)):
+        def count(first: int, rows: Tensor) -> None:
+            if blocks and (counter := self._counter(rows)):
                 for block in blocks:
                     block.count(counter, first)
 

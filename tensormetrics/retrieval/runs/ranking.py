@@ -1,5 +1,7 @@
 """Rows of a run and its judgements in order of rank."""
 
+import re
+
 import numpy as np
 import torch
 
@@ -85,37 +87,28 @@ def _order(run: Run, run_query: np.ndarray, documents: np.ndarray) -> np.ndarray
     key = query << np.uint64(32) | (~ascending).astype(np.uint64)
     order = key.argsort() if (key[1:] < key[:-1]).any() else np.arange(len(key))  # most files are sorted
     sorted_key = key[order]
-    tied = np.flatnonzero(sorted_key[1:] == sorted_key[:-1])
-    if len(tied):
-        member = np.zeros(len(order), bool)
-        member[tied] = member[tied + 1] = True
-        members = np.flatnonzero(member)
-        group = np.cumsum(np.append(True, sorted_key[members][1:] != sorted_key[members][:-1]))
-        names = run.document[documents[order[members]]].view(np.uint8)
-        keys = _pack_keys([group, *(np.uint8(255) - byte for byte in names.T)])
+    is_tied = np.append(False, sorted_key[1:] == sorted_key[:-1])  # with the entry before
+    if is_tied.any():
+        members = np.flatnonzero(is_tied | np.append(is_tied[1:], False))
+        group = np.cumsum(~is_tied)[members].astype(np.uint64)
+        names = run.document[documents[order[members]]].byteswap()  # as numbers they have the order of the bytes
+        keys = _pack_keys([group, *~names.T])
         order[members] = order[members[keys[0].argsort() if len(keys) == 1 else np.lexsort(keys[::-1])]]
     return order
 
 
 def _pack_keys(columns: list[np.ndarray]) -> list[np.ndarray]:
-    # columns: (n,) unsigned, the first one is the primary key  ->  (n,) uint64 each, in the same order
-    """Pack sort keys into as few columns as possible, with the same order.
-
-    Bytes that are equal everywhere, as in a common prefix, are dropped, and other bytes take only the bits that their
-    distinct values need.
-    """
+    # columns: (n,) uint64, the first one is the primary key  ->  (n,) uint64 each, in the same order
+    """Pack sort keys into few columns, with the same order: bits that are equal everywhere are dropped."""
     packed, free_bits = [], 0
     for column in columns:
-        if column.dtype == np.uint8:
-            rank = np.cumsum(np.bincount(column, minlength=256) > 0) - 1
-            column, largest = rank.astype(np.uint8)[column], int(rank[-1])
-        else:
-            largest = int(column.max())
-        bits = largest.bit_length()
-        if bits > free_bits:
-            packed.append(np.zeros(len(column), np.uint64))
-            free_bits = 64
-        if bits:
+        for run in re.finditer("1+", f"{int(np.bitwise_or.reduce(column ^ column[0])):064b}"):
+            bits, below = run.end() - run.start(), 64 - run.end()
+            part = column >> np.uint64(below) & np.uint64(2**bits - 1)
+            if bits > free_bits:
+                packed.append(part)
+                free_bits = 64
+            else:
+                packed[-1] = packed[-1] << np.uint64(bits) | part
             free_bits -= bits
-            packed[-1] = packed[-1] << np.uint64(bits) | column.astype(np.uint64)
     return packed

@@ -12,18 +12,14 @@ from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
 from ...core.metric.distributed import all_reduce
 from ...core.numbers.exact_sums import COARSE, parts, total, unit_of
+from ..deterministic import class_parts, largest_of_columns, rows_per_chunk
 from ..inputs import (
     RetrievalInputs,
-    as_embeddings,
+    as_inputs,
     both_or_neither,
     budget,
     check_self_index,
-    check_squares,
-    class_parts,
-    comparable_labels,
     finite_rows,
-    largest_of_columns,
-    rows_per_chunk,
 )
 from ..ranking.sharded import gathered_scores
 from ..search.distance import DISTANCES, Distance, DistanceName
@@ -89,19 +85,12 @@ def _check_inputs(
     self_index: Tensor | None,  # (Q,)
     size: int | None = None,  # references of an item of a batch; None: all
 ) -> RetrievalInputs:
-    query, reference = as_embeddings("query", query), as_embeddings("reference", reference)
-    checks.shape("reference", reference, "N", query.shape[1])
-    checks.shape("query_labels", query_labels, len(query))
-    checks.shape("reference_labels", reference_labels, len(reference))
     checks.same_device(query=query, query_labels=query_labels, reference=reference, reference_labels=reference_labels)
     checks.same_device(query=query, self_index=self_index)
-    query_labels, reference_labels = comparable_labels(query_labels, reference_labels)
-    check_squares(query=query, reference=reference)
+    inputs = as_inputs(query, query_labels, reference, reference_labels, is_finite=False)
     if self_index is None:
-        self_index = torch.full((len(query),), -1, device=query.device)
-    else:
-        self_index = check_self_index(self_index, len(query), len(reference) if size is None else size)
-    return RetrievalInputs(query, query_labels, reference, reference_labels, 0, query_index=self_index)
+        return inputs
+    return inputs._replace(query_index=check_self_index(self_index, len(query), size or len(reference)))
 
 
 @torch.no_grad()

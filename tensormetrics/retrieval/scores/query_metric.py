@@ -15,7 +15,7 @@ from ...core.numbers.exact_sums import cumulative_mass, parts, total, unit_of
 from ...core.resampling.draws import Bounds, mean_bounds
 from ...core.resampling.resampling import Items
 from ...core.resampling.weights import ItemNames
-from ..inputs import RetrievalInputs, Status, as_gains, budget, is_rank_local
+from ..inputs import RetrievalInputs, Status, budget, is_rank_local
 from ..ranking.neighbor_ranks import LONE, SCORED, direct_search
 from ..ranking.out_of_core import counts_by_blocks
 from ..ranking.positive_ranks import PositiveRanks, count_relevant
@@ -381,7 +381,7 @@ class QueryMetric(EmbeddingMetric):
     def compute(self) -> Any:
         # ->  () float64, or the shape of `average`; for several scores a dictionary by name
         inputs, queries = self.stored_inputs(self._ranks_directly)
-        inputs = inputs._replace(gains=as_gains(self.gains, inputs.query.device)).ignoring(self.ignore)
+        inputs = inputs.with_options(gains=self.gains, ignore=self.ignore)
         scores, relevant = self.scores(inputs)
         names = tuple(self.score) if isinstance(self.score, Mapping) else ("",)
         classes = Classes(inputs.query_labels, relevant, self.on_lone)

@@ -10,15 +10,7 @@ from torch import Tensor
 
 from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
-from ..inputs import (
-    RetrievalInputs,
-    as_embeddings,
-    both_or_neither,
-    budget,
-    check_finite,
-    check_squares,
-    comparable_labels,
-)
+from ..inputs import as_inputs, both_or_neither, budget
 from ..ranking.listed_pairs import PAIR, ListedPairs, may_be_listed, number_of_pairs
 from ..ranking.pairs import Condition, Pairs, Threshold
 from ..search.distance import DISTANCES, DistanceName
@@ -269,12 +261,12 @@ def _curve_of(
     if not batch_shape or not may_be_listed(num_pairs, query.device):
         values = query.new_empty((*batch_shape, width), dtype=torch.float64)
         for item in itertools.product(*map(range, batch_shape)):
-            pairs = Pairs(_as_inputs(*(tensor[item] for tensor in args.values())), kind, memory_budget)
+            pairs = Pairs(as_inputs(*(tensor[item] for tensor in args.values())), kind, memory_budget)
             values[item] = curve_of_pairs(pairs, far, distance, fields)
         return split_fields(values, len(far), fields)
     if not num_pairs or not batch_shape.numel():
         return split_fields(query.new_full((*batch_shape, width), torch.nan, dtype=torch.float64), len(far), fields)
-    items = _as_inputs(*(tensor.flatten(0, len(batch_shape)) for tensor in args.values()))
+    items = as_inputs(*(tensor.flatten(0, len(batch_shape)) for tensor in args.values()))
     rows = [items.query, items.query_labels]
     if reference is not None:
         rows += [items.reference, items.reference_labels]
@@ -290,18 +282,3 @@ def split_fields(columns: Tensor, rates: int, fields: Sequence[str]) -> list[Ten
     # columns: (..., K)  ->  (..., F) for each of RATES, else (...)
     parts = columns.split([rates if name in RATES else 1 for name in fields], -1)
     return [part if name in RATES else part[..., 0] for name, part in zip(fields, parts, strict=True)]
-
-
-def _as_inputs(
-    query: Tensor, query_labels: Tensor, reference: Tensor | None = None, labels: Tensor | None = None
-) -> RetrievalInputs:
-    query = as_embeddings("query", query)
-    check_finite(query=query, query_labels=query_labels)
-    check_squares(query=query)
-    if reference is None or labels is None:
-        return RetrievalInputs(query, query_labels, query, query_labels, len(query))
-    reference = as_embeddings("reference", reference)
-    check_finite(reference=reference, reference_labels=labels)
-    check_squares(reference=reference)
-    query_labels, labels = comparable_labels(query_labels, labels)
-    return RetrievalInputs(query, query_labels, reference, labels, 0)

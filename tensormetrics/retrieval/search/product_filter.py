@@ -28,7 +28,6 @@ class Normalization(NamedTuple):
 
     center: Tensor  # (D,) float64
     scale: Tensor  # () float64, a power of two
-    longest: Tensor | None = None  # () float64, largest norm of all centered rows; None: computed by each filter
 
 
 def robust_center(rows: Tensor, distance: Distance) -> Tensor:
@@ -69,23 +68,16 @@ class Filter:
         memory: float = math.inf,
         subset: Tensor | None = None,
         normalization: Normalization | None = None,
-        norms: Tensor | None = None,
     ) -> None:
         # reference: (R, D)  subset: (M,) int64, the references to use, None: all
-        # norms: (R,) float64, of the references centered by `normalization`, or None; not finite where a row is not
         self.reference, self.subset = reference, subset
         self.distance, self.dtype = distance, dtype
         self.count = len(reference) if subset is None else len(subset)
         self.size, dim = -(-self.count // BLOCK) * BLOCK, reference.shape[1]
         kernels = operators.preparing(reference) if subset is None and self.count else None
-        if normalization is not None and norms is not None:
-            self.center, self.norms, self.nonfinite, sizes = self._from_norms(normalization, norms)
-        elif kernels:
-            self.center, self.norms, self.nonfinite, sizes = kernels.lengths(reference, distance.unit, normalization)
-        else:
-            self.center, self.norms, self.nonfinite, sizes = self._lengths(normalization)
-        self.sizes = sizes  # (3,) float64
-        self.scale, self.norm, self.center_norm = sizes.unbind()
+        lengths = kernels.lengths(reference, distance.unit, normalization) if kernels else self._lengths(normalization)
+        self.center, self.norms, self.nonfinite, self.sizes = lengths  # sizes: (3,) float64
+        self.scale, self.norm, self.center_norm = self.sizes.unbind()
         rows = memory / max(dim * dtype.itemsize, 1)
         self.step = self.size if self.size <= rows else max(int(rows / 4) // BLOCK, 1) * BLOCK
 
@@ -101,13 +93,8 @@ class Filter:
         nonfinite = ~norms.isfinite()
         norms.masked_fill_(nonfinite, 0.0)
         longest = norms.amax()
-        return center, norms, nonfinite, _sizes(normalization or Normalization(center, power_of_two(longest)), longest)
-
-    def _from_norms(self, normalization: Normalization, norms: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        # ->  as `_lengths`
-        nonfinite = ~norms.isfinite()
-        norms = norms.masked_fill(nonfinite, 0.0)
-        return normalization.center, norms, nonfinite, _sizes(normalization, norms.amax())
+        scale = power_of_two(longest) if normalization is None else normalization.scale
+        return center, norms, nonfinite, torch.stack([scale, scale * longest, scale * center.norm()])
 
     def __len__(self) -> int:
         return self.size
@@ -212,14 +199,6 @@ class Filter:
             rows = self.distance.prepared(rows)
         # Subtraction converts the rows to float64 while it reads them.
         return rows - self.center if centered else rows.double()
-
-
-def _sizes(normalization: Normalization, longest: Tensor) -> Tensor:
-    # ->  (3,) float64
-    longest = longest if normalization.longest is None else normalization.longest
-    return torch.stack(
-        [normalization.scale, normalization.scale * longest, normalization.scale * normalization.center.norm()]
-    )
 
 
 class _Precision:

@@ -24,7 +24,7 @@ from ...relevance import masks_of
 from ..backend import nearest, search_arguments
 from ..distance import Distance
 from ..knn import TorchKNN
-from ..ring.ring_pass import Ring, block_rows, travel_memory
+from ..ring_pass import Ring, block_rows, travel_memory
 
 
 class ShardedKNN(ConstructorRepr):

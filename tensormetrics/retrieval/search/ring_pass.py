@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from ....core.metric.distributed import (
+from ...core.metric.distributed import (
     MAX_DIRECT_RANKS,
     Group,
     all_gather_status,
@@ -70,12 +70,9 @@ class Ring:
         return arriving, shift(local, to, arriving, owner, self.group)
 
 
-def block_rows(rows: Tensor, memory: int, row_overhead: int = 0) -> int:
-    """Return the number of rows to send at once, so that two blocks and their temporaries take half of the memory.
-
-    `row_overhead`: additional bytes of each row.
-    """
-    return max(memory // 8 // max(rows.shape[1] * rows.element_size() + row_overhead, 1), FEWEST)
+def block_rows(rows: Tensor, memory: int) -> int:
+    """Return the number of rows to send at once, so that two blocks and their temporaries take half of the memory."""
+    return max(memory // 8 // max(rows.shape[1] * rows.element_size(), 1), FEWEST)
 
 
 def travel_memory(memory: int, bytes_per_row: int, rows: int, group: Group) -> int:
