@@ -31,6 +31,7 @@ from tensormetrics.structured.comparators import (
     weight,
     within,
 )
+from tensormetrics.structured.comparators.base import code_table, typed
 
 UTC, CET = timezone.utc, timezone(timedelta(hours=1))
 
@@ -50,11 +51,9 @@ def ratio(a, b):
 
 def all_pairs(comparator, preds, refs, **options):
     i, j = (part.ravel() for part in np.indices((len(preds), len(refs))))
-    keys, codes = [], {}
-    pred_codes, ref_codes = (
-        np.array([comparator.code(value, codes, keys) for value in part]) for part in (preds, refs)
-    )
-    return comparator.pair_similarities(keys, pred_codes[i], ref_codes[j], **options).reshape(len(preds), len(refs))
+    table = code_table()
+    pred_codes, ref_codes = (np.array([table[typed(comparator.key(x))] for x in part]) for part in (preds, refs))
+    return comparator.pair_similarities(table, pred_codes[i], ref_codes[j], **options).reshape(len(preds), len(refs))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import math
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, starmap
 from typing import Any, ClassVar
@@ -84,35 +84,27 @@ class Comparator(Annotation):
     def similarities(self, predicted: Sequence[Any], reference: Sequence[Any]) -> Tensor:
         # P values each  ->  (P,) float64 on the CPU
         """Compute the similarities of pairs of values; equal pairs are computed once."""
-        codes: dict[Hashable, int] = {}
-        keys: list[Hashable] = []
+        table = code_table()
         preds, refs = (
-            np.array([self.code(value, codes, keys) for value in values], dtype=np.int64)
+            np.array([table[typed(self.key(value))] for value in values], dtype=np.int64)
             for values in (predicted, reference)
         )
-        return torch.from_numpy(self.pair_similarities(keys, preds, refs, answers=Answers()))
-
-    def code(self, value: Any, codes: dict[Hashable, int], keys: list[Hashable]) -> int:
-        """Return the index of the key of a value in a table of distinct keys, adding a new key."""
-        key = self.key(value)
-        code = codes.setdefault(typed(key), len(keys))
-        if code == len(keys):
-            keys.append(key)
-        return code
+        return torch.from_numpy(self.pair_similarities(table, preds, refs, answers=Answers()))
 
     def pair_similarities(
         self,
-        keys: Sequence[Any],
+        table: Iterable[Any],
         pred_codes: np.ndarray,
         ref_codes: np.ndarray,
         cutoff: float = 0.0,
         answers: Answers | None = None,
     ) -> np.ndarray:
-        # keys: K distinct keys  pred_codes, ref_codes: (P,) integers in [0, K)  ->  (P,) float64
+        # table: K distinct `typed` keys  pred_codes, ref_codes: (P,) integers in [0, K)  ->  (P,) float64
         """Compute the similarities of pairs of keys; those below ``cutoff`` may be 0."""
         result = (pred_codes == ref_codes).astype(np.float64)
         if self.is_equality:
             return result
+        keys = [key for _, key in table]
         fitting = np.fromiter(map(self.supports, keys), bool, len(keys))
         (rows,) = np.nonzero((result == 0) & fitting[pred_codes] & fitting[ref_codes])
         if len(rows):
@@ -126,6 +118,11 @@ class Comparator(Annotation):
     def similarity(self, pred: Any, ref: Any) -> float:
         """Compute the similarity of two values."""
         return self.similarities([pred], [ref]).item()
+
+
+def code_table() -> defaultdict[Any, int]:
+    """Return a table that assigns 0, 1, ... to keys in the order of their first use."""
+    return defaultdict(count().__next__)
 
 
 def call(

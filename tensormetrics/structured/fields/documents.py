@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from ..comparators import Answers
+from ..comparators.base import code_table
 from ..types.class_tree import schema_of
 from ..types.tree import Leaf, Schema
 from ..types.values import kind_of_value
 from .engine.compare import Comparison
-from .engine.encode import ABSENT, MISSING, Encoded, Keys, encode
+from .engine.encode import ABSENT, MISSING, Encoded, encode
 from .engine.faults import NULL_HINT, first_fault
 from .engine.slots import DocumentOptions, Plan, compile_schema, root_kinds
 from .reading import Reader, Reading
@@ -113,7 +114,7 @@ class DocumentScorer:
         skips = self.options.on_invalid == "skip" and not keeps_all
         (included,) = np.nonzero(is_readable) if skips else (np.arange(len(readings)),)
         values = [readings[n].value if is_readable[n] else MISSING for n in included]
-        tables = [Keys() for _ in self.plan.slots]
+        tables = [code_table() for _ in self.plan.slots]
         preds = encode(self.plan, values, tables, is_reference=False)
         refs = encode(self.plan, reference_values, tables, is_reference=True)
         self._check_references(refs, reference_values, values, first)

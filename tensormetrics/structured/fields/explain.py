@@ -221,8 +221,8 @@ class _Alignment:
         preds, refs = self.comparison.columns_of(slot)
         similarity = None
         if preds.codes[i] >= 0 and refs.codes[j] >= 0:
-            keys, pair = self.comparison.tables[slot.index].keys, (preds.codes[[i]], refs.codes[[j]])
-            similarity = float(slot.comparator.pair_similarities(keys, *pair, answers=self.comparison.answers)[0])
+            table, pair = self.comparison.tables[slot.index], (preds.codes[[i]], refs.codes[[j]])
+            similarity = float(slot.comparator.pair_similarities(table, *pair, answers=self.comparison.answers)[0])
         if preds.invalid[i]:
             status: Status = "invalid"
         elif j == ABSENT:
@@ -253,7 +253,7 @@ class _Alignment:
 
     def _free_keys(self, slot: Slot, i: int, j: int, paths: tuple[str, str], depth: int) -> Steps[None]:
         (edge,) = slot.edges
-        names = list(self.comparison.tables[slot.index].codes)
+        names = list(self.comparison.tables[slot.index])
         items = []
         for column, row in zip(self.comparison.columns_of(slot), (i, j), strict=True):
             part = slice(int(column.starts[row]), int(column.starts[row] + column.lengths[row]))

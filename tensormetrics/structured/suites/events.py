@@ -9,7 +9,7 @@ from typing_extensions import Unpack
 
 from ...core.arguments import checks
 from ...core.resampling.weights import ResamplingUnits
-from ..objects.values.columns import code_table
+from ..comparators.base import code_table
 from ..tensors import _lengths
 from ..tensors._groups import group_rows
 from ..tensors._lengths import Cells, documents, in_chunks, total

@@ -7,7 +7,7 @@ from typing_extensions import Unpack
 
 from ...core.arguments import checks
 from ...core.resampling.weights import ResamplingUnits
-from ..objects.values.columns import code_table
+from ..comparators.base import code_table
 from ..tensors._lengths import in_chunks, total
 from ._label_scores import LabelScores
 from ._tables import items_of, numbered_rows, sizes

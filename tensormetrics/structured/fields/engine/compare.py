@@ -9,7 +9,7 @@ import numpy as np
 
 from ...comparators import Answers
 from ...types.tree import FreeKeys, Items, Leaf, Record, Union
-from .encode import ABSENT, Column, Encoded, Keys
+from .encode import ABSENT, Column, Encoded, KeyTable
 from .matching import Edges, best_matching, equal_items
 from .recursion import Steps, run
 from .slots import Edge, Plan, Slot
@@ -26,7 +26,7 @@ class Comparison:
 
     Args:
         plan: The compiled schema.
-        tables: Keys by slot, of predictions and references.
+        tables: Codes of the keys by slot, of predictions and references.
         preds: Encoded predictions; the row of a missing one is ABSENT.
         refs: Encoded references.
         answers: Results of users' functions.
@@ -40,7 +40,7 @@ class Comparison:
         num_extra: (D,) int64, keys that the schema does not define.
     """
 
-    def __init__(self, plan: Plan, tables: list[Keys], preds: Encoded, refs: Encoded, answers: Answers) -> None:
+    def __init__(self, plan: Plan, tables: list[KeyTable], preds: Encoded, refs: Encoded, answers: Answers) -> None:
         self.plan, self.tables, self.preds, self.refs, self.answers = plan, tables, preds, refs, answers
         size, rows = len(preds.roots), len(plan.rows.paths)
         self.counts, self.similarity = np.zeros((size, rows, 4), dtype=np.int64), np.zeros((size, rows))
@@ -109,7 +109,7 @@ class Comparison:
             (both,) = np.nonzero((pred >= 0) & (ref >= 0))
             cutoff = comparator.threshold if documents is None and not self.keeps_all_credit else 0.0
             similarity[both] = comparator.pair_similarities(
-                self.tables[slot.index].keys, pred[both], ref[both], cutoff, self.answers
+                self.tables[slot.index], pred[both], ref[both], cutoff, self.answers
             )
             correct = (similarity >= comparator.threshold - TOLERANCE) & (pred >= 0) & (ref >= 0)
         if documents is not None:
@@ -186,7 +186,7 @@ class Comparison:
         """Compare objects with any keys: the similarities of values of equal keys, as a fraction of all values."""
         (edge,) = slot.edges
         preds, refs = self.columns_of(slot)
-        columns, size = self.columns_of(edge.slot), max(len(self.tables[slot.index].codes), 1)
+        columns, size = self.columns_of(edge.slot), max(len(self.tables[slot.index]), 1)
         owners, names, rows, values = [], [], [], np.zeros(len(i))
         for column, index, parts in zip((preds, refs), (i, j), columns, strict=True):
             owner, flat = expand_items(column, index)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...comparators.base import typed
 from ...types.json_kinds import json_kind
 from ...types.tree import Fixed, FreeKeys, Items, Leaf, Record, Union
 from ...types.values import INVALID, array_of, has_content, kind_of_value, object_of
@@ -23,13 +25,7 @@ MISFIT = -3  # a value of a wrong type
 SENTINELS = (MISFIT, INVALID_PARENT, ABSENT)
 MISSING = object()
 
-
-@dataclass(eq=False)
-class Keys:
-    """Distinct keys of the values of a slot, shared by predictions and references."""
-
-    codes: dict[Hashable, int] = field(default_factory=dict)
-    keys: list[Any] = field(default_factory=list)
+KeyTable = defaultdict[Hashable, int]  # the codes of the `typed` keys of a leaf, or of the names of any keys
 
 
 @dataclass(eq=False)
@@ -76,13 +72,13 @@ class Encoded:
     roots: np.ndarray  # (D,)
 
 
-def encode(plan: Plan, documents: Sequence[Any], tables: list[Keys], is_reference: bool) -> Encoded:
+def encode(plan: Plan, documents: Sequence[Any], tables: list[KeyTable], is_reference: bool) -> Encoded:
     """Write documents into columns; None or `MISSING` for a document without value.
 
     Args:
         plan: The compiled schema.
         documents: Values of JSON or of Python.
-        tables: Keys by slot, updated in place.
+        tables: Codes of the keys by slot, shared by predictions and references, updated in place.
         is_reference: Values of a union are read as its best case alone; otherwise as every case.
     """
     encoder = _Encoder(plan, tables, is_reference)
@@ -92,7 +88,7 @@ def encode(plan: Plan, documents: Sequence[Any], tables: list[Keys], is_referenc
 
 
 class _Encoder:
-    def __init__(self, plan: Plan, tables: list[Keys], is_reference: bool) -> None:
+    def __init__(self, plan: Plan, tables: list[KeyTable], is_reference: bool) -> None:
         self.plan, self.tables, self.is_reference = plan, tables, is_reference
         self.columns = [
             Column(children=[[] for _ in slot.edges], labelled=[[] for _ in slot.edges]) for slot in plan.slots
@@ -146,12 +142,11 @@ class _Encoder:
                 encoders[type(slot.node)](slot, column, values)
 
     def _leaf(self, slot: Slot, column: Column, values: list[Any]) -> None:
-        read, table, code = slot.read, self.tables[slot.index], slot.comparator.code
+        read, table, key = slot.read, self.tables[slot.index], slot.comparator.key
         assert read is not None
         if slot.node.kind == "anything":  # type: ignore[union-attr]
             values = [run(to_hashable(v)) if kind_of_value(v) in ("object", "array") else v for v in values]
-        for value in map(read, values):
-            column.codes.append(MISFIT if value is INVALID else code(value, table.codes, table.keys))
+        column.codes.extend(MISFIT if value is INVALID else table[typed(key(value))] for value in map(read, values))
 
     def _record(self, slot: Slot, column: Column, values: list[Any]) -> None:
         objects: list[Any] = [object_of(value) for value in values]
@@ -250,8 +245,7 @@ class _Encoder:
         ]
         if not edge.nullable:
             column.missing.extend(value is not None and None in value.values() for value in objects)
-        codes = self.tables[slot.index].codes
-        column.item_keys.extend(codes.setdefault(key, len(codes)) for key in chain.from_iterable(non_null))
+        column.item_keys.extend(map(self.tables[slot.index].__getitem__, chain.from_iterable(non_null)))
         self._collections(edge, column, [list(value.values()) for value in non_null])
 
     def _collections(self, edge: Edge, column: Column, collections: list[list[Any]]) -> None:

@@ -1,11 +1,9 @@
 """Columns of Python values: checks and integer encoding."""
 
 import typing
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import cached_property, partial
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -13,10 +11,10 @@ import torch
 import typing_extensions
 from torch import Tensor
 
+from ...comparators.base import code_table
 from ...types.records import class_of, is_tuple
 
 RowPath = Callable[[int], str]  # returns the path of a row, for messages
-CPU = torch.device("cpu")
 MAX_TUPLES = 1000  # more tuples than that slow down Python's garbage collector
 EQUAL_THEMSELVES = frozenset({str, int, bool, bytes, type(None)})
 MAY_DIFFER = float, complex, np.inexact, Decimal, Tensor  # types with values that are unequal to themselves
@@ -30,11 +28,6 @@ def rows_of_both(split: int) -> RowPath:
 
 class WrongTypeError(TypeError, ValueError):
     """Error of a value of a wrong type; also a ValueError, like the errors of other invalid values of a document."""
-
-
-def code_table() -> defaultdict[Any, int]:
-    """Return a table that assigns 0, 1, ... to keys in the order of their first use."""
-    return defaultdict(count().__next__)
 
 
 class Keys:
