@@ -2,7 +2,7 @@
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -15,6 +15,7 @@ from ...core.arguments.repr import RecordedArguments
 from ..embeddings.lookup import log
 from ..embeddings.model import WordEmbeddingModel, check_model
 from ..embeddings.vocabulary import CHUNK, EncodedTable, rewrite
+from ..metrics._linear_probe import check_rows
 from ..sets import word_sets
 
 Rows = list[list[int]]  # rows of tuples of words
@@ -77,7 +78,7 @@ class Debias(RecordedArguments, nn.Module, ABC):
                 "demand; write WordEmbeddingModel.from_numpy(numpy.stack([*model.arrays(words).values()]), words)"
             )
         if model._table.on_demand:
-            rows_of_tuples(model, [[word] for word in _flat(self.words)], quiet=True)  # computes their rows
+            rows_of_words(model, _flat(self.words), quiet=True)  # computes their rows
         rows = torch.tensor(self.selected(model, target, ignore), dtype=torch.int64, device=model.vectors.device)
         self.say(f"{type(self).__name__}: {len(rows)} of {len(model)} words of {model.name!r}")
         table = model._table.copied() if copy else model._table
@@ -104,22 +105,24 @@ class Debias(RecordedArguments, nn.Module, ABC):
 
     def selected(self, model: WordEmbeddingModel, target: Any, ignore: Any) -> list[int]:
         if target is not None:
-            candidates = dict.fromkeys(sum(rows_of_tuples(model, [[word] for word in word_list("target", target)]), []))
+            candidates, left_out = dict.fromkeys(rows_of_words(model, word_list("target", target))), set[int]()
         else:
-            left_out = set(sum(rows_of_tuples(model, [[word] for word in word_list("ignore", ignore or [])]), []))
-            candidates = (row for row in model.vocab.values() if row not in left_out)
-        fixed = set(self.untouched(model))
-        return [row for row in candidates if row not in fixed]
-
-    def untouched(self, model: WordEmbeddingModel) -> list[int]:
-        """Return the rows that are not transformed."""
-        return []
+            left_out = set(rows_of_words(model, word_list("ignore", ignore or [])))
+            candidates = dict.fromkeys(model.vocab.values())
+        left_out.update(rows_of_words(model, _flat(self.words.get("definitional", [])), quiet=True))
+        return [row for row in candidates if row not in left_out]
 
     def check_fitted(self) -> None:
         if getattr(self, self.fitted[0]) is None:
             raise RuntimeError(
                 f"{type(self).__name__} is not fitted; write .fit(model, ...) or .fit_tensors(...) before"
             )
+
+    def read(self, name: str, vectors: Tensor, *shape: int | str) -> Tensor:
+        # vectors: (..., *shape, D)  ->  same shape, float64
+        """Check and convert vectors of the dimensions that the method is fitted to."""
+        self.check_fitted()
+        return read(name, vectors, "...", *shape, getattr(self, self.fitted[0]).shape[-1])
 
     def say(self, text: str) -> None:
         if self.verbose:
@@ -136,6 +139,22 @@ class Debias(RecordedArguments, nn.Module, ABC):
             if (value := state_dict.get(prefix + name)) is not None:
                 self.register_buffer(name, torch.empty_like(value))
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+class DirectionDebias(Debias):
+    """Debiasing method that is fitted to the direction of pairs; of `pca_args` only the first component is used."""
+
+    fitted = ("bias_direction",)
+
+    def __init__(self, pca_args: dict[str, int] | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        num_components(pca_args)
+
+    @torch.no_grad()
+    def fit_tensors(self, pairs: Tensor) -> Self:
+        # pairs: (..., P, 2, D)
+        self.bias_direction = subspace(word_sets.unit(read("pairs", pairs, "...", "P", 2, "D")), 1).squeeze(-2)
+        return self
 
 
 class GroupDebias(Debias):
@@ -220,6 +239,10 @@ def rows_of_tuples(model: WordEmbeddingModel, tuples: Iterable[Sequence[str]], q
     return rows
 
 
+def rows_of_words(model: WordEmbeddingModel, words: Iterable[str], quiet: bool = False) -> list[int]:
+    return sum(rows_of_tuples(model, ([word] for word in words), quiet), [])
+
+
 def require_rows(name: str, model: WordEmbeddingModel, tuples: Sequence[Sequence[str]], quiet: bool = False) -> Rows:
     rows = rows_of_tuples(model, tuples, quiet)
     if not rows:
@@ -232,6 +255,7 @@ def require_rows(name: str, model: WordEmbeddingModel, tuples: Sequence[Sequence
 def vectors_of_tuples(name: str, model: WordEmbeddingModel, tuples: Sequence[Sequence[str]]) -> Tensor:
     # -> (known tuples, words per tuple, D)
     """Return the vectors of known tuples; raise a ValueError if there are none, or if a vector is not finite."""
+    check_table(model)
     rows = torch.tensor(require_rows(name, model, tuples), device=model.vectors.device)
     check_finite(name, model, rows.flatten())
     return model.vectors.detach()[rows]
@@ -240,7 +264,6 @@ def vectors_of_tuples(name: str, model: WordEmbeddingModel, tuples: Sequence[Seq
 def labelled_vectors(model: WordEmbeddingModel, groups: Any) -> tuple[Tensor, Tensor]:
     # ->  (N, D), (N,) int64
     """Return the vectors of the words in each group and the index of their group; unknown words are left out."""
-    check_table(model)
     if isinstance(groups, str) or not isinstance(groups, Sequence):
         raise TypeError(f"groups: got a {type(groups).__name__}, wanted a list of lists of words")
     lists = [word_list(f"groups[{i}]", words) for i, words in enumerate(groups)]
@@ -253,13 +276,7 @@ def labelled_vectors(model: WordEmbeddingModel, groups: Any) -> tuple[Tensor, Te
 
 def check_labelled(name: str, labels: Tensor, vectors: Tensor) -> None:
     # vectors: (..., N, D)  labels: (N,) or (..., N), integers >= 0
-    checks.shape("vectors", vectors, "...", "N", "D")
-    checks.floating("vectors", vectors)
-    checks.integral(name, labels)
-    checks.same_device(vectors=vectors, **{name: labels})
-    if labels.shape not in (vectors.shape[-2:-1], vectors.shape[:-1]):
-        sizes = " or ".join(str(tuple(shape)) for shape in dict.fromkeys((vectors.shape[-2:-1], vectors.shape[:-1])))
-        raise ValueError(f"{name}: got shape {tuple(labels.shape)}, wanted {sizes}, one for each row")
+    check_rows(vectors, labels, name)
     if labels.numel() and int(labels.min()) < 0:
         raise ValueError(f"{name}: got {int(labels.min())}, wanted integers >= 0")
 
@@ -311,27 +328,6 @@ def subspace(tuples: Tensor, k: int) -> Tensor:
 def without(vectors: Tensor, basis: Tensor) -> Tensor:
     # vectors: (..., N, D)  basis: (..., k, D), orthonormal or 0  ->  (..., N, D)
     return vectors - vectors @ basis.mT @ basis
-
-
-def neutralize_and_equalize(
-    debias: Debias, equalize: Callable[[Tensor], Tensor], table: Tensor, rows: Tensor, tuples: Rows
-) -> None:
-    # table: (V, D), in place  rows: (R,)
-    """Debias rows, replace tuples by their equalized former vectors, and scale all rows to length 1.
-
-    For a word in several tuples the last one counts.
-    """
-    sizes = sorted(set(map(len, tuples)))
-    by_size = [[i for i, words in enumerate(tuples) if len(words) == size] for size in sizes]
-    equalized: dict[int, Tensor] = {}  # tuple -> vectors of its words (S, D)
-    for indices in by_size:
-        vectors = equalize(table[torch.tensor([tuples[i] for i in indices], device=table.device)])
-        equalized |= dict(zip(indices, vectors, strict=True))
-    last = {row: equalized[i][index] for i, words in enumerate(tuples) for index, row in enumerate(words)}
-    rewrite(table, rows, debias)
-    if last:
-        table[list(last)] = torch.stack(list(last.values())).to(table.dtype)
-    rewrite(table, torch.arange(len(table), device=table.device), word_sets.unit)
 
 
 def word_list(name: str, words: Any) -> list[str]:

@@ -66,7 +66,6 @@ class DoubleHardDebias(Debias):
         Pairs with an unknown word are left out. ValueError unless there are two words, for an unknown word of these, if
         no pair is left, or if a vector of the table is not finite, as its principal components depend on all rows.
         """
-        base.check_table(model)
         pairs = base.word_tuples("definitional_pairs", definitional_pairs, 2)
         two = base.word_tuples("bias_representation", [bias_representation], 2)
         representation = base.vectors_of_tuples("bias_representation", model, two)[0]
@@ -90,8 +89,7 @@ class DoubleHardDebias(Debias):
 
         Shapes: vectors: (..., N, D), N >= 2 -> (..., N, D) float64.
         """
-        self.check_fitted()
-        vectors = base.read("vectors", vectors, "...", "N", self.mean.shape[-1])
+        vectors = self.read("vectors", vectors, "N")
         judges = _extremes(self._leaning(vectors), self.n_words)
         component = self._best_component(rows_at(vectors, judges))
         result = self._debiased(vectors, component)

@@ -29,7 +29,6 @@ class HalfSiblingRegression(Debias):
         self, model: WordEmbeddingModel, definitional_words: Sequence[str], alpha: float = 60.0
     ) -> "HalfSiblingRegression":
         """Fit the map; unknown words are left out. ValueError if all are unknown, or `alpha` is not positive."""
-        base.check_table(model)
         words = [[word] for word in base.word_list("definitional_words", definitional_words)]
         self.fit_tensors(base.vectors_of_tuples("definitional_words", model, words).squeeze(-2), alpha)
         self.words = {"definitional": words}
@@ -50,9 +49,5 @@ class HalfSiblingRegression(Debias):
 
         Shapes: vectors: (..., N, D) -> (..., N, D) float64.
         """
-        self.check_fitted()
-        vectors = base.read("vectors", vectors, "...", "N", self.definitional.shape[-1])
+        vectors = self.read("vectors", vectors, "N")
         return vectors - vectors @ self.definitional.mT @ self.coefficients
-
-    def untouched(self, model: WordEmbeddingModel) -> list[int]:
-        return sum(base.rows_of_tuples(model, self.words.get("definitional", []), quiet=True), [])

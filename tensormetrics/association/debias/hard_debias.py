@@ -1,5 +1,6 @@
 """Hard debiasing for two or more groups: words lose a direction or subspace, and tuples are equalized."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,14 +8,53 @@ import torch
 from torch import Tensor
 
 from ..embeddings.model import WordEmbeddingModel
+from ..embeddings.vocabulary import rewrite
 from ..sets import word_sets
 from . import base
-from .base import Debias
+from .base import Debias, DirectionDebias
 
 CASES = (str.lower, str.title, str.upper)
 
 
-class HardDebias(Debias):
+class EqualizingDebias(Debias):
+    """Debiasing method that removes a subspace from unit vectors and equalizes tuples of words."""
+
+    @property
+    @abstractmethod
+    def basis(self) -> Tensor: ...  # (..., k, D), of the subspace
+
+    @abstractmethod
+    def equalize(self, sets: Tensor) -> Tensor: ...
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Return unit vectors orthogonal to the direction or subspace.
+
+        Shapes: vectors: (..., N, D) -> (..., N, D) float64.
+        """
+        vectors = self.read("vectors", vectors, "N")
+        return word_sets.unit(base.without(word_sets.unit(vectors), self.basis))
+
+    def of_row(self, vectors: Tensor, is_target: bool) -> Tensor:
+        return word_sets.unit(super().of_row(vectors, is_target))
+
+    def write(self, table: Tensor, model: WordEmbeddingModel, rows: Tensor) -> None:
+        """Debias rows, replace tuples by their equalized former vectors, and scale all rows to length 1."""
+        tuples = base.rows_of_tuples(model, self.words.get("equalize", []), quiet=True)
+        self.say(f"equalizing {len(tuples)} tuples of words")
+        equalized: dict[int, Tensor] = {}  # tuple -> vectors of its words (S, D)
+        for size in sorted(set(map(len, tuples))):
+            indices = [i for i, words in enumerate(tuples) if len(words) == size]
+            vectors = self.equalize(table[torch.tensor([tuples[i] for i in indices], device=table.device)])
+            equalized |= dict(zip(indices, vectors, strict=True))
+        # For a word in several tuples the last one counts.
+        last = {row: equalized[i][index] for i, words in enumerate(tuples) for index, row in enumerate(words)}
+        rewrite(table, rows, self)
+        if last:
+            table[list(last)] = torch.stack(list(last.values())).to(table.dtype)
+        rewrite(table, torch.arange(len(table), device=table.device), word_sets.unit)
+
+
+class HardDebias(DirectionDebias, EqualizingDebias):
     """Hard debiasing: unit vectors u become unit(u - (u.g) g), and the words of an equalized pair differ only along g.
 
     g (`bias_direction`) is the first right singular vector of the unit vectors of the definitional pairs, each pair
@@ -29,11 +69,9 @@ class HardDebias(Debias):
     (array([0.707, 0.707], dtype=float32), array([0.707, 0.707], dtype=float32))
     """
 
-    fitted = ("bias_direction",)
-
-    def __init__(self, pca_args: dict[str, int] | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        base.num_components(pca_args)  # only the first component is used
+    @property
+    def basis(self) -> Tensor:
+        return self.bias_direction.unsqueeze(-2)
 
     def fit(
         self,
@@ -45,7 +83,6 @@ class HardDebias(Debias):
 
         Pairs with an unknown word are left out; ValueError for tuples of other sizes, or if all pairs are left out.
         """
-        base.check_table(model)
         pairs = base.word_tuples("definitional_pairs", definitional_pairs, 2)
         equalize = pairs if equalize_pairs is None else base.word_tuples("equalize_pairs", equalize_pairs, 2)
         cased_pairs = dict.fromkeys(tuple(map(change_case, pair)) for pair in equalize for change_case in CASES)
@@ -55,46 +92,21 @@ class HardDebias(Debias):
         self.words = {"equalize": [list(pair) for pair in cased_pairs]}
         return self
 
-    @torch.no_grad()
-    def fit_tensors(self, pairs: Tensor) -> "HardDebias":
-        # pairs: (..., P, 2, D)
-        pairs = word_sets.unit(base.read("pairs", pairs, "...", "P", 2, "D"))
-        self.bias_direction = base.subspace(pairs, 1).squeeze(-2)
-        return self
-
-    def forward(self, vectors: Tensor) -> Tensor:
-        """Return unit vectors orthogonal to the direction.
-
-        Shapes: vectors: (..., N, D) -> (..., N, D) float64.
-        """
-        self.check_fitted()
-        vectors = base.read("vectors", vectors, "...", "N", self.bias_direction.shape[-1])
-        return word_sets.unit(base.without(word_sets.unit(vectors), self.bias_direction.unsqueeze(-2)))
-
     def equalize(self, pairs: Tensor) -> Tensor:
         """Move the words of each pair to mirror images across the plane orthogonal to the direction.
 
         Shapes: pairs: (..., E, 2, D), not debiased -> (..., E, 2, D) float64.
         """
-        self.check_fitted()
-        pairs = word_sets.unit(base.read("pairs", pairs, "...", "E", 2, self.bias_direction.shape[-1]))
-        g = self.bias_direction.unsqueeze(-2)
+        pairs = word_sets.unit(self.read("pairs", pairs, "E", 2))
+        g = self.basis
         center = base.without(pairs.mean(-2), g)  # (..., E, D)
         offset = (1 - center.square().sum(-1)).clamp(min=0).sqrt()
         offset = offset * word_sets.matvec(pairs[..., 0, :] - pairs[..., 1, :], self.bias_direction).sign()
         shift = offset.unsqueeze(-1) * g
         return torch.stack([center + shift, center - shift], -2)
 
-    def of_row(self, vectors: Tensor, is_target: bool) -> Tensor:
-        return word_sets.unit(super().of_row(vectors, is_target))
 
-    def write(self, table: Tensor, model: WordEmbeddingModel, rows: Tensor) -> None:
-        pairs = base.rows_of_tuples(model, self.words.get("equalize", []), quiet=True)
-        self.say(f"equalizing {len(pairs)} pairs")
-        base.neutralize_and_equalize(self, self.equalize, table, rows, pairs)
-
-
-class MulticlassHardDebias(Debias):
+class MulticlassHardDebias(EqualizingDebias):
     """Multiclass hard debiasing: unit vectors lose a subspace, and the words of an equalized set differ only inside it.
 
     The subspace is spanned by the first k (`pca_args={"n_components": k}`, default 10, at most their rank) right
@@ -116,6 +128,10 @@ class MulticlassHardDebias(Debias):
         super().__init__(**kwargs)
         self.n_components = base.num_components(pca_args)
 
+    @property
+    def basis(self) -> Tensor:
+        return self.bias_subspace
+
     def fit(
         self,
         model: WordEmbeddingModel,
@@ -126,7 +142,6 @@ class MulticlassHardDebias(Debias):
 
         Sets with an unknown word are left out; ValueError for other sizes, or if all sets are left out.
         """
-        base.check_table(model)
         definitional = base.word_tuples("definitional_sets", definitional_sets)
         equalize = base.word_tuples("equalize_sets", equalize_sets, sizes_differ=True)
         vectors = base.vectors_of_tuples("definitional_sets", model, definitional)
@@ -142,37 +157,15 @@ class MulticlassHardDebias(Debias):
         self.bias_subspace = base.subspace(sets, self.n_components)
         return self
 
-    def forward(self, vectors: Tensor) -> Tensor:
-        """Return unit vectors orthogonal to the subspace.
-
-        Shapes: vectors: (..., N, D) -> (..., N, D) float64.
-        """
-        self.check_fitted()
-        vectors = base.read("vectors", vectors, "...", "N", self.bias_subspace.shape[-1])
-        return word_sets.unit(base.without(word_sets.unit(vectors), self.bias_subspace))
-
     def equalize(self, sets: Tensor) -> Tensor:
         """Move the words of each set to equal distances, within the subspace, from the mean of the set outside it.
 
         Shapes: sets: (..., E, S, D), not debiased -> (..., E, S, D) float64 unit vectors.
         """
-        self.check_fitted()
-        sets = word_sets.unit(base.read("sets", sets, "...", "E", "S", self.bias_subspace.shape[-1]))
+        sets = word_sets.unit(self.read("sets", sets, "E", "S"))
         basis = self.bias_subspace.unsqueeze(-3)
         mean = sets.mean(-2, keepdim=True)
         center = base.without(mean, basis)
         component = sets - mean - base.without(sets - mean, basis)
         shift = (1 - center.square().sum(-1, keepdim=True)).clamp(min=0).sqrt() * word_sets.unit(component)
         return word_sets.unit(center + shift)
-
-    def untouched(self, model: WordEmbeddingModel) -> list[int]:
-        words = dict.fromkeys(word for words in self.words.get("definitional", []) for word in words)
-        return sum(base.rows_of_tuples(model, [[word] for word in words], quiet=True), [])
-
-    def of_row(self, vectors: Tensor, is_target: bool) -> Tensor:
-        return word_sets.unit(super().of_row(vectors, is_target))
-
-    def write(self, table: Tensor, model: WordEmbeddingModel, rows: Tensor) -> None:
-        sets = base.rows_of_tuples(model, self.words.get("equalize", []), quiet=True)
-        self.say(f"equalizing {len(sets)} sets")
-        base.neutralize_and_equalize(self, self.equalize, table, rows, sets)

@@ -101,9 +101,7 @@ class INLP(GroupDebias):
 
         Shapes: vectors: (..., N, D) -> (..., N, D) float64.
         """
-        self.check_fitted()
-        vectors = base.read("vectors", vectors, "...", "N", self.bias_subspace.shape[-1])
-        return base.without(vectors, self.bias_subspace)
+        return base.without(self.read("vectors", vectors, "N"), self.bias_subspace)
 
 
 def orthonormal(weights: Tensor, basis: Tensor) -> Tensor:

@@ -87,8 +87,7 @@ class LEACE(GroupDebias):
 
         Shapes: vectors: (..., N, D) -> (..., N, D) float64.
         """
-        self.check_fitted()
-        vectors = base.read("vectors", vectors, "...", "N", self.mean.shape[-1])
+        vectors = self.read("vectors", vectors, "N")
         return vectors - (vectors - self.mean.unsqueeze(-2)) @ self.proj_right.mT @ self.proj_left.mT
 
 

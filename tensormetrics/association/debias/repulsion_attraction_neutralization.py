@@ -12,12 +12,12 @@ from ..embeddings.vocabulary import rewrite
 from ..metrics._clusters import largest_cosines
 from ..sets import word_sets
 from . import base
-from .base import Debias
+from .base import DirectionDebias
 
 CHUNK = 2**22  # elements of neighbors' vectors, or similarities, at a time
 
 
-class RepulsionAttractionNeutralization(Debias):
+class RepulsionAttractionNeutralization(DirectionDebias):
     """Repulsion from neighbors with shared bias, attraction to the former vector, and neutralization, by Adam.
 
     On unit vectors, from w_d = w, the objective is the mean of |cos(w_d, n)| over the repulsion set, |cos(w_d, w) - 1|
@@ -36,7 +36,6 @@ class RepulsionAttractionNeutralization(Debias):
     """
 
     changes_rows_together = True
-    fitted = ("bias_direction",)
 
     def __init__(
         self,
@@ -49,14 +48,13 @@ class RepulsionAttractionNeutralization(Debias):
         weights: Sequence[float] = (0.33, 0.33, 0.33),
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(pca_args, **kwargs)
         self.epochs = checks.check_int("epochs", epochs, 1)
         self.n_neighbours = checks.check_int("n_neighbours", n_neighbours, 1)
         if len(weights) != 3:
             raise ValueError(f"weights: got {weights!r}, wanted three numbers: repulsion, attraction, neutralization")
         if not learning_rate > 0:
             raise ValueError(f"learning_rate: got {learning_rate!r}, wanted a number > 0")
-        base.num_components(pca_args)
         self.theta, self.learning_rate, self.weights = theta, learning_rate, tuple(weights)
 
     def fit(
@@ -66,16 +64,8 @@ class RepulsionAttractionNeutralization(Debias):
 
         ValueError for tuples of other sizes, or if no pair is left.
         """
-        base.check_table(model)
         pairs = base.word_tuples("definitional_pairs", definitional_pairs, 2)
         return self.fit_tensors(base.vectors_of_tuples("definitional_pairs", model, pairs))
-
-    @torch.no_grad()
-    def fit_tensors(self, pairs: Tensor) -> "RepulsionAttractionNeutralization":
-        # pairs: (..., P, 2, D)
-        pairs = word_sets.unit(base.read("pairs", pairs, "...", "P", 2, "D"))
-        self.bias_direction = base.subspace(pairs, 1).squeeze(-2)
-        return self
 
     @torch.no_grad()
     def forward(self, vectors: Tensor, rows: Tensor | None = None) -> Tensor:
@@ -83,8 +73,7 @@ class RepulsionAttractionNeutralization(Debias):
 
         Shapes: vectors: (..., N, D); rows: (R,) int64, None for all -> (..., R, D) float64 unit vectors.
         """
-        self.check_fitted()
-        units = word_sets.unit(base.read("vectors", vectors, "...", "N", self.bias_direction.shape[-1]))
+        units = word_sets.unit(self.read("vectors", vectors, "N"))
         units, _ = torch.broadcast_tensors(units, self.bias_direction.unsqueeze(-2))
         n, dims = units.shape[-2:]
         rows = torch.arange(n, device=units.device) if rows is None else rows

@@ -19,7 +19,7 @@ from ..embeddings.vocabulary import CHUNK
 from ..resampling.folds import deal_words, word_keys
 from ..sets import word_sets
 from ._clusters import k_means, largest_cosines
-from ._linear_probe import fit_probes, predicted_classes, standardize
+from ._linear_probe import check_rows, fit_probes, predicted_classes, standardize
 
 NAMES = "linear_probe", "k_means", "nearest_neighbors", "majority"
 
@@ -82,7 +82,7 @@ def residual_bias(
         Gonen & Goldberg 2019, doi:10.18653/v1/N19-1061
     """
     _check_options(folds, neighbors, C, seed)
-    _check_rows(vectors, labels)
+    check_rows(vectors, labels)
     size, device = vectors.shape[-2], vectors.device
     word_ids = torch.arange(size, device=device) if words is None else units("words", words, size, device)
     return _named(_word_scores(vectors, labels, word_ids, folds, neighbors, C, seed)[0])
@@ -98,16 +98,6 @@ def _check_options(folds: int, neighbors: int, C: float, seed: int) -> None:
     checks.check_int("neighbors", neighbors, 1)
     checks.check_number("C", C, "a number > 0", lambda x: x > 0)
     checks.check_int("seed", seed, 0)
-
-
-def _check_rows(vectors: Tensor, labels: Tensor) -> None:
-    checks.shape("vectors", vectors, "...", "N", "D")
-    checks.floating("vectors", vectors)
-    checks.integral("labels", labels)
-    checks.same_device(vectors=vectors, labels=labels)
-    if labels.shape not in (vectors.shape[-2:-1], vectors.shape[:-1]):
-        sizes = " or ".join(str(tuple(shape)) for shape in dict.fromkeys((vectors.shape[-2:-1], vectors.shape[:-1])))
-        raise ValueError(f"labels: got shape {tuple(labels.shape)}, wanted {sizes}, one for each row")
 
 
 def _word_scores(
@@ -235,7 +225,7 @@ class ResidualBias(RowMetric):
             - vectors: ``(N, D)``, floating; labels: ``(N,)``, integer; ids, groups: ``(N,)`` integers or names
         """
         checks.shape("vectors", vectors, "N", "D")
-        _check_rows(vectors, labels)
+        check_rows(vectors, labels)
         self.append_items({"vectors": vectors, "labels": labels.long()}, **items)
 
     def update_options(self) -> dict[str, Any]:
