@@ -63,6 +63,5 @@ def first_line(error: Exception) -> str:
         size = re.search(r"allocate (\d+ bytes|[\d.]+ \w+)", str(error))
         return f"there is not enough memory{f' for {size[1]}' if size else ''}; ask for less"
     line = next(iter(str(error).splitlines()), type(error).__name__)
-    return re.sub(
-        r"^Error in .*? at /\S*?faiss/\S+: (Error: .* failed: )?", "faiss: ", line
-    )  # functions and lines of C++
+    in_faiss = r"^Error in .*? at /\S*?faiss/\S+: (Error: .* failed: )?"  # functions and lines of C++
+    return re.sub(in_faiss, "faiss: ", line)

@@ -59,9 +59,8 @@ def normalize_param(
 
 def family(metric: Any, reduction: suites.Reduction | Mapping[str, suites.Reduction]) -> suites.MetricFamily:
     """Make a family of a metric and a reduction, or several by prefix."""
-    return suites.MetricFamily(
-        metric, suites.MultipleReductions(reduction) if isinstance(reduction, Mapping) else reduction
-    )
+    several = suites.MultipleReductions(reduction) if isinstance(reduction, Mapping) else reduction
+    return suites.MetricFamily(metric, several)
 
 
 def suite(collection: Mapping[str, suites.MetricSuite]) -> suites.MetricSuite:
@@ -71,11 +70,7 @@ def suite(collection: Mapping[str, suites.MetricSuite]) -> suites.MetricSuite:
 
 def of_inner(construct: Bracketed) -> Callable[..., StructuredMetric]:
     """Return a constructor in square brackets as a function of the inner metric and the constraint."""
-
-    def constructed(inner: Any, constraint: str | MatchingConstraint = "<->") -> StructuredMetric:
-        return construct[object, constraint](inner)
-
-    return constructed
+    return lambda inner, constraint="<->": construct[object, constraint](inner)
 
 
 SetMatchingMetric, SequenceMatchingMetric = of_inner(set_matching), of_inner(sequence_matching)

@@ -1,7 +1,10 @@
 """Names of `metametric.core` for scores of many documents: reductions, families, suites and aggregators."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 from typing import Any
+
+from typing_extensions import Self  # torch brings it
 
 from ... import structured
 from ...structured import Family
@@ -19,6 +22,11 @@ class Described:
     def __init__(self, parts: Mapping[str, Any], extras: Sequence[tuple[str, Extra]] = ()) -> None:
         self.parts, self.extras = dict(parts), list(extras)
 
+    def with_extra(self, extra: Extra) -> Self:
+        extended = copy(self)
+        extended.extras = [*self.extras, ("", extra)]
+        return extended
+
 
 def joined(described: Mapping[str, Described]) -> tuple[dict[str, Any], list[tuple[str, Extra]]]:
     """Return the parts and the functions of several descriptions, each under its prefix."""
@@ -29,22 +37,20 @@ def joined(described: Mapping[str, Described]) -> tuple[dict[str, Any], list[tup
 class Reduction(Described):
     """Averages of scores by prefix."""
 
-    def with_extra(self, extra: Extra) -> "Reduction":
-        return ReductionWithExtra(self, extra)
-
 
 class MacroAverage(Reduction):
     """Mean over documents; a normalizer may be None, the score itself."""
 
+    average = staticmethod(structured.macro_average)
+
     def __init__(self, normalizers: Collection[Any]) -> None:
-        super().__init__({"": structured.macro_average(["none" if each is None else each for each in normalizers])})
+        super().__init__({"": self.average(["none" if each is None else each for each in normalizers])})
 
 
-class MicroAverage(Reduction):
+class MicroAverage(MacroAverage):
     """Scores of the sums over documents; a normalizer may be None, the score itself."""
 
-    def __init__(self, normalizers: Collection[Any]) -> None:
-        super().__init__({"": structured.micro_average(["none" if each is None else each for each in normalizers])})
+    average = staticmethod(structured.micro_average)
 
 
 class MultipleReductions(Reduction):
@@ -54,13 +60,6 @@ class MultipleReductions(Reduction):
         super().__init__(*joined(reductions))
 
 
-class ReductionWithExtra(Reduction):
-    """Reduction with a function that returns further scores."""
-
-    def __init__(self, original: Reduction, extra: Extra) -> None:
-        super().__init__(original.parts, [*original.extras, ("", extra)])
-
-
 class MetricSuite(Described, Subscripted):
     """Description of scores, pairs of a metric and its averages; `new` makes what is updated with documents."""
 
@@ -68,9 +67,6 @@ class MetricSuite(Described, Subscripted):
         options: dict[str, Any] = {"hooks": hooks or {}, "policy": POLICY}
         parts = {prefix: Family(as_ours(metric), means, **options) for prefix, (metric, means) in self.parts.items()}
         return Aggregator(parts, self.extras)
-
-    def with_extra(self, extra: Extra) -> "MetricSuite":
-        return MetricSuiteWithExtra(self, extra)
 
 
 class MetricFamily(MetricSuite):
@@ -85,13 +81,6 @@ class MultipleMetricFamilies(MetricSuite):
 
     def __init__(self, families: Mapping[str, MetricSuite]) -> None:
         super().__init__(*joined(families))
-
-
-class MetricSuiteWithExtra(MetricSuite):
-    """Suite with a function that returns further scores."""
-
-    def __init__(self, original: MetricSuite, extra: Extra) -> None:
-        super().__init__(original.parts, [*original.extras, ("", extra)])
 
 
 class Aggregator(Subscripted):
@@ -119,12 +108,7 @@ class Aggregator(Subscripted):
             for name, value in family.compute().items()
         }
         for prefix, extra in self.extras:
-            values |= {join_key(prefix, name): value for name, value in extra(below(values, prefix)).items()}
+            start = f"{prefix}-" if prefix else ""
+            below = {name[len(start) :]: value for name, value in values.items() if f"{name}-".startswith(start)}
+            values |= {join_key(prefix, name): value for name, value in extra(below).items()}
         return values
-
-
-def below(values: Values, prefix: str) -> Values:
-    """Return the values under a prefix, without it."""
-    if not prefix:
-        return dict(values)
-    return {name[len(prefix) + 1 :]: value for name, value in values.items() if f"{name}-".startswith(f"{prefix}-")}

@@ -3,13 +3,14 @@
 The results are made by calling their classes, and compute what they are asked for.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import InitVar, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 from ...core.arguments import checks
 from ...core.results.text_tables import TEXTS, import_pandas, rendered
@@ -19,17 +20,14 @@ from ...uncertainty.statistics import samples
 Z = 1.959963984540054  # the normal quantile of 0.975
 
 
-@dataclass(eq=False)
 class PosteriorSummary:
     """Summary of samples (S,) without those that are NaN; skew and kurtosis are those of the finite ones."""
 
-    posterior_samples: InitVar[Any]
-    ci_probability: float
-
-    def __post_init__(self, posterior_samples: Any) -> None:
-        samples.check_probability("ci_probability", self.ci_probability)
+    def __init__(self, posterior_samples: Any, ci_probability: float) -> None:
+        samples.check_probability("ci_probability", ci_probability)
+        self.ci_probability = ci_probability
         ordered, count = samples.sort_samples(checks.as_tensor(posterior_samples), 0)
-        self.median, low, high = samples.estimate_sorted(ordered, count, self.ci_probability)
+        self.median, low, high = samples.estimate_sorted(ordered, count, ci_probability)
         self.mode = samples.histogram_mode(ordered, count, samples.finite_part(ordered, count))
         self.hdi, self.metric_uncertainty = (low, high), high - low
         finite = ordered[ordered.isfinite()]
@@ -111,19 +109,16 @@ class PairwiseComparisonResult:
         )
 
 
-@dataclass(eq=False)
 class ListwiseComparisonResult:
     """Experiments ordered by their mean reciprocal rank, the likely best first, given their samples (S,) by name.
 
     Tied ones share their ranks, and NaN ranks last.
     """
 
-    experiment_scores_dict: InitVar[Mapping[str, Any]]
-    metric: Quantity
-
-    def __post_init__(self, experiment_scores_dict: Mapping[str, Any]) -> None:
+    def __init__(self, experiment_scores_dict: Mapping[str, Any], metric: Quantity) -> None:
+        self.metric = metric
         columns = [checks.as_tensor(scores).double() for scores in experiment_scores_dict.values()]
-        sign = -1 if self.metric.higher_is_better is False else 1
+        sign = -1 if metric.higher_is_better is False else 1
         values = (sign * torch.stack(columns, -1)).nan_to_num(-torch.inf, torch.inf, -torch.inf)  # (S, E)
         num_better = (values[:, None] > values[..., None]).sum(-1)
         tied = (values[:, None] == values[..., None]).sum(-1)
@@ -137,9 +132,9 @@ class ListwiseComparisonResult:
     p_experiment_given_rank = property(lambda self: self.p_rank_given_experiment.T)  # (E, E), rows are ranks
 
 
-def report(rows: Sequence[Mapping[str, Any]], table_fmt: str, precision: int) -> Any:
+def report(rows: list[dict[str, Any]], table_fmt: str, precision: int) -> Any:
     """Print a report: "records", "pd" or "pandas", a format of `Table`, or one of the package tabulate."""
-    rows = [{header: _as_number(cell) for header, cell in row.items()} for row in rows]
+    rows = tree_map(lambda cell: cell.item() if isinstance(cell, Tensor) else cell, rows)
     if table_fmt == "records":
         return rows
     if table_fmt in ("pd", "pandas"):
@@ -150,9 +145,3 @@ def report(rows: Sequence[Mapping[str, Any]], table_fmt: str, precision: int) ->
     from tabulate import tabulate
 
     return tabulate(cells, headers, table_fmt, floatfmt=f".{precision}f")
-
-
-def _as_number(cell: Any) -> Any:
-    if isinstance(cell, tuple):
-        return tuple(map(_as_number, cell))
-    return cell.item() if isinstance(cell, Tensor) else cell

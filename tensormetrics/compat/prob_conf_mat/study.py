@@ -208,9 +208,8 @@ class Study(posterior.Study):
         return ListwiseComparisonResult(samples, self.find_metric(metric))
 
     def _summaries(self, metric: str, class_label: Label, names: list[str], method: Method = "posterior") -> Rows:
-        columns = (self.column(metric, class_label, name, method) for name in names)
-        summaries = (PosteriorSummary(column, self.ci_probability).as_dict() for column in columns)
-        return [_named(name) | summary for name, summary in zip(names, summaries, strict=True)]
+        columns = {name: self.column(metric, class_label, name, method) for name in names}
+        return [_named(name) | PosteriorSummary(x, self.ci_probability).as_dict() for name, x in columns.items()]
 
     @reported
     def report_metric_summaries(self, metric: str, class_label: Label = None) -> Rows:
