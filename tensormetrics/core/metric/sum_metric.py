@@ -29,7 +29,7 @@ from ..resampling.weights import (
 from .base import Answer, Metric, Options
 from .state_metric import MERGED
 
-NAMES = "ids", "groups", "targets"  # states of the names of items
+NAMES = "ids", "groups"  # states of the names of items
 COUNTS = slice(1, 1 + len(KINDS))  # of the columns of `folded`
 
 
@@ -44,13 +44,13 @@ class SumMetric(Metric[Answer]):
 
     sums: Tensor
     entries: Tensor  # (n, ...), rows of items that were not yet added to `units`
-    ids: Tensor  # (n,), or (0,) for none, as `groups` and `targets`
+    ids: Tensor  # (n,), or (0,) for none, as `groups`
     groups: Tensor
-    targets: Tensor
     units: Tensor  # entries of `resampling.units`
     folded: Tensor  # (f, 6) of the items in `units`: fingerprint, numbers of items by how they were identified, merges
     weighted: Tensor  # (2, 3, R, K)
     sizes: Tensor  # (R,), weighted numbers of items
+    has_target = False  # whether rows end with the bits of an integer: items are compared with those of the same one
 
     def __init__(self, *, replicates: int | None = None, seed: int = 0, **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)
@@ -81,17 +81,15 @@ class SumMetric(Metric[Answer]):
     def rows_of_items(self) -> list[tuple[str, ...]]:
         return [("entries", *NAMES)] if self._keeps_items else []
 
-    def add_items(self, rows: Tensor, ids: Any = None, groups: Any = None, target: Tensor | None = None) -> None:
-        # rows: (B, K) float64  target: (B,) integer
-        """Add a row for each item to the sums. `target` makes items comparable only with those of the same target."""
+    def add_items(self, rows: Tensor, ids: Any = None, groups: Any = None) -> None:
+        # rows: (B, K) float64, or (B, K + 1) with targets
+        """Add a row for each item to the sums."""
         names = identity(len(rows), rows.device, ids, groups)
-        self.sums = self.sums + rows.sum(0)
-        self.keep(rows, **names, target=target)
+        self.sums = self.sums + self.sum_rows(rows)
+        self.keep(rows, **names)
 
-    def keep(
-        self, entries: Tensor, ids: Tensor | None = None, groups: Tensor | None = None, target: Tensor | None = None
-    ) -> None:
-        # entries: (B, ...)  ids, groups, target: (B,) int64
+    def keep(self, entries: Tensor, ids: Tensor | None = None, groups: Tensor | None = None) -> None:
+        # entries: (B, ...)  ids, groups: (B,) int64
         """Keep what `item_rows` makes rows of, and add the weighted rows to the sums of each replicate."""
         if not self._keeps_items:
             return
@@ -107,7 +105,7 @@ class SumMetric(Metric[Answer]):
             rows = self.item_rows(entries)
             added = weighted_sums(rows, unit, self.replicates, self.seed, random_halves=True, sizes=sizes)
             self.weighted, self.sizes = self.weighted + added[..., 0, :], sizes
-        for name, column in zip(("entries", *NAMES), (entries, ids, groups, target), strict=True):
+        for name, column in zip(("entries", *NAMES), (entries, ids, groups), strict=True):
             if column is not None:
                 self.append_rows(name, column, room=2 * len(column))
         if len(self.entries) > MAX_ENTRIES:
@@ -116,7 +114,12 @@ class SumMetric(Metric[Answer]):
     def item_rows(self, entries: Tensor) -> Tensor:
         # entries: (n, ...)  ->  (n, K) float64
         """Return the summands of items."""
-        return entries
+        return entries[:, :-1] if self.has_target else entries
+
+    def sum_rows(self, entries: Tensor) -> Tensor:
+        # entries: (n, ...)  ->  (K,) float64
+        """Return the sums of `item_rows`."""
+        return self.item_rows(entries).sum(0)
 
     def _numbers(self, count: int, device: torch.device, kept: int = 0) -> Tensor:
         """Assign numbers to items in the order of updates, separately on each rank; a restored metric continues."""
@@ -133,11 +136,12 @@ class SumMetric(Metric[Answer]):
         entries = [self.units] if len(self.units) else []
         folded = [self.folded] if len(self.folded) else []
         if count:
-            given = [column if len(column) else None for column in (self.ids, self.groups, self.targets)]
-            item = self._numbers(count, self.entries.device) if given[0] is None else given[0]
-            names = [item, *(column for column in given[1:] if column is not None)]
-            entries.append(entries_of(split_rows(self.item_rows(self.entries)), item if given[1] is None else given[1]))
-            counts = count * _kinds(item, kind_of_units(given[0] is not None, given[1] is not None))
+            has_ids, has_groups = len(self.ids) > 0, len(self.groups) > 0
+            item = self.ids if has_ids else self._numbers(count, self.entries.device)
+            target = [self.entries[:, -1].view(torch.int64)] if self.has_target else []
+            names = [item, *[self.groups] * has_groups, *target]
+            entries.append(entries_of(split_rows(self.item_rows(self.entries)), self.groups if has_groups else item))
+            counts = count * _kinds(item, kind_of_units(has_ids, has_groups))
             folded.append(torch.cat([fingerprint(*names)[None], counts])[None])
         if count or len(self.units) > MAX_UNITS:
             self.units = add_up(torch.cat(entries))

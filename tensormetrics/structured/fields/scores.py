@@ -69,6 +69,7 @@ class FieldScores(SumMetric[ScoreTable[Estimate]]):
     higher_is_better = True
     plot_lower_bound = 0.0
     plot_upper_bound = 1.0
+    has_target = True
     model_options = (*SumMetric.model_options, "extract")
 
     support: Tensor  # (R,), number of documents with the field in the reference
@@ -146,14 +147,11 @@ class FieldScores(SumMetric[ScoreTable[Estimate]]):
         rates = [torch.from_numpy(flags).double() for flags in (scored.is_readable, scored.is_valid, scored.is_exact)]
         of_documents = torch.stack([torch.ones_like(rates[0]), *rates, torch.from_numpy(scored.similarity)], -1)
         rows = (torch.cat([rows, of_documents], -1) * GRID).round() / GRID
-        rows = rows.to(self.device)
         included = scored.included.tolist()
-        target = None
-        if self._keeps_items:
-            target = torch.tensor(
-                [_digest(scored.references[n]) for n in included], dtype=torch.int64, device=self.device
-            )
-        self.add_items(rows, _select(ids, included), _select(groups, included), target)
+        digests = [_digest(scored.references[n]) if self._keeps_items else 0 for n in included]
+        targets = torch.tensor(digests, dtype=torch.int64, device="cpu").view(torch.float64)
+        rows = torch.cat([rows, targets[:, None]], -1).to(self.device)
+        self.add_items(rows, _select(ids, included), _select(groups, included))
         has_support = torch.from_numpy(counts.counts[..., :3].sum(-1) > 0).sum(0)
         self.support = self.support + has_support.to(self.support)
         self.invalid = self.invalid + torch.from_numpy(counts.invalid.sum(0)).to(self.invalid)

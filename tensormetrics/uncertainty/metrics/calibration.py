@@ -8,6 +8,7 @@ from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
 from ...core.metric.base import Options
 from ...core.metric.sum_metric import SumMetric
+from ...core.native.device_cache import cached_per_device
 from ...core.resampling.draws import Bounds, mean_bounds
 from ...core.resampling.resampling import Resampled
 from ...core.resampling.weights import ResamplingUnits
@@ -49,7 +50,7 @@ def calibration_error(preds: Tensor, target: Tensor, bins: int = 15, norm: str =
     """
     bins = checks.check_int("bins", bins, 1)
     checks.check_choice("norm", norm, NORMS)
-    rows, _ = _bin_rows(preds, target, bins, norm == "rms")
+    rows = _bin_rows(preds, target, bins, norm == "rms")
     return READERS[norm](rows.sum(-2), rows.shape[-2], bins)
 
 
@@ -81,19 +82,23 @@ def _squares(preds: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     return (preds - truth).square().sum(-1), refused
 
 
-def _bin_rows(preds: Tensor, target: Tensor, bins: int, with_squares: bool) -> tuple[Tensor, Tensor]:
-    # ->  (..., N, bins), right or not minus the probability, in the bin of the item; with its square and 1: 3 bins
-    #     (..., N), the items that `_read` refuses
+def _bin_rows(preds: Tensor, target: Tensor, bins: int, with_squares: bool) -> Tensor:
+    # ->  (..., N, bins), the gap of each item in its bin; with its square and 1: 3 bins
+    gap, bin_index, _ = _gaps(preds, target, bins)
+    bin_index = bin_index.unsqueeze(-1)
+    gaps = gap.new_zeros(*gap.shape, bins).scatter_(-1, bin_index, gap.unsqueeze(-1))
+    if with_squares:
+        gaps = torch.cat([gaps, gaps.square(), torch.zeros_like(gaps).scatter_(-1, bin_index, 1.0)], -1)
+    return gaps
+
+
+def _gaps(preds: Tensor, target: Tensor, bins: int) -> tuple[Tensor, Tensor, Tensor]:
+    # ->  (..., N) each: right or not minus the probability, the bin, and the items that `_read` refuses
     preds, target, refused = _read(preds, target)
     if preds.ndim > target.ndim:
         preds, best = preds.max(-1)
         target = (best == target).long()
-    bin_index = (preds * bins).nan_to_num(0).long().clamp(max=bins - 1).unsqueeze(-1)
-    gap = (target - preds).unsqueeze(-1)
-    gaps = preds.new_zeros(*preds.shape, bins).scatter_(-1, bin_index, gap)
-    if with_squares:
-        gaps = torch.cat([gaps, gaps.square(), torch.zeros_like(gaps).scatter_(-1, bin_index, 1.0)], -1)
-    return gaps, refused
+    return target - preds, (preds * bins).nan_to_num(0).long().clamp(max=bins - 1), refused
 
 
 def _mean_gap(sums: Tensor, items: Tensor | int, bins: int) -> Tensor:
@@ -122,27 +127,36 @@ def _mean_square(sums: Tensor, items: Tensor | int, variances: Tensor, times: in
     return squares.where(is_counted, 0).sum(-1) / items
 
 
+@cached_per_device
+def _one(device: torch.device) -> Tensor:
+    return torch.ones(1, dtype=torch.float64, device=device)
+
+
 READERS = {"l1": _mean_gap, "rms": _debiased_rms}
 NORMS = tuple(READERS)
 
 
 class _Calibration(SumMetric):
-    """Base of metrics that store sums over items, and the number of items."""
+    """Base of metrics that store sums over items."""
 
     higher_is_better = False
     plot_lower_bound: float | None = 0.0
+    has_target = True
 
     def __init__(self, width: int, *, replicates: int | None = None, seed: int = 0, **kwargs: Unpack[Options]) -> None:
         super().__init__(replicates=replicates, seed=seed, **kwargs)
-        self.add_sums(width + 1)
+        self.add_sums(width)
         self.add_invalid("labels that are no class, or probabilities outside [0, 1]")
 
-    def add_values(self, values: Tensor, refused: Tensor, target: Tensor, **items: Unpack[ResamplingUnits]) -> None:
-        # values: (N, width)  refused: (N,) bool  target: (N,)
+    def add_values(
+        self, values: list[Tensor], integers: list[Tensor], refused: Tensor, **items: Unpack[ResamplingUnits]
+    ) -> None:
+        # values, integers, refused: (N,) each
         self.num_invalid = self.num_invalid + refused.sum()
-        values = (values.detach() * GRID).round() / GRID
-        rows = torch.cat([values, torch.ones_like(values[:, :1])], 1)
-        self.add_items(rows, **items, target=target.long())
+        ones = _one(refused).expand(len(refused))
+        rows = torch.stack([*values, ones, *(column.long().view(torch.float64) for column in integers)], 1).detach()
+        rows[:, : len(values)].mul_(GRID).round_().div_(GRID)
+        self.add_items(rows, **items)
 
     def compute(self) -> Tensor:
         # ->  () float64
@@ -160,7 +174,7 @@ class BrierScore(_Calibration):
     multiclass: Tensor
 
     def __init__(self, *, replicates: int | None = None, seed: int = 0, **kwargs: Unpack[Options]) -> None:
-        super().__init__(1, replicates=replicates, seed=seed, **kwargs)
+        super().__init__(2, replicates=replicates, seed=seed, **kwargs)
         if self._keeps_items:
             self.add_rows("multiclass")  # a row where items have several probabilities
 
@@ -171,14 +185,14 @@ class BrierScore(_Calibration):
         """
         checks.shape("target", target, "N")
         squares, refused = _squares(preds, target)
-        self.add_values(squares[:, None], refused, target, **items)
-        if self._keeps_items and preds.ndim > target.ndim and len(target) and not len(self.multiclass):
-            self.append_rows("multiclass", torch.zeros_like(target[:1]))
+        self.add_values([squares], [target], refused, **items)
+        if self._keeps_items and preds.ndim > target.ndim and len(target):
+            self.multiclass = _one(squares)
 
     def _add_state(self, state: dict[str, Tensor]) -> None:
+        if self._keeps_items and len(self.multiclass):
+            state = {**state, "multiclass": self._defaults["multiclass"]}
         super()._add_state(state)
-        if self._keeps_items:
-            self.multiclass = self.multiclass[:1]
 
     def value_range(self) -> tuple[float, float]:
         return 0.0, 2.0 if self._keeps_items and len(self.multiclass) else 1.0
@@ -220,8 +234,7 @@ class CalibrationError(_Calibration):
     ) -> None:
         checks.check_choice("norm", norm, NORMS)
         self.bins, self.norm = checks.check_int("bins", bins, 1), norm
-        self.with_squares = norm == "rms" or replicates != 0
-        super().__init__(3 * bins if self.with_squares else bins, replicates=replicates, seed=seed, **kwargs)
+        super().__init__(3 * bins, replicates=replicates, seed=seed, **kwargs)
 
     def update(self, preds: Tensor, target: Tensor, **items: Unpack[ResamplingUnits]) -> None:
         """Add a batch.
@@ -229,11 +242,21 @@ class CalibrationError(_Calibration):
         Shapes: preds: (N,) probabilities of 1, or (N, C); target: (N,) integer; ids, groups: (N,) integers or names.
         """
         checks.shape("target", target, "N")
-        self.add_values(*_bin_rows(preds, target, self.bins, self.with_squares), target, **items)
+        gap, bin_index, refused = _gaps(preds, target, self.bins)
+        self.add_values([gap, gap.square()], [bin_index, target], refused, **items)
+
+    def item_rows(self, entries: Tensor) -> Tensor:
+        # entries: (n, 5): gap, its square, 1, bin and target  ->  (n, 3 bins)
+        bin_index = entries[:, None, 3:4].view(torch.int64).expand(-1, 3, -1)
+        return entries.new_zeros(len(entries), 3, self.bins).scatter_(2, bin_index, entries[:, :3, None]).flatten(1)
+
+    def sum_rows(self, entries: Tensor) -> Tensor:
+        sums = entries.new_zeros(3, self.bins)  # exact, hence in any order
+        return sums.index_add_(1, entries[:, 3].view(torch.int64), entries[:, :3].mT).flatten()
 
     def read_sums(self, sums: Tensor) -> Tensor:
-        # sums: (..., bins + 1 or 3 bins + 1)  ->  (...)
-        return READERS[self.norm](sums[..., :-1], sums[..., -1], self.bins)
+        # sums: (..., 3 bins)  ->  (...)
+        return READERS[self.norm](sums, sums[..., 2 * self.bins :].sum(-1), self.bins)
 
     def debiased(self) -> Tensor:
         # ->  () float64
@@ -251,9 +274,9 @@ class CalibrationError(_Calibration):
     def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled:
         # Draws without bias replace sums, since they are no function of them.
         sums = self._resampled_state(replicates, seed)
-        items, units = sums.weighted[:, -1], sums.units
-        variances = _variances(sums.observed[:-1], self.bins)
-        squares = _mean_square(sums.weighted[:, :-1], items, variances, 2)  # replicates add the variance once more
+        items, units = sums.weighted[:, 2 * self.bins :].sum(-1), sums.units
+        variances = _variances(sums.observed, self.bins)
+        squares = _mean_square(sums.weighted, items, variances, 2)  # replicates add the variance once more
         draws = squares.clamp(min=0).sqrt()
         if self.norm == "l1":
             draws = (2 * self.compute() - self.read_sums(sums.weighted)).clamp(min=0)
