@@ -64,7 +64,8 @@ def in_chunks(function: Score) -> Score:
     def chunked(*sets: Any) -> tuple[Tensor, ...]:
         if isinstance(sets[0], Tensor) and sets[0].ndim < 3:
             return function(*sets)
-        tensors = [t for s in sets for t in _tensors(s)]
+        fields = (field for s in sets for field in (s if isinstance(s, WordSet) else [s]))
+        tensors = [field for field in fields if isinstance(field, Tensor)]
         size = sum(t.numel() for t in tensors)
         batch_shape = tensors[0].shape[:-2] if size > CHUNK else ()
         if not batch_shape or not all(_has_batch_shape(batch_shape, t) and t.device.type == "cpu" for t in tensors):
@@ -74,10 +75,6 @@ def in_chunks(function: Score) -> Score:
         return tuple(map(torch.cat, zip(*results, strict=True)))
 
     return cast(Score, chunked)
-
-
-def _tensors(arg: Any) -> list[Tensor]:
-    return [t for t in (arg if isinstance(arg, WordSet) else [arg]) if isinstance(t, Tensor)]
 
 
 def _split(arg: Any, size: int) -> Iterator[Any]:

@@ -20,7 +20,7 @@ TEXT_CHUNK = 2**22  # bytes of text parsed at a time
 PROBE = 4096  # bytes inspected to distinguish binary rows from text with an error in its first row
 MAX_DIMENSIONS = 2**20
 # Unit of positions ("line" or "row"), position of the first row, words, and values of each row
-Rows = tuple[str, int, list[bytes], np.ndarray | list[list[bytes]]]
+Rows = tuple[str, int, list[bytes], np.ndarray]
 
 
 class Options(TypedDict, total=False):
@@ -126,7 +126,7 @@ class _Table:
         self.repeated: list[str] = []
         self.rows: np.ndarray | None = None
 
-    def add(self, unit: str, first: int, raw: list[bytes], values: np.ndarray | list[list[bytes]]) -> None:
+    def add(self, unit: str, first: int, raw: list[bytes], values: np.ndarray) -> None:
         start, selected = len(self.words), []
         for i, word in enumerate(self._decoded(unit, first, raw)):
             if self.only is not None and word not in self.only:
@@ -138,9 +138,7 @@ class _Table:
                 selected.append(i)
         if not selected:
             return
-        if isinstance(values, list):
-            values = np.stack([self._parsed(f"{unit} {first + i}", values[i]) for i in selected])
-        elif len(selected) < len(raw):
+        if len(selected) < len(raw):
             values = values[selected]
         if self.rows is None:
             self.rows = np.empty(values.shape, np.float32)
@@ -156,14 +154,6 @@ class _Table:
             except UnicodeDecodeError as error:
                 location = f"{self.path}, {unit} {row}"
                 raise ValueError(f"{location}: got the word {word!r}, wanted {self.encoding[0]} ({error})") from None
-
-    def _parsed(self, row: str, values: list[bytes]) -> np.ndarray:
-        try:
-            if b"_" in b"".join(values):  # Python would read 1_0 as 10
-                raise ValueError(f"got {next(n for n in values if b'_' in n)!r}")
-            return np.array(values, np.float32)
-        except ValueError as error:
-            raise ValueError(f"{self.path}, {row}: wanted {len(values)} numbers after the word ({error})") from None
 
     def finish(self, dim: int | None) -> tuple[list[str], np.ndarray]:
         if self.repeated:
@@ -271,10 +261,17 @@ def _rows_of_lines(chunk: bytes, first: int, path: Path, dim: int, max_line: int
         location = f"{path}, line {line_number}"
         if len(line) > max_line:
             raise ValueError(f"{location}: got more than {max_line} bytes, wanted a word and {dim or 'its'} numbers")
-        fields = line.rsplit(None, dim)
-        if len(fields) != dim + 1 or not dim:
-            raise ValueError(f"{location}: got {len(fields)} fields, wanted a word and {dim or 'its'} numbers")
-        yield "line", line_number, [fields[0]], [fields[1:]]
+        word, *numbers = line.rsplit(None, dim) if line.strip() else [b""]
+        if len(numbers) == dim - 1 and line[:1].isspace():
+            word, numbers = b" ", [word, *numbers]  # a word that is a space
+        if len(numbers) != dim or not dim:
+            raise ValueError(f"{location}: got {len(line.split())} fields, wanted a word and {dim or 'its'} numbers")
+        try:
+            if b"_" in b"".join(numbers):  # Python would read 1_0 as 10
+                raise ValueError(f"got {next(n for n in numbers if b'_' in n)!r}")
+            yield "line", line_number, [word], np.array([numbers], np.float32)
+        except ValueError as error:
+            raise ValueError(f"{location}: wanted {dim} numbers after the word ({error})") from None
 
 
 def _binary_rows(file: IO[bytes], buffer: bytes, path: Path, dim: int) -> Iterator[Rows]:
