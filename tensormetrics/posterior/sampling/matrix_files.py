@@ -69,7 +69,7 @@ def load_csv(
 
 
 def _csv_rows(location: str | Path, encoding: str | None, delimiter: str | None) -> list[Row]:
-    """Read the rows that are not blank, all of one length."""
+    """Read the rows that are not blank."""
     data = read_bytes(location)
     try:
         delimiter, table = read_cells(text_of(data, location, encoding), location, delimiter)
@@ -83,9 +83,6 @@ def _csv_rows(location: str | Path, encoding: str | None, delimiter: str | None)
         raise ConfMatIOError(str(error)) from None
     if not rows:
         raise ConfMatIOError(f"{location}: the file is empty, wanted rows of counts")
-    for line, row in rows:
-        if len(row) != len(rows[0][1]):
-            raise ConfMatIOError(f"{location}, line {line}: got {len(row)} columns, wanted {len(rows[0][1])} as above")
     return [(line, [*islice(numbers, len(row))]) for line, row in rows]
 
 

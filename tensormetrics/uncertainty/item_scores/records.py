@@ -124,8 +124,6 @@ def _delimited(text: str, path: Log) -> Records:
             heading = HEADING[-len(cells) :] if is_headless else cells
             if not is_headless:
                 continue
-        if len(cells) != len(heading):
-            raise ValueError(f"{location}: got {len(cells)} columns, wanted {len(heading)} as above")
         rows.append(dict(zip(heading, cells, strict=True)))
         locations.append(location)
     if is_headless and heading == HEADING and delimiter == ",":

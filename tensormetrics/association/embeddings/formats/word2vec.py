@@ -13,6 +13,7 @@ import torch
 
 from ....core.arguments import checks
 from ....core.text.files import open_stream
+from ....core.text.tables import is_number
 from ....core.text.text_columns import parse_word_vectors
 
 CHUNK = 2**20  # bytes read at a time; the limit of a header or a word
@@ -243,17 +244,13 @@ def _dimensions(chunk: bytes, path: Path) -> int:
     """Return the count of numbers in the first line; raise a ValueError if the next lines have more."""
     lines = [line.split() for line in chunk.split(b"\n", 20)[:20] if line.strip()]
     first, *below = (len(line) - 1 for line in lines or [[b""]])
-    if below and first < (minimum := min(below)) and all(map(_is_number, lines[1][-minimum:])):
+    if (
+        below
+        and first < (minimum := min(below))
+        and all(is_number(field.decode("latin-1")) for field in lines[1][-minimum:])
+    ):
         raise ValueError(f"{path}, line 1: got {first} numbers, wanted {minimum} as in the lines below")
     return first
-
-
-def _is_number(field: bytes) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True
 
 
 def _rows_of_lines(chunk: bytes, first: int, path: Path, dim: int, max_line: int) -> Iterator[Rows]:
