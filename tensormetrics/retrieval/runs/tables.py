@@ -76,8 +76,7 @@ def ranks_as_scores(queries: np.ndarray, values: np.ndarray) -> np.ndarray | Non
 
 def ranked_lists(run: Mapping[str, Any]) -> dict[str, Any]:
     """Return a run in which lists of documents, the best first, have scores."""
-
-    def scored(documents: Any) -> Any:
-        return {d: -i for i, d in enumerate(documents, 1)} if isinstance(documents, list | tuple) else documents
-
-    return {query: scored(documents) for query, documents in run.items()}
+    return {
+        query: {d: -i for i, d in enumerate(documents, 1)} if isinstance(documents, list | tuple) else documents
+        for query, documents in run.items()
+    }

@@ -85,7 +85,9 @@ def _conll_documents(lines: Iterable[str], column: int) -> "Iterator[_Document]"
             if ends or fields:
                 raise ValueError(f"line {lineno}: got {line.strip()!r} outside of a document, wanted #begin document")
         elif ends:
-            document.check_closed()
+            for cluster, starts in document.opened.items():
+                if starts:
+                    raise ValueError(f"line {starts[-1][1]}: bracket ({cluster} is never closed")
             yield document
             document = None
         elif fields:
@@ -120,11 +122,6 @@ class _Document:
                 if not self.opened[cluster]:
                     raise ValueError(f"line {lineno}: bracket {cluster}) was never opened")
                 self.clusters[cluster].append((self.opened[cluster].pop()[0], token))
-
-    def check_closed(self) -> None:
-        for cluster, starts in self.opened.items():
-            if starts:
-                raise ValueError(f"line {starts[-1][1]}: bracket ({cluster} is never closed")
 
 
 def _check_ended(document: _Document | None) -> None:

@@ -119,14 +119,16 @@ class Scores:
         missing = f", missing={self.missing}" if self.missing else ""
         return f"Scores({self.name}{mean}, items={len(items.values)}{missing})"
 
-    def replaced(self, *, bounds: tuple[float, float] | None = None, higher_is_better: bool | None = None) -> "Scores":
-        """Return the same scores with other bounds, or another direction."""
-        options = {"bounds": bounds, "higher_is_better": higher_is_better}
-        return self._with(self.scores, **{name: value for name, value in options.items() if value is not None})
-
-    def named(self, name: str) -> "Scores":
-        """Return the same scores under another name."""
-        return self._with(self.scores, name=name)
+    def replaced(
+        self,
+        *,
+        bounds: tuple[float, float] | None = None,
+        higher_is_better: bool | None = None,
+        name: str | None = None,
+    ) -> "Scores":
+        """Return the same scores with other bounds, another direction or another name."""
+        options = {"bounds": bounds, "higher_is_better": higher_is_better, "name": name}
+        return self._with(self.scores, **{key: option for key, option in options.items() if option is not None})
 
     def selected(self, index: Any) -> "Scores":
         # index: (n,) integer

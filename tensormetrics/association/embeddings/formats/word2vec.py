@@ -169,10 +169,8 @@ class _Table:
 
 
 def _header(line: bytes, path: Path) -> tuple[int, int]:
-    try:
-        count, dim = map(_integer, line.split())
-    except ValueError:
-        count = dim = 0
+    fields = line.split()
+    count, dim = map(int, fields if len(fields) == 2 and all(map(bytes.isdigit, fields)) else "00")  # int() takes "1_0"
     if dim > MAX_DIMENSIONS:
         raise ValueError(f"{path}, line 1: got {dim} dimensions, wanted at most {MAX_DIMENSIONS}")
     if count < 1 or dim < 1:
@@ -182,12 +180,6 @@ def _header(line: bytes, path: Path) -> tuple[int, int]:
             "write no_header=True for a file without that line"
         )
     return count, dim
-
-
-def _integer(field: bytes) -> int:
-    if not field.isdigit():  # int() would take "1_0" too
-        raise ValueError
-    return int(field)
 
 
 def _is_text(rest: bytes, dim: int, is_prefix: bool) -> bool:
