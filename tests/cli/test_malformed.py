@@ -158,7 +158,7 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
         ],
         "x.npy bad.csv": [
             ("word\na\na\nb\n", ": got 4 labels for the 3 rows of x.npy; leave out the header"),
-            ("1\n2,3\n", ", line 2: got 2 columns, wanted one label"),
+            ("1\n2,3\n", ", line 2: got 2 columns, wanted 1 as above"),
             ("cat;3\ndog;4\n", ", line 1: got 2 columns, wanted one label"),
             ('cat\n""\ndog\n', ", line 2: got an empty cell, wanted a label"),
             (f"1\n{2**63}\n", f", line 2: got '{2**63}', wanted an integer of at most 64 bits or a word"),
@@ -176,7 +176,6 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
         ],
         "x.npy --gains bad.csv": [
             ("0,1\n", f", line 1: got 2 columns, wanted {GAINS}"),
-            ("0,1,2\n0,2\n", f", line 2: got 2 columns, wanted {GAINS}"),
             ("0,1,2\n0,0,2,1\n", ", line 2: got 4 columns, wanted 3 as above"),
             ("query;row;gain\n0;7;1\n",
              ", line 2: got the reference '7', wanted a row of x.npy, 0 to 2; names are given by --ids"),
@@ -243,8 +242,7 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
         ],
         f"bad.bin {QUERIES}": [(BINARY[:-3], ", row 1: got 8 bytes and the end, wanted a word, a space and 8 bytes")],
         f"bad.npy {QUERIES}": [
-            (OBJECT, ", line 1: got the word b\"\\x93NUMPY\\x01\\x00v\\x00{'descr':\", wanted utf-8 "
-             "('utf-8' codec can't decode byte 0x93 in position 0: invalid start byte)")
+            (OBJECT, ", line 1: wanted 6 numbers after the word (got b\"'fortran_order':\")")
         ],
         "v.txt --queries bad.json": [
             (QUERY[:-2], ": this is no JSON: Expecting ',' delimiter at character 105"),

@@ -290,7 +290,7 @@ WRONG_RUNS = {
     "beir.tsv": (FORMS_OF_QRELS["beir.tsv"], ": got judgements (query-id corpus-id score), wanted a run; were the two"),
     "gains.txt": ("q d 1\nq e 1\n", ": got judgements (query 0 document gain), wanted a run; were the two swapped?"),
     "heading.csv": ("qid,docno,relevance\nq,d,1\n", ": got the columns qid, docno, relevance, wanted one of values: "),
-    "row.csv": ("qid,docno,score\nq,d\n", ", line 2: got 2 fields, wanted 3: qid docno score"),
+    "row.csv": ("qid,docno,score\nq,d\n", ", line 2: got 2 columns, wanted 3 as above"),
     "word.csv": ("qid,docno,score\nq,d,high\n", ", line 2: got the score 'high', wanted a number"),
     "broken.json": ('{"q": {"d": 1', ": "),
 }

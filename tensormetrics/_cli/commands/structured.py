@@ -235,20 +235,15 @@ def imported_class(schema: str) -> Any:
     if module.endswith(".py"):
         existing(module)
     try:
-        return getattr(_imported(module), name)
+        if not module.endswith(".py"):
+            return getattr(importlib.import_module(module), name)
+        # Under a separate name: a file may be called types.py.
+        spec: Any = importlib.util.spec_from_file_location(f"_schema_{Path(module).stem}", module)
+        loaded = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(loaded)
+        return getattr(loaded, name)
     except (Exception, SystemExit) as error:  # whatever the user's module does
         raise BadInput(f"--schema: {schema} cannot be imported: {type(error).__name__}: {error}") from error
-
-
-def _imported(module: str) -> Any:
-    if not module.endswith(".py"):
-        return importlib.import_module(module)
-    # Under a separate name: a file may be called types.py.
-    spec = importlib.util.spec_from_file_location(f"_schema_{Path(module).stem}", module)
-    assert spec is not None and spec.loader is not None  # there is a loader for .py
-    loaded = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return loaded
 
 
 def _object(plan: Plan, reader: Reader, location: str, text: Any) -> Any:

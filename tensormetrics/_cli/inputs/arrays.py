@@ -97,7 +97,7 @@ def _csv(path: Path, name: None) -> Tensor:
     if len(rows) <= has_header:
         raise BadInput(f"{path}: got no numbers, wanted at least one row")
     has_names = has_header and len(head) > 1 and (not head[0] or not is_number(below[0]))
-    if not has_names and len(head) == len(below):
+    if not has_names:
         with suppress(ValueError):
             skip = first if has_header else first - 1
             lines = io.StringIO(text, newline=None)
@@ -106,8 +106,6 @@ def _csv(path: Path, name: None) -> Tensor:
                 return torch.from_numpy(values)
     rows += table
     for line, row in rows:
-        if len(row) != len(head):
-            raise BadInput(f"{path}, line {line}: got {len(row)} columns, wanted {len(head)} as above")
         if has_names and head[0] and row is not head and is_number(row[0]):
             raise BadInput(f"{path}, line {line}: got {row[0]!r}, wanted a name as above")
     places, cells = zip(*((line, cell) for line, row in rows[has_header:] for cell in row[has_names:]), strict=True)

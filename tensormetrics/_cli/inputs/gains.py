@@ -52,18 +52,15 @@ class Rows:
 def read_gains(file: str, queries: Rows, references: Rows) -> tuple[Tensor, Tensor, Tensor]:
     # ->  (n,) int64 rows of queries, (n,) int64 rows of references, (n,) float64
     """Read gains, each pair at most once; negative gains become 0."""
-    path, width = existing(file), 0
+    path = existing(file)
     gains: dict[tuple[int, int], float] = {}
-    for line, cells in _rows(path):
+    for row, (line, cells) in enumerate(_rows(path)):
         location = f"{path}, line {line}"
-        if len(cells) != width:
-            if width or len(cells) not in (3, 4):
-                wanted = "a query, a reference and a gain, or TREC's `query 0 document gain`"
-                wanted = f"{width} as above" if width and len(cells) in (3, 4) else wanted
-                raise BadInput(f"{location}: got {len(cells)} columns, wanted {wanted}")
-            width = len(cells)
-            if not is_number(cells[-1]) and not any(map(str.isdigit, cells[-1])):  # a heading
-                continue
+        if len(cells) not in (3, 4):
+            wanted = "a query, a reference and a gain, or TREC's `query 0 document gain`"
+            raise BadInput(f"{location}: got {len(cells)} columns, wanted {wanted}")
+        if row == 0 and not is_number(cells[-1]) and not any(map(str.isdigit, cells[-1])):  # a heading
+            continue
         *_, document, number = cells
         pair = queries.find(cells[0], "query", location), references.find(document, "reference", location)
         gain = float(number) if is_number(number) else math.nan

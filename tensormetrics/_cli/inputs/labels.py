@@ -102,11 +102,8 @@ def _labels_of_lines(path: Path, max_columns: int | None) -> list[Words]:
 def _labels_of_table(path: Path, max_columns: int | None) -> list[Words]:
     rows = rows_of(path)
     width = len(rows[0][1]) if rows else 1
-    for line, row in rows:
-        if len(row) > (max_columns or len(row)):
-            raise BadInput(f"{path}, line {line}: got {len(row)} columns, wanted one label")
-        if len(row) != width:
-            raise BadInput(f"{path}, line {line}: got {len(row)} columns, wanted {width} as above")
+    if rows and len(rows[0][1]) > (max_columns or len(rows[0][1])):
+        raise BadInput(f"{path}, line {rows[0][0]}: got {len(rows[0][1])} columns, wanted one label")
     columns = [[(line, row[i]) for line, row in rows] for i in range(width)]
     are_numbers = [[is_number(cell) for _, cell in column] for column in columns]
     header = len(rows) > 1 and all(not first and all(rest) for first, *rest in are_numbers)

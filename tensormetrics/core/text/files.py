@@ -233,19 +233,23 @@ def map_arrow(path: str) -> Any:
     return pa.memory_map(path)
 
 
-def text_of(data: bytes | bytearray, path: str | os.PathLike) -> str:
-    """Decode UTF-8, or UTF-16 with a byte order mark, as spreadsheets write them.
+def text_of(data: bytes | bytearray, path: str | os.PathLike, encoding: str | None = None) -> str:
+    """Decode UTF-8, or UTF-16 with a byte order mark, as spreadsheets write them, or another encoding.
 
     ValueError names the line, and an encoding that it may have."""
-    encoding = next((name for mark, name in MARKS if data.startswith(mark)), "utf-8")
+    named = encoding or next((name for mark, name in MARKS if data.startswith(mark)), "utf-8")
     try:
-        text = data.decode(encoding)
+        text = data.decode(named)
+    except LookupError:
+        raise ValueError(f"encoding: got {encoding!r}, wanted None or an encoding of Python, as 'cp1252'") from None
     except UnicodeDecodeError as error:
-        if encoding == "utf-16":
+        if named == "utf-16":
             raise ValueError(f"{path}: got a file marked as UTF-16 that is not whole, or is none") from None
         line, offset = data.count(b"\n", 0, error.start) + 1, error.start
-        got = f"{path}, line {line}: got the byte {data[offset]:#04x}, wanted text in UTF-8"
-        raise ValueError(f"{got}{_as_windows_writes(data, offset, path)}") from None
+        got = f"{path}, line {line}: got the byte {data[offset]:#04x}"
+        if encoding:
+            raise ValueError(f"{got}, which is no {encoding}; name the encoding of the file") from None
+        raise ValueError(f"{got}, wanted text in UTF-8{_as_windows_writes(data, offset, path)}") from None
     if "\0" in text[:1000]:
         raise ValueError(f"{path}: got bytes of 0, wanted text in UTF-8; write iconv -f utf-16le -t utf-8 {path} > NEW")
     return text

@@ -21,7 +21,7 @@ Row = tuple[int, list[str]]  # line number, cells
 def read_cells(text: str, path: str | os.PathLike, delimiter: str | None = None) -> tuple[str, Iterator[Row]]:
     """Return the delimiter of a table, that of its first line: a tab, semicolon or comma, and its rows.
 
-    Cells are stripped of spaces; lines without a cell are left out. A ValueError names the line.
+    Cells are stripped of spaces; lines without a cell are left out. A ValueError names the line, also of other length.
     """
     lines = io.StringIO(text, newline="")  # splitlines() would split cells, too
     directive = DIRECTIVE.fullmatch(lines.readline().rstrip("\r\n"))
@@ -34,10 +34,13 @@ def read_cells(text: str, path: str | os.PathLike, delimiter: str | None = None)
 
 
 def _rows(reader: Any, path: str | os.PathLike, skipped: int) -> Iterator[Row]:
+    width = 0
     try:
-        for row in reader:
-            if row:
-                yield skipped + reader.line_num, [cell.strip() for cell in row]
+        for row in filter(None, reader):
+            line, width = skipped + reader.line_num, width or len(row)
+            if len(row) != width:
+                raise ValueError(f"{path}, line {line}: got {len(row)} columns, wanted {width} as above")
+            yield line, [cell.strip() for cell in row]
     except csv.Error as error:
         raise ValueError(f"{path}, line {skipped + reader.line_num}: {error}") from None
 

@@ -3,7 +3,6 @@
 import re
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -39,92 +38,51 @@ def load_csv(
     if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1):
         raise ValueError(f"delimiter: got {delimiter!r}, wanted None or one character")
     rows = _csv_rows(location, encoding, delimiter)
-    layout = _layout(location, rows)
-    names = _class_names(location, rows, layout)
-    matrix = _counts(location, rows, layout)
-    _refuse_totals(location, matrix)
-    return (matrix, names) if with_labels else matrix
-
-
-class _Layout(NamedTuple):
-    has_header: bool  # the first row has names
-    has_index: bool  # the first column has names
-
-
-def _layout(location: str | Path, rows: list[Row]) -> _Layout:
-    """Find the row and the column of names; ConfMatIOError if the other cells are not a square."""
-    if not rows:
-        raise ConfMatIOError(f"{location}: the file is empty, wanted rows of counts")
     height, width = len(rows), len(rows[0][1])
-    for line, cells in rows:
-        if len(cells) != width:
-            raise ConfMatIOError(f"{location}, line {line}: got {len(cells)} columns, wanted {width} as above")
-    has_both = height == width and not all(map(_is_count, rows[0][1]))  # and a corner
+    has_both = height == width and not all(map(_is_count, rows[0][1]))  # names in the first row and column
     has_header = has_both or (height == width + 1 and _are_names(rows[0][1]))
     has_index = has_both or (height + 1 == width and _are_names([cells[0] for _, cells in rows]))
     if not has_header and not has_index and height != width:
         expected = "a square, with at most one row and one column of names"
         raise ConfMatIOError(f"{location}: got {height} rows of {width} columns, wanted {expected}")
-    return _Layout(has_header, has_index)
-
-
-def _class_names(location: str | Path, rows: list[Row], layout: _Layout) -> list[str] | None:
-    """Return the names of the classes; ConfMatIOError if those of rows and columns differ, or are not distinct."""
-    columns = rows[0][1][layout.has_index :] if layout.has_header else None
-    names = [cells[0] for _, cells in rows[layout.has_header :]] if layout.has_index else columns
-    if names is None:
-        return None
-    if columns is not None and names != columns:
+    columns = rows[0][1][has_index:] if has_header else None
+    names = [cells[0] for _, cells in rows[has_header:]] if has_index else columns
+    if names is not None and columns is not None and names != columns:
         expected = "the same names"
         non_counts = [cell for cell in rows[0][1] if not _is_count(cell)]
         if all(map(_is_count, names)) and len(non_counts) == 1:  # perhaps these are no names
             expected += f", or a count instead of {non_counts[0]!r}"
         raise ConfMatIOError(f"{location}: rows are called {names}, columns {columns}, wanted {expected}")
-    if len(set(names)) < len(names) or "" in names:
+    if names is not None and (len(set(names)) < len(names) or "" in names):
         raise ConfMatIOError(f"{location}: got classes called {names}, wanted distinct names")
-    return names
-
-
-def _counts(location: str | Path, rows: list[Row], layout: _Layout) -> Tensor:
-    # ->  (C, C)
-    rows = [(line, cells[layout.has_index :]) for line, cells in rows[layout.has_header :]]
-    for line, cells in rows:
-        if wrong := [cell for cell in cells if not _is_count(cell)]:
+    for line, cells in rows[has_header:]:
+        if wrong := [cell for cell in cells[has_index:] if not _is_count(cell)]:
             raise ConfMatIOError(f"{location}, line {line}: got {wrong[0]!r}, wanted a count")
-    counts = [[float(cell) for cell in cells] for _, cells in rows]
+    counts = [[*map(float, cells[has_index:])] for _, cells in rows[has_header:]]
     with parsing(location, "a confusion matrix", ConfMatIOError):
-        return validate_confusion_matrix(counts, allow_empty_rows=True)
-
-
-def _refuse_totals(location: str | Path, matrix: Tensor) -> None:  # (C, C)
+        matrix = validate_confusion_matrix(counts, allow_empty_rows=True)
     inner = matrix[:-1, :-1]
     if len(inner) > 1 and matrix.sum() > 0 and torch.equal(matrix[:-1, -1], inner.sum(1)):
         if torch.equal(matrix[-1], matrix[:-1].sum(0)):
             raise ConfMatIOError(f"{location}: the last row and column are the totals of the others; leave them out")
+    return (matrix, names) if with_labels else matrix
 
 
 def _csv_rows(location: str | Path, encoding: str | None, delimiter: str | None) -> list[Row]:
     """Read the rows that are not blank."""
     data = read_bytes(location)
     try:
-        text = data.decode(encoding) if encoding else text_of(data, location)
-    except LookupError:
-        raise ValueError(f"encoding: got {encoding!r}, wanted None or an encoding of Python, as 'cp1252'") from None
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        got = f"{location}, line {line}: got the byte {data[error.start]:#04x}"
-        raise ConfMatIOError(f"{got}, which is no {encoding}; name the encoding of the file") from None
+        delimiter, table = read_cells(text_of(data, location, encoding), location, delimiter)
+        rows = [(line, row) for line, row in table if any(row)]
+        while rows and len(rows[0][1]) > 1 and all(row[-1:] == [""] for _, row in rows):
+            rows = [(line, row[:-1]) for line, row in rows]  # columns that a spreadsheet only thinks are in use
+        lines = [line for line, row in rows for _ in row]
+        cells = [cell for _, row in rows for cell in row]
+        numbers = iter(with_points(cells, delimiter, lambda i: f"{location}, line {lines[i]}"))
     except ValueError as error:
         raise ConfMatIOError(str(error)) from None
-    with parsing(location, "a CSV file", ConfMatIOError):
-        delimiter, table = read_cells(text, location, delimiter)
-        rows = [(line, row) for line, row in table if any(row)]
-    while rows and len(rows[0][1]) > 1 and all(row[-1:] == [""] for _, row in rows):
-        rows = [(line, row[:-1]) for line, row in rows]  # columns that a spreadsheet only thinks are in use
-    lines = [line for line, row in rows for _ in row]
-    cells = [cell for _, row in rows for cell in row]
-    with parsing(location, "counts", ConfMatIOError):
-        numbers = iter(with_points(cells, delimiter, lambda i: f"{location}, line {lines[i]}"))
+    if not rows:
+        raise ConfMatIOError(f"{location}: the file is empty, wanted rows of counts")
     return [(line, [*islice(numbers, len(row))]) for line, row in rows]
 
 

@@ -32,9 +32,6 @@ def read_table(data: bytes | bytearray, path: str | PathLike, is_run: bool) -> M
         raise ValueError(f"{path}: got judgements (query-id corpus-id score), wanted a run; were the two swapped?")
     delimiter, table = read_cells(text_of(data, path), path)
     lines, rows = zip(*table, strict=True)
-    for line, row in zip(lines, rows, strict=True):
-        if len(row) != len(heading):
-            raise ValueError(f"{path}, line {line}: got {len(row)} fields, wanted {len(heading)}: {' '.join(heading)}")
     columns = dict(zip(heading, zip(*rows[1:], strict=True) if rows[1:] else [()] * len(heading), strict=True))
     return columns_of(str(path), columns, is_run, delimiter, lines[1:])
 
@@ -79,8 +76,7 @@ def ranks_as_scores(queries: np.ndarray, values: np.ndarray) -> np.ndarray | Non
 
 def ranked_lists(run: Mapping[str, Any]) -> dict[str, Any]:
     """Return a run in which lists of documents, the best first, have scores."""
-
-    def scored(documents: Any) -> Any:
-        return {d: -i for i, d in enumerate(documents, 1)} if isinstance(documents, list | tuple) else documents
-
-    return {query: scored(documents) for query, documents in run.items()}
+    return {
+        query: {d: -i for i, d in enumerate(documents, 1)} if isinstance(documents, list | tuple) else documents
+        for query, documents in run.items()
+    }

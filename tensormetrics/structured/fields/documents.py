@@ -122,13 +122,14 @@ class DocumentScorer:
         comparison = Comparison(self.plan, tables, preds, refs, self.answers)
         comparison.count()
         self.answers.clear()
-        readable = is_readable[included]
+        readable, validate = is_readable[included], self.options.validate
+        is_valid = [validate is None or (value is not MISSING and _is_valid(validate, value)) for value in values]
         return ScoredDocuments(
             references=reference_values,
             readings=readings,
             included=included,
             is_readable=readable,
-            is_valid=readable & comparison.is_conforming & self._validate(values),
+            is_valid=readable & comparison.is_conforming & np.array(is_valid, dtype=bool),
             is_exact=readable & (comparison.counts[..., 1:].sum((1, 2)) == 0) & (comparison.invalid.sum(1) == 0),
             similarity=np.where(readable, comparison.document_similarity, 0.0),
             comparison=comparison,
@@ -161,12 +162,6 @@ class DocumentScorer:
                 if read and not fault.endswith(NULL_HINT) and not any(first_fault(self.plan, value) for value in read):
                     message += "; the predictions conform to the schema: were the two swapped?"
                 raise ValueError(message)
-
-    def _validate(self, values: list[Any]) -> np.ndarray:
-        validate = self.options.validate
-        if validate is None:
-            return np.ones(len(values), dtype=bool)
-        return np.array([value is not MISSING and _is_valid(validate, value) for value in values], dtype=bool)
 
 
 def read_json(reference: Any, position: int, reader: Reader = ANY_JSON) -> Any:

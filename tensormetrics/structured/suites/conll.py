@@ -1,7 +1,6 @@
 """Readers of coreference: CoNLL-2011/2012 files, and JSON with lists of clusters."""
 
 import io
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -9,8 +8,9 @@ from itertools import chain
 from os import PathLike
 from typing import Any
 
-from ...core.text.files import parsing, read_text
+from ...core.text.files import read_text
 from ...core.text.joining import Item
+from ...uncertainty.item_scores.records import read_records
 
 Span = tuple[int, int]
 NONE = ("-", "_", "*")  # fields without brackets
@@ -22,7 +22,7 @@ def read_coref_file(path: str | PathLike) -> list[Item]:
     """Return the name and the clusters of each document of a file, and the words beside them.
 
     The file is as `read_conll_coref` takes it, or JSON: each line, or item of a list, is a document, an object with
-    `"clusters"`, or the clusters alone. A mention is `[first, last]` or a text.
+    `"clusters"`. A mention is `[first, last]` or a text.
     """
     text = read_text(path)
     if text.lstrip()[:1] in ("{", "["):
@@ -36,33 +36,16 @@ def read_coref_file(path: str | PathLike) -> list[Item]:
 
 
 def _json_documents(text: str, path: str | PathLike) -> list[Item]:
-    try:
-        rows = json.loads(text)
-        rows = list(enumerate(rows, 1)) if _are_documents(rows) else [(1, rows)]
-    except (ValueError, RecursionError):
-        rows = []
-        for number, line in enumerate(io.StringIO(text, newline=None), 1):
-            with parsing(f"{path}, line {number}", "CoNLL-2012, or JSON"):
-                rows += [(number, json.loads(line))] if line.strip() else []
     items = []
-    for number, row in rows:
-        record = row if isinstance(row, dict) else {"clusters": row}
+    for number, (record, location) in enumerate(read_records(path, text).located(), 1):
         if "clusters" not in record:
-            raise ValueError(f"{path}, line {number}: got {', '.join(map(repr, record))}, wanted a key 'clusters'")
+            raise ValueError(f"{location}: got {', '.join(map(repr, record))}, wanted a key 'clusters'")
         words: list[Any] = next((record[key] for key in WORDS if isinstance(record.get(key), list)), [])
         words = [*map(str, chain(*words) if words and isinstance(words[0], list) else words)]
         name = next((record[key] for key in NAMES if key in record), None)
         document = number if name is None else name, record["clusters"]
         items.append(Item(document, [number] * max(len(words), 1), words, name))
     return items
-
-
-def _are_documents(rows: Any) -> bool:
-    """Return whether the items of a list are documents rather than clusters, whose mentions are pairs or texts."""
-    leaf, depth = rows, 0
-    while isinstance(leaf, list) and leaf:
-        leaf, depth = max(leaf, key=bool), depth + 1
-    return depth > 0 and (isinstance(leaf, dict) or depth - isinstance(leaf, int) > 2)
 
 
 def read_conll_coref(lines: Iterable[str], column: int = -1) -> Iterator[tuple[str, list[list[Span]]]]:
@@ -102,7 +85,9 @@ def _conll_documents(lines: Iterable[str], column: int) -> "Iterator[_Document]"
             if ends or fields:
                 raise ValueError(f"line {lineno}: got {line.strip()!r} outside of a document, wanted #begin document")
         elif ends:
-            document.check_closed()
+            for cluster, starts in document.opened.items():
+                if starts:
+                    raise ValueError(f"line {starts[-1][1]}: bracket ({cluster} is never closed")
             yield document
             document = None
         elif fields:
@@ -137,11 +122,6 @@ class _Document:
                 if not self.opened[cluster]:
                     raise ValueError(f"line {lineno}: bracket {cluster}) was never opened")
                 self.clusters[cluster].append((self.opened[cluster].pop()[0], token))
-
-    def check_closed(self) -> None:
-        for cluster, starts in self.opened.items():
-            if starts:
-                raise ValueError(f"line {starts[-1][1]}: bracket ({cluster} is never closed")
 
 
 def _check_ended(document: _Document | None) -> None:

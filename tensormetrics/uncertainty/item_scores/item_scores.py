@@ -119,17 +119,16 @@ class Scores:
         missing = f", missing={self.missing}" if self.missing else ""
         return f"Scores({self.name}{mean}, items={len(items.values)}{missing})"
 
-    def replaced(self, *, bounds: tuple[float, float] | None = None, higher_is_better: bool | None = None) -> "Scores":
-        """Return the same scores with other bounds, or another direction."""
-        return self._with(
-            self.scores,
-            bounds=self.bounds if bounds is None else bounds,
-            higher_is_better=self.higher_is_better if higher_is_better is None else higher_is_better,
-        )
-
-    def named(self, name: str) -> "Scores":
-        """Return the same scores under another name."""
-        return self._with(self.scores, name=name)
+    def replaced(
+        self,
+        *,
+        bounds: tuple[float, float] | None = None,
+        higher_is_better: bool | None = None,
+        name: str | None = None,
+    ) -> "Scores":
+        """Return the same scores with other bounds, another direction or another name."""
+        options = {"bounds": bounds, "higher_is_better": higher_is_better, "name": name}
+        return self._with(self.scores, **{key: option for key, option in options.items() if option is not None})
 
     def selected(self, index: Any) -> "Scores":
         # index: (n,) integer
@@ -196,7 +195,7 @@ class Scores:
     def id_numbers(self, as_texts: bool = False) -> Tensor:
         # ->  (N,) int64
         """Return the id of each score's item as an integer; `as_texts` treats integer ids as texts."""
-        ids = [*map(str, _as_list(cast(Ids, self.ids)))] if as_texts else self.ids
+        ids = [*map(str, as_list(cast(Ids, self.ids)))] if as_texts else self.ids
         return units("ids", ids, len(self), self.scores.device)
 
     def _items(self, as_texts: bool = False) -> ItemScores:
@@ -281,7 +280,7 @@ def _bounds(scores: Tensor, bounds: tuple[float, float] | None) -> tuple[float, 
     return float(low), float(high)
 
 
-def _as_list(names: Ids) -> list[Any]:
+def as_list(names: Ids) -> list[Any]:
     return names.tolist() if isinstance(names, Tensor) else list(names)
 
 
@@ -307,7 +306,7 @@ def _names(name: str, names: Any, count: int) -> Ids:
 def _looked_up(groups: Mapping[Hashable, Hashable], ids: Ids | None) -> list[Hashable]:
     if ids is None:
         raise ValueError("groups: got a dictionary for scores without ids; write ids=")
-    missing = [name for name in _as_list(ids) if name not in groups]
+    missing = [name for name in as_list(ids) if name not in groups]
     if missing:
         raise ValueError(f"groups: got none for the id {missing[0]!r}; wanted a group for each id")
-    return [groups[name] for name in _as_list(ids)]
+    return [groups[name] for name in as_list(ids)]

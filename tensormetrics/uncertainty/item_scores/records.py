@@ -3,7 +3,6 @@
 import io
 import json
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -34,22 +33,23 @@ class Records(NamedTuple):
         return self._replace(rows=[self.rows[i] for i in index], locations=[self.locations[i] for i in index])
 
 
-def read_records(path: Log) -> Records:
-    """Read the rows of a table: CSV and TSV, JSONL, a JSON list of objects, or Parquet."""
-    records, *others = parts_of(path)
+def read_records(path: Log, text: str | None = None) -> Records:
+    """Read the rows of a table: CSV and TSV, JSONL, a JSON list of objects, or Parquet; or of a text."""
+    records, *others = parts_of(path, text)
     if others or records.is_log:
         raise ValueError(f"{path}: got a log, wanted a table, JSONL or a JSON list of objects")
     return records
 
 
-def parts_of(path: Log) -> list[Records]:
+def parts_of(path: Log, text: str | None = None) -> list[Records]:
     """Return the objects of a file, of a log of simple_evaluate those of each task."""
-    data = read_bytes(path, MAX_BYTES)
-    if data.startswith(b"PAR1"):
-        with parsing(path, "a Parquet file"):
-            frame = import_pandas().read_parquet(io.BytesIO(data))
-        return [_numbered(frame.to_dict("records"), "row", path)]
-    text = _text(data, path)
+    if text is None:
+        data = read_bytes(path, MAX_BYTES)
+        if data.startswith(b"PAR1"):
+            with parsing(path, "a Parquet file"):
+                frame = import_pandas().read_parquet(io.BytesIO(data))
+            return [_numbered(frame.to_dict("records"), "row", path)]
+        text = _text(data, path)
     start = text.lstrip()[:1]
     if start == "[":
         return [_numbered(_json(text, str(path)), "object", path)]
@@ -124,8 +124,6 @@ def _delimited(text: str, path: Log) -> Records:
             heading = HEADING[-len(cells) :] if is_headless else cells
             if not is_headless:
                 continue
-        if len(cells) != len(heading):
-            raise ValueError(f"{location}: got {len(cells)} columns, wanted {len(heading)} as above")
         rows.append(dict(zip(heading, cells, strict=True)))
         locations.append(location)
     if is_headless and heading == HEADING and delimiter == ",":
@@ -135,12 +133,12 @@ def _delimited(text: str, path: Log) -> Records:
 
 def _check_no_decimal_commas(rows: list[Record], locations: list[str]) -> None:
     """Raise a ValueError if the two columns of a file may be the halves of numbers, since they repeat."""
-    names = [row["id"] for row in rows]
-    if len({*names}) == len(names) or not all(name.lstrip("+-").isdecimal() for name in names):
-        return
-    again = Counter(names).most_common(1)[0][0]
-    i = names.index(again, names.index(again) + 1)
-    raise ValueError(
-        f"{locations[i]}: got '{again},{rows[i]['score']}', which looks like a number with a decimal comma; write a "
-        "decimal point, or the columns in a first line"
-    )
+    seen: set[str] = set()
+    for row, location in zip(rows, locations, strict=True):
+        if not row["id"].lstrip("+-").isdecimal():
+            return
+        if row["id"] in seen:
+            got = f"{row['id']},{row['score']}"
+            advice = "write a decimal point, or the columns in a first line"
+            raise ValueError(f"{location}: got {got!r}, which looks like a number with a decimal comma; {advice}")
+        seen.add(row["id"])

@@ -17,7 +17,7 @@ import torch
 
 from ...core.text.files import parsing
 from ...core.text.tables import with_points
-from .item_scores import Scores
+from .item_scores import Scores, as_list
 from .records import Log, Record, Records, parts_of, read_records
 
 HARNESS = {  # fields of a sample in logs of lm-evaluation-harness that are no metrics
@@ -141,8 +141,8 @@ def _joined(parts: list[Records], request: Request) -> Scores:
     groups: list[Hashable] = []
     hashes: dict[Hashable, str] = {}
     for part, scores in zip(parts, read, strict=True):
-        names = [f"{part.task}/{name}" for name in (range(len(scores)) if scores.ids is None else _listed(scores.ids))]
-        own = names if scores.groups is None else [f"{part.task}/{group}" for group in _listed(scores.groups)]
+        names = [f"{part.task}/{name}" for name in (range(len(scores)) if scores.ids is None else as_list(scores.ids))]
+        own = names if scores.groups is None else [f"{part.task}/{group}" for group in as_list(scores.groups)]
         ids, groups = ids + names, groups + ([part.task] * len(names) if by_task else own)
         documents = [f"{part.task}/{name}" for name in scores.hashes]
         _add_documents(hashes, documents, scores.hashes.values(), [str(part.path)] * len(documents))
@@ -159,10 +159,6 @@ def _joined(parts: list[Records], request: Request) -> Scores:
     return joined
 
 
-def _listed(names: Any) -> list[Any]:
-    return names.tolist() if isinstance(names, torch.Tensor) else [*names]
-
-
 def _of_records(records: Records, request: Request) -> Scores:
     if not records.rows:
         raise ValueError(f"{records.path}: got no items, wanted at least one")
@@ -175,7 +171,9 @@ def _of_records(records: Records, request: Request) -> Scores:
 
 
 def _of_harness(records: Records, request: Request) -> Scores:
-    records = _filtered(records, request)
+    filters = [*dict.fromkeys(row.get("filter") for row in records.rows)]
+    chosen = _selected("filter", request.filter, filters, records.path)
+    records = records.selected([i for i, row in enumerate(records.rows) if row.get("filter") == chosen])
     first = records.rows[0]
     names = first.get("metrics")
     if not isinstance(names, list):
@@ -225,12 +223,6 @@ def _add_documents(
     for name, digest, location in zip(items, digests, locations, strict=True):
         if digest and hashes.setdefault(name, digest) != digest:
             raise ValueError(f"{location}: got the item {name} with another document; wanted different ids; write ids=")
-
-
-def _filtered(records: Records, request: Request) -> Records:
-    filters = [*dict.fromkeys(row.get("filter") for row in records.rows)]
-    chosen = _selected("filter", request.filter, filters, records.path)
-    return records.selected([i for i, row in enumerate(records.rows) if row.get("filter") == chosen])
 
 
 def _of_inspect(records: Records, request: Request) -> Scores:

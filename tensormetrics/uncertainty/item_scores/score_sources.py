@@ -39,11 +39,6 @@ class Source(NamedTuple):
         else:
             self.check_unused(("score", "metric", "filter"), f"{name}, a {type(data).__name__}")
             scores = Scores(data, self.ids, self.groups, weights=self.weights)
-        return self._directed(scores)
-
-    def _directed(self, scores: Scores) -> Scores:
-        if self.bounds is None and self.higher_is_better is None:
-            return scores
         return scores.replaced(bounds=self.bounds, higher_is_better=self.higher_is_better)
 
     def check_unused(self, options: Sequence[str], owner: str) -> None:
@@ -73,20 +68,20 @@ class Source(NamedTuple):
                 got = type(getattr(self, option)).__name__
                 raise TypeError(f"{option}: got a {got} for a table or a file, wanted the name of a column")
 
-    def models(self, frame: Any, model: str) -> dict[str, Scores]:
+    def models(self, table: Any, model: str) -> dict[str, Scores]:
         """Return the scores of each model of a table, or of the path of one, that names them in a column."""
-        if isinstance(frame, str | os.PathLike):
-            self.check_unused(("filter",), "a table")
-            self._check_names()
-            models = read_models(frame, model, self.metric if self.score is None else self.score, self.ids, self.groups)
-        elif is_frame(frame):
-            names = np.asarray([str(name) for name in _column(frame, model)])
-            key = id_column([*frame.columns]) if self.ids is None else self.ids
-            scores = self._replace(ids=key).read(frame)
-            models = {name: scores.selected(np.flatnonzero(names == name)) for name in dict.fromkeys(names.tolist())}
-        else:
-            raise TypeError(f"model: got {model!r} for a {type(frame).__name__}, wanted a DataFrame or a path")
-        return {name: self._directed(scores) for name, scores in models.items()}
+        if is_frame(table):
+            names = np.asarray([str(name) for name in _column(table, model)])
+            key = id_column([*table.columns]) if self.ids is None else self.ids
+            scores = self._replace(ids=key).read(table)
+            return {name: scores.selected(np.flatnonzero(names == name)) for name in dict.fromkeys(names.tolist())}
+        if not isinstance(table, str | os.PathLike):
+            raise TypeError(f"model: got {model!r} for a {type(table).__name__}, wanted a DataFrame or a path")
+        self.check_unused(("filter",), "a table")
+        self._check_names()
+        models = read_models(table, model, self.metric if self.score is None else self.score, self.ids, self.groups)
+        options: Any = {"bounds": self.bounds, "higher_is_better": self.higher_is_better}
+        return {name: scores.replaced(**options) for name, scores in models.items()}
 
 
 NO_SOURCE = Source()

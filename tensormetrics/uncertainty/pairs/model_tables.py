@@ -59,7 +59,7 @@ def _members(model: Any, source: Source, name: str) -> dict[str, Any]:
     if not isinstance(model, Mapping | MetricCollection):
         return {"": model}
     return {
-        metric: source.read(scores, f"{name}, {metric}").named(metric) if is_scores(scores) else scores
+        metric: source.read(scores, f"{name}, {metric}").replaced(name=metric) if is_scores(scores) else scores
         for metric, scores in model.items()
     }
 

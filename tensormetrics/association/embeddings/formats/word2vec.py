@@ -13,6 +13,7 @@ import torch
 
 from ....core.arguments import checks
 from ....core.text.files import open_stream
+from ....core.text.tables import is_number
 from ....core.text.text_columns import parse_word_vectors
 
 CHUNK = 2**20  # bytes read at a time; the limit of a header or a word
@@ -20,7 +21,7 @@ TEXT_CHUNK = 2**22  # bytes of text parsed at a time
 PROBE = 4096  # bytes inspected to distinguish binary rows from text with an error in its first row
 MAX_DIMENSIONS = 2**20
 # Unit of positions ("line" or "row"), position of the first row, words, and values of each row
-Rows = tuple[str, int, list[bytes], np.ndarray | list[list[bytes]]]
+Rows = tuple[str, int, list[bytes], np.ndarray]
 
 
 class Options(TypedDict, total=False):
@@ -126,7 +127,7 @@ class _Table:
         self.repeated: list[str] = []
         self.rows: np.ndarray | None = None
 
-    def add(self, unit: str, first: int, raw: list[bytes], values: np.ndarray | list[list[bytes]]) -> None:
+    def add(self, unit: str, first: int, raw: list[bytes], values: np.ndarray) -> None:
         start, selected = len(self.words), []
         for i, word in enumerate(self._decoded(unit, first, raw)):
             if self.only is not None and word not in self.only:
@@ -138,9 +139,7 @@ class _Table:
                 selected.append(i)
         if not selected:
             return
-        if isinstance(values, list):
-            values = np.stack([self._parsed(f"{unit} {first + i}", values[i]) for i in selected])
-        elif len(selected) < len(raw):
+        if len(selected) < len(raw):
             values = values[selected]
         if self.rows is None:
             self.rows = np.empty(values.shape, np.float32)
@@ -157,14 +156,6 @@ class _Table:
                 location = f"{self.path}, {unit} {row}"
                 raise ValueError(f"{location}: got the word {word!r}, wanted {self.encoding[0]} ({error})") from None
 
-    def _parsed(self, row: str, values: list[bytes]) -> np.ndarray:
-        try:
-            if b"_" in b"".join(values):  # Python would read 1_0 as 10
-                raise ValueError(f"got {next(n for n in values if b'_' in n)!r}")
-            return np.array(values, np.float32)
-        except ValueError as error:
-            raise ValueError(f"{self.path}, {row}: wanted {len(values)} numbers after the word ({error})") from None
-
     def finish(self, dim: int | None) -> tuple[list[str], np.ndarray]:
         if self.repeated:
             examples = ", ".join(map(repr, self.repeated[:5]))
@@ -178,10 +169,8 @@ class _Table:
 
 
 def _header(line: bytes, path: Path) -> tuple[int, int]:
-    try:
-        count, dim = map(_integer, line.split())
-    except ValueError:
-        count = dim = 0
+    fields = line.split()
+    count, dim = map(int, fields if len(fields) == 2 and all(map(bytes.isdigit, fields)) else "00")  # int() takes "1_0"
     if dim > MAX_DIMENSIONS:
         raise ValueError(f"{path}, line 1: got {dim} dimensions, wanted at most {MAX_DIMENSIONS}")
     if count < 1 or dim < 1:
@@ -191,12 +180,6 @@ def _header(line: bytes, path: Path) -> tuple[int, int]:
             "write no_header=True for a file without that line"
         )
     return count, dim
-
-
-def _integer(field: bytes) -> int:
-    if not field.isdigit():  # int() would take "1_0" too
-        raise ValueError
-    return int(field)
 
 
 def _is_text(rest: bytes, dim: int, is_prefix: bool) -> bool:
@@ -253,17 +236,13 @@ def _dimensions(chunk: bytes, path: Path) -> int:
     """Return the count of numbers in the first line; raise a ValueError if the next lines have more."""
     lines = [line.split() for line in chunk.split(b"\n", 20)[:20] if line.strip()]
     first, *below = (len(line) - 1 for line in lines or [[b""]])
-    if below and first < (minimum := min(below)) and all(map(_is_number, lines[1][-minimum:])):
+    if (
+        below
+        and first < (minimum := min(below))
+        and all(is_number(field.decode("latin-1")) for field in lines[1][-minimum:])
+    ):
         raise ValueError(f"{path}, line 1: got {first} numbers, wanted {minimum} as in the lines below")
     return first
-
-
-def _is_number(field: bytes) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True
 
 
 def _rows_of_lines(chunk: bytes, first: int, path: Path, dim: int, max_line: int) -> Iterator[Rows]:
@@ -271,10 +250,17 @@ def _rows_of_lines(chunk: bytes, first: int, path: Path, dim: int, max_line: int
         location = f"{path}, line {line_number}"
         if len(line) > max_line:
             raise ValueError(f"{location}: got more than {max_line} bytes, wanted a word and {dim or 'its'} numbers")
-        fields = line.rsplit(None, dim)
-        if len(fields) != dim + 1 or not dim:
-            raise ValueError(f"{location}: got {len(fields)} fields, wanted a word and {dim or 'its'} numbers")
-        yield "line", line_number, [fields[0]], [fields[1:]]
+        word, *numbers = line.rsplit(None, dim) if line.strip() else [b""]
+        if len(numbers) == dim - 1 and line[:1].isspace():
+            word, numbers = b" ", [word, *numbers]  # a word that is a space
+        if len(numbers) != dim or not dim:
+            raise ValueError(f"{location}: got {len(line.split())} fields, wanted a word and {dim or 'its'} numbers")
+        try:
+            if b"_" in b"".join(numbers):  # Python would read 1_0 as 10
+                raise ValueError(f"got {next(n for n in numbers if b'_' in n)!r}")
+            yield "line", line_number, [word], np.array([numbers], np.float32)
+        except ValueError as error:
+            raise ValueError(f"{location}: wanted {dim} numbers after the word ({error})") from None
 
 
 def _binary_rows(file: IO[bytes], buffer: bytes, path: Path, dim: int) -> Iterator[Rows]:
