@@ -10,7 +10,7 @@ import click
 from ...structured import FieldReport, evaluate
 from ...structured.comparators import annotation_of_text
 from ...structured.fields.documents import read_schema
-from ...structured.types.tree import Fixed, Items
+from ...structured.types.tree import ItemList, Record
 from ..inputs.documents import aligned, documents_of, json_file, read_lines
 from ..inputs.text import is_number
 from ..naming import naming
@@ -85,7 +85,8 @@ def json(
         require: Status 4 if a score, such as micro-f1 or f1[total], is below X.
     """
     kind = (json_file(schema) if schema.endswith(".json") else imported_class(schema)) if schema else None
-    are_lists = kind is not None and isinstance(read_schema(kind).root, Items | Fixed)
+    root = read_schema(kind).root if kind is not None else None
+    are_lists = isinstance(root, ItemList) or isinstance(root, Record) and root.is_tuple
     lines = read_lines(reference, None, are_lists)
     references = documents_of(reference, lines, False, answer=answer, id=id, group=group)
     specs = dict(split_assignment("--field", text) for text in field)

@@ -24,7 +24,7 @@ from ...structured import (
     read_penman,
 )
 from ...structured.fields.engine.faults import first_fault
-from ...structured.fields.engine.slots import Plan, compile_schema, root_kinds
+from ...structured.fields.engine.slots import CompiledSchema, compile_schema, root_kinds
 from ...structured.fields.instances import instance_of
 from ...structured.fields.reading import Reader
 from ...structured.objects.metric import StructuredMetric
@@ -263,7 +263,7 @@ def _imported(module: str) -> Any:
     return loaded
 
 
-def _object(plan: Plan, reader: Reader, location: str, text: Any) -> Any:
+def _object(plan: CompiledSchema, reader: Reader, location: str, text: Any) -> Any:
     """Parse text as JSON and convert it to the class of a plan."""
     reading = reader.read(text)
     if reading.how == "unreadable":

@@ -167,7 +167,8 @@ class Smatch(CountMetric):
         n_pred, n_ref = sizes(pred), sizes(ref)
         lengths = (n_pred, n_pred, n_ref, n_ref)
         # Lists and the solver are on the host: no table is copied to a device, and nothing synchronizes with one.
-        counts = in_chunks(self._count, tables, lengths, _search_cells, flat=True)
+        # The cells are at most as many as the pairs of variables, and variables at most as many as triples.
+        counts = in_chunks(self._count, tables, lengths, lambda n, _, m, __: (n + m) ** 2, flat=True)
         self.add_documents(counts.to(self.device, non_blocking=True), **items)
 
     def _count(self, *args: Tensor) -> Tensor:
@@ -202,10 +203,6 @@ def _read(graph: Any, top: bool | str, where: str) -> list[Prop]:
         return read_triples(items, top)
     except (AttributeError, TypeError) as error:
         raise TypeError(f"{where}: got {items!r:.60}, wanted triples of three texts: {error}") from error
-
-
-def _search_cells(n: int | Tensor, _: int | Tensor, m: int | Tensor, __: int | Tensor) -> int | Tensor:
-    return (n + m) ** 2  # at most as many variables as triples
 
 
 def _encode(graphs: list[list[Prop]], constants: dict[Variable | str, int]) -> tuple[Tensor, Tensor]:

@@ -11,8 +11,7 @@ from typing_extensions import Unpack
 from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
 from ...core.resampling.weights import ResamplingUnits
-from . import _lengths
-from ._lengths import documents, in_chunks
+from ._lengths import documents, in_chunks, read_tables
 from .normalizers import normalize
 from .overlap import set_overlap
 from .reduction import CountMetric
@@ -71,20 +70,14 @@ class BoxMatch(CountMetric):
         Shapes: pred_boxes: (..., N, 4); ref_boxes: (..., M, 4); n_pred: (...); n_ref: (...); pred_labels: (..., N) int;
         ref_labels: (..., M) int.
         """
-        checks.shape("pred_boxes", pred_boxes, "...", "N", 4)
-        *batch, n, _ = pred_boxes.shape
-        checks.shape("ref_boxes", ref_boxes, *batch, "M", 4)
-        m = ref_boxes.shape[-2]
+        lengths_by_name = {"n_pred": n_pred, "n_ref": n_ref}
+        tables, lengths = read_tables([4], lengths_by_name, pred_boxes=pred_boxes, ref_boxes=ref_boxes)
         if (pred_labels is None) != (ref_labels is None):
             raise ValueError("pred_labels, ref_labels: got one of them, wanted both or neither")
-        checks.same_device(pred_boxes=pred_boxes, ref_boxes=ref_boxes, pred_labels=pred_labels, ref_labels=ref_labels)
-        tables = [documents(boxes, 2) for boxes in (pred_boxes, ref_boxes)]
-        n_pred = _lengths.full_or_clamped("n_pred", n_pred, pred_boxes, batch, n)
-        n_ref = _lengths.full_or_clamped("n_ref", n_ref, ref_boxes, batch, m)
-        lengths = [documents(length, 0) for length in (n_pred, n_ref)]
         if pred_labels is not None and ref_labels is not None:
-            checks.shape("pred_labels", pred_labels, *batch, n)
-            checks.shape("ref_labels", ref_labels, *batch, m)
+            checks.same_device(pred_boxes=pred_boxes, pred_labels=pred_labels, ref_labels=ref_labels)
+            checks.shape("pred_labels", pred_labels, *pred_boxes.shape[:-1])
+            checks.shape("ref_labels", ref_labels, *ref_boxes.shape[:-1])
             tables += [documents(labels, 1) for labels in (pred_labels, ref_labels)]
             lengths *= 2
         for name, boxes, length in zip(("pred_boxes", "ref_boxes"), tables, lengths, strict=False):
