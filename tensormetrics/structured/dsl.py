@@ -16,14 +16,14 @@ from typing import Any
 from torch import Tensor
 
 from ..core.arguments import checks
-from .objects.derive import Derivation, Plan, name_of, no_check, union_of
+from .objects.derive import Derivation, TypePlan, name_of, no_check, union_of
 from .objects.metric import StructuredMetric
 from .objects.nodes.function import Function, TensorFunction
 from .objects.nodes.graph import Graph, nodes_of
 from .objects.nodes.latent import LatentSet
 from .objects.nodes.mean import Mean
-from .objects.nodes.node import Leaf, Node, Product
-from .objects.nodes.ranking import Ranking
+from .objects.nodes.node import LeafNode, Node, Product
+from .objects.nodes.ranking import ObjectRanking
 from .objects.nodes.sequence import Sequence
 from .objects.nodes.set import Matched, MaxPair, Set
 from .objects.values.columns import as_list, record_check
@@ -49,7 +49,7 @@ class Bracketed:
 @Bracketed
 def auto(tp: Any, constraint: str | Constraint = "<->", normalizer: str | Normalizer = "none") -> StructuredMetric:
     """Derive the metric that a type implies: auto[X]."""
-    plan = Plan(tp, Constraint.parse(constraint), None, decorated=False)
+    plan = TypePlan(tp, Constraint.parse(constraint), None, decorated=False)
     return StructuredMetric(plan, Normalizer.parse(normalizer))
 
 
@@ -174,7 +174,8 @@ def _matching_of(kind: type[Matched], doc: str) -> Bracketed:
     def construct(
         tp: Any, constraint: str | Constraint = "<->", normalizer: str | Normalizer = "none"
     ) -> Callable[[Inner], StructuredMetric]:
-        return partial(_matching, kind, tp, Constraint.parse(constraint), normalizer)
+        parsed = Constraint.parse(constraint)
+        return lambda inner: _metric(partial(_collection, kind, _inner(inner, tp, parsed), parsed), normalizer)
 
     construct.__doc__ = doc
     return Bracketed(construct)
@@ -201,7 +202,7 @@ def max_pair(metric: StructuredMetric) -> StructuredMetric:
 
 
 @Bracketed
-def ranking(max_k: int) -> Callable[[StructuredMetric], Ranking]:
+def ranking(max_k: int) -> Callable[[StructuredMetric], ObjectRanking]:
     """Encode the first max_k predictions in order of rank: ranking[max_k](inner).
 
     See `RankingScores.update_rankings`.
@@ -219,16 +220,10 @@ def _metric(plan: Callable[[Policy], Node], normalizer: str | Normalizer = "none
     return StructuredMetric(plan, Normalizer.parse(normalizer))
 
 
-def _matching(
-    kind: type[Matched], tp: Any, constraint: Constraint, normalizer: str | Normalizer, inner: Inner
-) -> StructuredMetric:
-    return _metric(partial(_collection, kind, _inner(inner, tp, constraint), constraint), normalizer)
-
-
-def _ranking(max_k: int, inner: StructuredMetric) -> Ranking:
+def _ranking(max_k: int, inner: StructuredMetric) -> ObjectRanking:
     if not isinstance(inner, StructuredMetric):
         raise TypeError(f"inner: got {inner!r:.60}, wanted a metric such as dsl.auto[...]")
-    return Ranking(_metric(partial(_collection, Set, inner, Constraint.ONE_TO_ONE)), max_k)
+    return ObjectRanking(_metric(partial(_collection, Set, inner, Constraint.ONE_TO_ONE)), max_k)
 
 
 def _inner(metric: Inner, tp: Any, constraint: str | Constraint) -> StructuredMetric:
@@ -243,7 +238,7 @@ def _inner(metric: Inner, tp: Any, constraint: str | Constraint) -> StructuredMe
 
 
 def _leaf(policy: Policy) -> Node:
-    return Leaf()
+    return LeafNode()
 
 
 def _function(function: Callable[..., Any], dominated: bool, batched: bool, policy: Policy) -> Node:

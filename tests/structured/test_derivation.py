@@ -15,8 +15,7 @@ import torch
 from raising import raises
 
 from tensormetrics.structured import StructuredMetric, derive, dsl, metametric, metric_of
-from tensormetrics.structured.objects.nodes.node import Normalized, Product
-from tensormetrics.structured.objects.nodes.node import Union as UnionNode
+from tensormetrics.structured.objects.nodes.node import Normalized, Product, UnionNode
 
 Key = NewType("Key", int)
 Names = NewType("Names", list[str])
@@ -71,7 +70,7 @@ COLLECTIONS += MutableSequence[int], AbstractSet[int], collections.deque[int], c
 
 
 def shape(node):
-    name = type(node).__name__
+    name = type(node).__name__.removesuffix("Node")
     if isinstance(node, Product):
         return f"Product({', '.join(map(shape, node.nodes))})"
     if isinstance(node, UnionNode):

@@ -25,14 +25,14 @@ from tensormetrics.structured.types.records import record_values
 from tensormetrics.structured.types.tree import (
     Anything,
     Field,
-    Fixed,
     FreeKeys,
-    Items,
+    ItemList,
     Leaf,
+    NodeScoring,
     Record,
     Reference,
-    Scoring,
     Union,
+    tuple_of,
 )
 
 
@@ -342,9 +342,9 @@ def test_schema_of_types_without_json_raises_with_the_path(tp):
         ({"type": "string", "format": "email"}, Leaf("string")),
         ({"type": "number", "format": "decimal"}, Leaf("decimal")),
         ({"type": "string", "contentEncoding": "base64"}, Leaf("bytes", base64=True)),
-        ({"items": {"type": "integer"}, "uniqueItems": True}, Items(Leaf("integer"), unique=True)),
-        ({"type": "array", "items": [{"type": "integer"}]}, Fixed((Leaf("integer"),))),
-        ({"prefixItems": [{"type": "integer"}], "items": False}, Fixed((Leaf("integer"),))),
+        ({"items": {"type": "integer"}, "uniqueItems": True}, ItemList(Leaf("integer"), unique=True)),
+        ({"type": "array", "items": [{"type": "integer"}]}, tuple_of([Leaf("integer")])),
+        ({"prefixItems": [{"type": "integer"}], "items": False}, tuple_of([Leaf("integer")])),
         ({"type": "object"}, FreeKeys(Anything())),
         ({"additionalProperties": {"type": "integer"}}, FreeKeys(Leaf("integer"))),
         ({"properties": {}, "additionalProperties": False}, Record((), closed=True)),
@@ -358,7 +358,7 @@ def test_schema_of_types_without_json_raises_with_the_path(tp):
         ({"type": "null"}, Leaf("null", nullable=True)),
         (
             {"type": "number", "x-tensormetrics": {"compare": "near", "rel": 0.01, "weight": 2}},
-            Leaf("number", scoring=Scoring(near(rel=0.01), 2.0)),
+            Leaf("number", scoring=NodeScoring(near(rel=0.01), 2.0)),
         ),
     ],
 )

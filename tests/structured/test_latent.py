@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tensormetrics.structured import LatentMatch, latent_overlap
 from tensormetrics.structured.tensors import _lengths
-from tensormetrics.structured.tensors._integer_program import Answer
+from tensormetrics.structured.tensors._integer_program import ProgramAnswer
 from tensormetrics.structured.tensors.latent import exact as latent_exact
 from tensormetrics.structured.tensors.latent import latent
 from tensormetrics.structured.tensors.latent.terms import Terms
@@ -149,7 +149,7 @@ def test_integer_programs_without_search_find_optimum(monkeypatch, device):
 
     monkeypatch.setattr(latent, "bound_and_mapping", nothing)
     monkeypatch.setattr(latent_exact, "climb", nothing)
-    monkeypatch.setattr(latent_exact, "relax", lambda program: Answer(0 * program.weight, 99.0))
+    monkeypatch.setattr(latent_exact, "relax", lambda program: ProgramAnswer(0 * program.weight, 99.0))
     solution = latent_overlap(*documents)
     assert torch.equal(solution.value, expected.value) and bool(solution.exact.all())
     for *tables, n, m, mapping, value in zip(*documents, solution.mapping, solution.value, strict=True):

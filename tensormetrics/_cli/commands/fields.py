@@ -11,7 +11,7 @@ from ...core.text.tables import is_number
 from ...structured import FieldReport, evaluate
 from ...structured.comparators import annotation_of_text
 from ...structured.fields.documents import read_schema
-from ...structured.types.tree import Fixed, Items
+from ...structured.types.tree import ItemList, Record
 from ..inputs.documents import aligned, json_file, read_documents
 from ..naming import naming
 from ..option_types import (
@@ -85,7 +85,8 @@ def json(
         require: Status 4 if a score, such as micro-f1 or f1[total], is below X.
     """
     kind = (json_file(schema) if schema.endswith(".json") else imported_class(schema)) if schema else None
-    are_lists = kind is not None and isinstance(read_schema(kind).root, Items | Fixed)
+    root = read_schema(kind).root if kind is not None else None
+    are_lists = isinstance(root, ItemList) or isinstance(root, Record) and root.is_tuple
     references = read_documents(reference, None, are_lists, answer=answer, id=id, group=group)
     specs = dict(split_assignment("--field", text) for text in field)
     fields = {path: annotation_of_text(spec, "--field") for path, spec in specs.items()}

@@ -21,7 +21,7 @@ from ...structured import (
     micro_average,
 )
 from ...structured.fields.engine.faults import first_fault
-from ...structured.fields.engine.slots import Plan, compile_schema, root_kinds
+from ...structured.fields.engine.slots import CompiledSchema, compile_schema, root_kinds
 from ...structured.fields.instances import instance_of
 from ...structured.fields.reading import Reader
 from ...structured.objects.metric import StructuredMetric
@@ -246,7 +246,7 @@ def imported_class(schema: str) -> Any:
         raise BadInput(f"--schema: {schema} cannot be imported: {type(error).__name__}: {error}") from error
 
 
-def _object(plan: Plan, reader: Reader, location: str, text: Any) -> Any:
+def _object(plan: CompiledSchema, reader: Reader, location: str, text: Any) -> Any:
     """Parse text as JSON and convert it to the class of a plan."""
     reading = reader.read(text)
     if reading.how == "unreadable":

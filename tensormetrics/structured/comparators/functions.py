@@ -58,18 +58,18 @@ class from_func(Comparator):
         for name, pair in zip(names, pairs, strict=True):
             if name not in results and not (self.symmetric and name[::-1] in unknown):
                 unknown.setdefault(name, pair)
+
+        def read(result: Any) -> float:
+            return min(max(to_float(result), 0.0), 1.0)  # of NaN: NaN
+
         size, todo = self.batch_size if self.batched else 1, list(unknown.items())
         for start in range(0, len(todo), size):
             part = dict(todo[start : start + size])
             answers.num_calls += len(part)
-            wrong = call(self.function, part, results, self.batched, _similarity)
+            wrong = call(self.function, part, results, self.batched, read)
             if self.symmetric:
                 results |= {name[::-1]: results[name] for name in part if name in results}
             if wrong is not None:
                 result, (pred, ref) = wrong[0], unknown[wrong[1]]
                 raise ValueError(f"from_func: got {result!r:.60} for {pred!r:.60} and {ref!r:.60}, wanted a number")
         return np.array([results[name] for name in names])[index]
-
-
-def _similarity(result: Any) -> float:
-    return min(max(to_float(result), 0.0), 1.0)  # of NaN: NaN

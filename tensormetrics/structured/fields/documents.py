@@ -14,10 +14,10 @@ from ..comparators.base import code_table
 from ..types.class_tree import schema_of
 from ..types.tree import Leaf, Schema
 from ..types.values import kind_of_value
-from .engine.compare import Comparison
+from .engine.compare import DocumentComparison
 from .engine.encode import ABSENT, MISSING, Encoded, encode
 from .engine.faults import NULL_HINT, first_fault
-from .engine.slots import DocumentOptions, Plan, compile_schema, root_kinds
+from .engine.slots import CompiledSchema, DocumentOptions, compile_schema, root_kinds
 from .reading import Reader, Reading
 from .schemas.json_schema import read_json_schema
 
@@ -44,7 +44,7 @@ class ScoredDocuments:
     is_valid: np.ndarray
     is_exact: np.ndarray
     similarity: np.ndarray
-    comparison: Comparison
+    comparison: DocumentComparison
 
 
 def read_schema(schema: Any) -> Schema:
@@ -68,7 +68,7 @@ class DocumentScorer:
 
     def __init__(self, schema: Schema, options: DocumentOptions) -> None:
         self.schema, self.options = schema, options
-        self.plan: Plan = compile_schema(schema, options)
+        self.plan: CompiledSchema = compile_schema(schema, options)
         kinds = root_kinds(self.plan)
         decimals = any(isinstance(p.node, Leaf) and p.node.kind == "decimal" for p in self.plan.slots)
         self.reader = Reader(kinds, options.extract, decimals)
@@ -119,7 +119,7 @@ class DocumentScorer:
         refs = encode(self.plan, reference_values, tables, is_reference=True)
         self._check_references(refs, reference_values, values, first)
         refs.roots = refs.roots[included]
-        comparison = Comparison(self.plan, tables, preds, refs, self.answers)
+        comparison = DocumentComparison(self.plan, tables, preds, refs, self.answers)
         comparison.count()
         self.answers.clear()
         readable, validate = is_readable[included], self.options.validate

@@ -8,15 +8,15 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ..types.tree import FreeKeys, Items, Leaf, Union
+from ..types.tree import FreeKeys, ItemList, Leaf, Union
 from ..types.values import object_of
 from .documents import DocumentScorer, ScoredDocuments
-from .engine.compare import COUNTS, TOLERANCE, Comparison, all_pairs
+from .engine.compare import COUNTS, TOLERANCE, DocumentComparison, all_pairs
 from .engine.encode import ABSENT, INVALID_PARENT
 from .engine.faults import type_name
 from .engine.matching import Edges, best_matching
 from .engine.recursion import Steps, run
-from .engine.slots import Slot, join_path
+from .engine.slots import Slot, suffix_of
 from .page import explanation_html, explanation_page
 from .reading import Reading
 
@@ -167,7 +167,7 @@ class _Alignment:
     """Traversal of the compared values of one document, which collects `rows`."""
 
     def __init__(self, scored: ScoredDocuments) -> None:
-        self.comparison: Comparison = scored.comparison
+        self.comparison: DocumentComparison = scored.comparison
         self.preds, self.refs = self.comparison.preds, self.comparison.refs
         self.rows: list[AlignedValues] = []
         root = self.comparison.plan.root
@@ -194,7 +194,7 @@ class _Alignment:
         if name or is_invalid:
             self.rows.append(self._row(slot, i, j, paths, name or "@", depth, "invalid" if is_invalid else ""))
             depth += 1
-        if isinstance(slot.node, Items):
+        if isinstance(slot.node, ItemList):
             yield self._items(slot, i, j, paths, depth)
         elif isinstance(slot.node, FreeKeys):
             yield self._free_keys(slot, i, j, paths, depth)
@@ -239,14 +239,10 @@ class _Alignment:
         preds, refs = self.comparison.columns_of(slot)
         for n, edge in enumerate(slot.edges):
             pred, ref = int(preds.children[n][i]), int(refs.children[n][j])
-            if self.comparison.plan.options.unlabelled and edge.field is not None and not refs.labelled[n][j]:
+            if self.comparison.plan.options.unlabelled and not refs.labelled[n][j]:
                 continue
-            if edge is slot.other_keys:
-                yield self._visit(edge.slot, pred, ref, paths, "", depth)
-                continue
-            name = f"[{edge.position}]" if edge.field is None else edge.field.name
-            below = [path + name if edge.field is None else join_path(path, name) for path in paths]
-            yield self._visit(edge.slot, pred, ref, (below[0], below[1]), name, depth)
+            name = "" if edge.field is None else edge.field.name  # of other keys, which are free keys
+            yield self._visit(edge.slot, pred, ref, _below(paths, edge.suffix), name, depth)
         if slot.extra_row >= 0 and preds.num_extra[i]:
             extra = ", ".join(str(key) for key in object_of(preds.values[i]) or {} if key not in slot.known_keys)
             self.rows.append(AlignedValues(depth, "(extra)", paths[0], None, status="invented", note=extra[:MAX_TEXT]))
@@ -261,7 +257,7 @@ class _Alignment:
                 {names[k]: int(item) for k, item in zip(column.item_keys[part], column.items[part], strict=True)}
             )
         for key in dict.fromkeys([*items[1], *items[0]]):
-            below = join_path(paths[0], key), join_path(paths[1], key)
+            below = _below(paths, suffix_of(key))
             yield self._visit(edge.slot, items[0].get(key, ABSENT), items[1].get(key, ABSENT), below, key, depth)
 
     def _items(self, slot: Slot, i: int, j: int, paths: tuple[str, str], depth: int) -> Steps[None]:
@@ -321,6 +317,10 @@ class _Alignment:
         has_content = self.comparison.has_content(edge.slot, cells.pred, cells.ref)
         edges = cells.with_similarity(similarity).take((similarity > 0) & has_content)
         return edges.take(best_matching(edges, edges.similarity, preds.lengths[[i]], refs.lengths[[j]]))
+
+
+def _below(paths: tuple[str, str], suffix: str) -> tuple[str, str]:
+    return (paths[0] + suffix).removeprefix("."), (paths[1] + suffix).removeprefix(".")
 
 
 def _cut(text: str, first: int) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 
 from ..types.class_tree import schema_of
 from ..types.json_kinds import Conflict
-from ..types.tree import Anything, Field, Fixed, FreeKeys, Items, Leaf, LeafKind, Record, Reference, Schema, Type, Union
-from ..types.values import array_of, kind_of_value, object_of
+from ..types.tree import Anything, Field, FreeKeys, ItemList, Leaf, LeafKind, Record, Reference, Schema, Type, Union
+from ..types.values import array_of, kind_of_value, members_of, object_of
 from .engine.recursion import Steps, run
 
 SCALARS: dict[str, LeafKind] = {"boolean": "boolean", "number": "number", "string": "string"}
@@ -67,16 +67,13 @@ def _parts(node: Type, values: list[Any]) -> list[tuple[Type, list[Any]]]:
     """Return the types of the parts of a type with their values."""
     if isinstance(node, Union):
         return [(case, values) for case in node.cases]
-    if isinstance(node, Items | Fixed):
-        arrays = [items for value in values if (items := array_of(value)) is not None]
-        if isinstance(node, Items):
-            return [(node.item, [item for items in arrays for item in items])]
-        return [(part, [items[n] for items in arrays if n < len(items)]) for n, part in enumerate(node.positions)]
-    objects = [parts for value in values if (parts := object_of(value)) is not None]
+    if isinstance(node, ItemList):
+        return [(node.item, [item for value in values for item in array_of(value) or ()])]
     if isinstance(node, FreeKeys):
-        return [(node.value, [part for value in objects for part in value.values()])]
+        return [(node.value, [part for value in values for part in (object_of(value) or {}).values()])]
     if not isinstance(node, Record):
         return []
+    objects = [parts for value in values if (parts := members_of(node, value)) is not None]
     field_keys = [(field.type, field.keys or (field.name,)) for field in node.fields]
     typed = [(tp, [value[key] for value in objects for key in keys if key in value]) for tp, keys in field_keys]
     if node.extra is not None:
@@ -96,14 +93,15 @@ class _Completer:
                 self.inferred[id(node)] = yield infer(self.values.get(id(node), []))
             inferred = self.inferred[id(node)]
             return replace(inferred, nullable=True, scoring=node.scoring)
-        if isinstance(node, Items):
+        if isinstance(node, ItemList):
             return replace(node, item=(yield self.type(node.item)))
         if isinstance(node, FreeKeys):
             return replace(node, value=(yield self.type(node.value)))
-        if isinstance(node, Fixed):
-            return replace(node, positions=(yield self._types(node.positions)))
         if isinstance(node, Union):
-            return replace(node, cases=(yield self._types(node.cases)))
+            cases = []
+            for case in node.cases:
+                cases.append((yield self.type(case)))
+            return replace(node, cases=tuple(cases))
         if isinstance(node, Record):
             fields = []
             for record_field in node.fields:
@@ -111,12 +109,6 @@ class _Completer:
             extra = None if node.extra is None else (yield self.type(node.extra))
             return replace(node, fields=tuple(fields), extra=extra)
         return node
-
-    def _types(self, nodes: Sequence[Type]) -> Steps[tuple[Type, ...]]:
-        completed = []
-        for node in nodes:
-            completed.append((yield self.type(node)))
-        return tuple(completed)
 
 
 def infer(values: Sequence[Any]) -> Steps[Type]:
@@ -132,7 +124,7 @@ def infer(values: Sequence[Any]) -> Steps[Type]:
         elif kind == "array":
             items = [item for value in members for item in array_of(value) or []]
             cases.append(
-                Items((yield infer(items)), unique=all(isinstance(value, set | frozenset) for value in members))
+                ItemList((yield infer(items)), unique=all(isinstance(value, set | frozenset) for value in members))
             )
         elif kind in SCALARS:
             cases.append(Leaf(SCALARS[kind]))

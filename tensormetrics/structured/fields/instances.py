@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from typing_extensions import is_typeddict
 
 from ..types.records import record_fields
-from ..types.tree import Fixed, FreeKeys, Items, Leaf, Record, Union
-from ..types.values import array_of, object_of
+from ..types.tree import FreeKeys, ItemList, Leaf, Record, Union
+from ..types.values import array_of, members_of
 from .engine.cases import best_case
 from .engine.slots import Slot
 
@@ -29,29 +28,22 @@ def instance_of(slot: Slot, value: Any) -> Any:
         return slot.read(value)
     if isinstance(node, Union):
         return instance_of(slot.edges[best_case(slot, value)].slot, value)
-    if isinstance(node, Items | Fixed):
-        return _array(slot, list(array_of(value) or ()))
-    values = object_of(value) or {}
+    if isinstance(node, ItemList):
+        built = [instance_of(slot.edges[0].slot, item) for item in array_of(value) or ()]
+        try:
+            return list(dict.fromkeys(built)) if node.unique else built
+        except TypeError:  # unhashable
+            return built
     if isinstance(node, FreeKeys):
-        return {key: instance_of(slot.edges[0].slot, part) for key, part in values.items()}
+        return {key: instance_of(slot.edges[0].slot, part) for key, part in (members_of(node, value) or {}).items()}
     assert isinstance(node, Record)
-    return _record(slot, node, values)
+    return _record(slot, node, value)
 
 
-def _array(slot: Slot, items: list[Any]) -> Any:
-    if isinstance(slot.node, Fixed):
-        for edge in slot.edges:
-            items[edge.position] = instance_of(edge.slot, items[edge.position])
-        return tuple(items)
-    built = [instance_of(slot.edges[0].slot, item) for item in items]
-    try:
-        return list(dict.fromkeys(built)) if isinstance(slot.node, Items) and slot.node.unique else built
-    except TypeError:  # unhashable
-        return built
-
-
-def _record(slot: Slot, node: Record, values: Mapping[str, Any]) -> Any:
-    cls: Any = node.instance_of
+def _record(slot: Slot, node: Record, value: Any) -> Any:
+    values, cls = dict(members_of(node, value) or {}), node.instance_of  # type: Any, Any
+    if node.is_tuple:
+        return tuple((values | {e.keys[0]: instance_of(e.slot, values[e.keys[0]]) for e in slot.edges}).values())
     slots = {edge.field.name: edge.slot for edge in slot.edges if edge.field is not None}
     parts = {}
     for field in record_fields(cls) or []:

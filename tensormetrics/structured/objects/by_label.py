@@ -13,7 +13,7 @@ from ..tensors.normalizers import LABEL_AVERAGES, Normalizer, Raw, mean_over_lab
 from ..tensors.policy import Policy
 from .matching import Path
 from .metric import StructuredMetric
-from .nodes.node import Leaf, Node, Normalized, Product
+from .nodes.node import LeafNode, Node, Normalized, Product
 from .nodes.set import Set
 
 
@@ -61,7 +61,9 @@ class ByLabel:
         """Compute the scores: key -> () float64."""
         none = torch.zeros(3, dtype=torch.float64, device=device)
         if self.labels is None:
-            sums: dict[Hashable, Tensor] = {_label_text(text): row for text, row in label_sums.items()}
+            names = map(json.loads, label_sums)
+            texts = [f"{name[1] if isinstance(name, list) else name}" for name in names]
+            sums: dict[Hashable, Tensor] = dict(zip(texts, label_sums.values(), strict=True))
         else:
             sums = {label: label_sums.get(encode_label(label), none) for label in self.labels}
         table = torch.stack([*sums.values(), none])[:-1]  # (L, 3)
@@ -79,11 +81,6 @@ def encode_label(label: Hashable) -> str:
     if label is None or type(label) in (str, bool, int, float):
         return json.dumps(label)
     return json.dumps([type(label).__qualname__, f"{label}"])
-
-
-def _label_text(text: str) -> str:
-    label = json.loads(text)
-    return f"{label[1] if isinstance(label, list) else label}"
 
 
 def encode_sums(sums: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -137,7 +134,7 @@ def label_reader(node: Node, by: str) -> Callable[[Any], Hashable]:
             raise ValueError(f"by: got {by!r}, which has no part {component!r} that is compared")
         read, node = node.fields[component,]
         reads.append(read)
-    if not isinstance(_without_normalizer(node), Leaf):
+    if not isinstance(_without_normalizer(node), LeafNode):
         raise ValueError(f"by: got {by!r}, which is no scalar that is compared by ==")
 
     return partial(_read, reads)

@@ -8,7 +8,7 @@ from ..tensors.constraints import Constraint
 from ..tensors.normalizers import Normalizer
 from ..tensors.policy import Policy
 from ..types.records import UnknownName, field_names, is_record, is_tuple
-from .derive import Plan
+from .derive import TypePlan
 from .metric import StructuredMetric
 
 
@@ -68,7 +68,7 @@ def metametric(
         for name in ("metric", "latent_metric"):
             if name in field_names(cls, all_of_them=True):
                 raise TypeError(f"{cls.__name__}.{name}: got a field of this name, wanted none; rename the field")
-        metric = StructuredMetric(Plan(cls, constraint, localns, decorated=True), ratio, class_policy)
+        metric = StructuredMetric(TypePlan(cls, constraint, localns, decorated=True), ratio, class_policy)
         try:
             latent = metric.node().has_variables
         except UnknownName:  # until its first use
@@ -124,4 +124,4 @@ def derive(
     """
     constraint, policy = Constraint.parse(constraint), Policy.parse(policy)
     names = {**sys._getframe(1).f_locals, **(localns or {})}
-    return StructuredMetric(Plan(tp, constraint, names, decorated=False), Normalizer.parse("none"), policy)
+    return StructuredMetric(TypePlan(tp, constraint, names, decorated=False), Normalizer.parse("none"), policy)

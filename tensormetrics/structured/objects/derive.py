@@ -17,7 +17,7 @@ from ..types.values import INVALID
 from .metric import StructuredMetric
 from .nodes.function import Reader
 from .nodes.latent import LatentSet, VariableLeaf
-from .nodes.node import Leaf, Node, Product, Union
+from .nodes.node import LeafNode, Node, Product, UnionNode
 from .nodes.set import Matched, Set
 from .values.columns import RowPath, as_list, elements_of, pairs_of, record_check
 from .values.leaf_types import LeafType
@@ -28,7 +28,7 @@ SWAPPED: dict[type, type] = {list: tuple, tuple: list}  # JSON has one of them
 REMEDY = "write Annotated[..., dsl.discrete[...]] to compare it by ==, or a typed form such as list[int]"
 
 
-class Plan:
+class TypePlan:
     """Function from a policy to the nodes of a type. names: names in scope at the type, not pickled.
 
     decorated: the type is a dataclass under `@metametric`.
@@ -53,9 +53,9 @@ class Plan:
         return name_of(self.tp)
 
     def __reduce__(self) -> tuple:
-        return Plan, (self.tp, self.constraint, None, self.decorated)
+        return TypePlan, (self.tp, self.constraint, None, self.decorated)
 
-    def __deepcopy__(self, memo: dict) -> "Plan":
+    def __deepcopy__(self, memo: dict) -> "TypePlan":
         return self
 
 
@@ -77,7 +77,7 @@ class Derivation:
 
     def scalar(self, tp: Any, path: str) -> Node:
         if typing.get_origin(tp) is typing.Literal or tp is None or tp in SCALARS or is_discrete(tp):
-            return Leaf(LeafType(tp))
+            return LeafNode(LeafType(tp))
         remedy = "bind the type variable, as in Box[int]" if isinstance(tp, typing.TypeVar) else REMEDY
         raise TypeError(f"{path}: got the type {name_of(tp)}, which has no metric; {remedy}")
 
@@ -152,7 +152,7 @@ class Derivation:
         return union_of(tp, [self.node(case, path) for case in typing.get_args(tp)], path)
 
 
-def union_of(tp: Any, nodes: list[Node], path: str) -> Union:
+def union_of(tp: Any, nodes: list[Node], path: str) -> UnionNode:
     """Build a union of the nodes of its cases; raise a TypeError if values do not determine the case."""
     cases = typing.get_args(tp)
     runtime = [runtime_classes(case) for case in cases]
@@ -164,8 +164,8 @@ def union_of(tp: Any, nodes: list[Node], path: str) -> Union:
                     f"{path}: {both} of {name_of(tp)} are both {shared[0].__name__} at run time; "
                     "wrap one of them in a dataclass"
                 )
-    leaf_types = {n: node.type for n, node in enumerate(nodes) if isinstance(node, Leaf) and node.type is not None}
-    return Union(nodes, make_chooser(runtime, leaf_types), name_of(tp))
+    leaf_types = {n: node.type for n, node in enumerate(nodes) if isinstance(node, LeafNode) and node.type is not None}
+    return UnionNode(nodes, make_chooser(runtime, leaf_types), name_of(tp))
 
 
 def recursion_error(path: str, names: Iterable[str]) -> TypeError:

@@ -18,9 +18,9 @@ from ...core.results.estimates import Estimate
 from ...core.results.score_table import ScoreTable
 from ..tensors.normalizers import required_self_overlaps
 from ..tensors.policy import Policy
-from ..tensors.reduction import Average, bounds_of_overlaps, scores_of_overlaps
+from ..tensors.reduction import DocumentAverage, bounds_of_overlaps, scores_of_overlaps
 from .by_label import ByLabel, add_tables, decode_sums, encode_label, encode_sums
-from .derive import Plan
+from .derive import TypePlan
 from .matching import Hook, Path
 from .metric import StructuredMetric
 from .reductions import Reduction
@@ -100,7 +100,7 @@ class Family(SumMetric[ScoreTable[Estimate]]):
             for part in reductions.values()
         ]
         self.averages = [
-            Average(part.average, 3, partial(scores_of_overlaps, scores, resolved.zero_division))
+            DocumentAverage(part.average, 3, partial(scores_of_overlaps, scores, resolved.zero_division))
             for part, scores in zip(reductions.values(), self.scores, strict=True)
         ]
         all_scores = {name: score for scores in self.scores for name, score in scores.items()}
@@ -189,7 +189,9 @@ class Family(SumMetric[ScoreTable[Estimate]]):
         labels = {} if self.by_label is None else {"by": self.by_label.by, "labels": self.by_label.labels}
         scores = {"reduction": averages, "scores": self.scores, "policy": self.metric.policy}
         resampling = {"replicates": self.replicates, "seed": self.seed}
-        return {"metric": _kind_of(self.metric), **scores, **labels, **resampling}
+        plan = self.metric.plan  # of a type and its constraint, or the function that builds it
+        kind = [repr(plan.tp), plan.constraint] if isinstance(plan, TypePlan) else [getattr(plan, "func", plan)]
+        return {"metric": [*kind, self.metric.normalizer], **scores, **labels, **resampling}
 
     def update_options(self) -> dict[str, Any]:
         # Families with hooks never share an update, so that each calls its hooks.
@@ -227,10 +229,3 @@ def _reductions_by_prefix(reduction: Reduction | Mapping[str, Reduction]) -> dic
 def join_key(prefix: str, name: str) -> str:
     """Join a prefix and the name of a score; either may be empty, and the name "overlap" is omitted after a prefix."""
     return prefix if prefix and name == "overlap" else "-".join(filter(None, (prefix, name)))
-
-
-def _kind_of(metric: StructuredMetric) -> list[Any]:
-    """Return the type and its constraint, or the function that builds the plan, and the normalizer."""
-    plan = metric.plan
-    kind = [repr(plan.tp), plan.constraint] if isinstance(plan, Plan) else [getattr(plan, "func", plan)]
-    return [*kind, metric.normalizer]

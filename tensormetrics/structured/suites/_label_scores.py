@@ -14,7 +14,7 @@ from ...core.results.estimates import Estimate, check_confidence
 from ...core.results.table import Table
 from ..tensors import _lengths
 from ..tensors._groups import count_groups, group_rows
-from ..tensors._lengths import documents
+from ..tensors._lengths import read_tables
 from ..tensors.normalizers import LABEL_AVERAGES, mean_over_labels, normalize
 from ..tensors.overlap import set_overlap
 from ..tensors.reduction import CountMetric, bounds_of_overlaps
@@ -107,18 +107,9 @@ class LabelScores(CountMetric):
     ) -> tuple[list[Tensor], list[Tensor]]:
         # rows by name: (..., N, F), (..., M, F), a label first  ->  (D, N, F), (D, M, F); (D,) each
         """Check predicted and reference rows and their labels, and flatten the batch dimensions."""
-        (pred_name, pred), (ref_name, ref) = rows.items()
-        checks.shape(pred_name, pred, "...", "N", width)
-        checks.shape(ref_name, ref, *pred.shape[:-2], "M", pred.shape[-1])
-        checks.integral(pred_name, pred)
-        checks.integral(ref_name, ref)
-        checks.same_device(**rows)
-        lengths = [
-            documents(_lengths.full_or_clamped(name, n, table, table.shape[:-2], table.shape[-2]), 0)
-            for name, n, table in (("n_pred", n_pred, pred), ("n_ref", n_ref, ref))
-        ]
-        tables = [documents(table, 2) for table in (pred, ref)]
+        tables, lengths = read_tables([width], {"n_pred": n_pred, "n_ref": n_ref}, **rows)
         for name, table, length in zip(rows, tables, lengths, strict=True):
+            checks.integral(name, table)
             self._check_numbers(name, table[..., 0], length)
         return tables, lengths
 

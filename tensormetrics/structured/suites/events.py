@@ -153,7 +153,7 @@ class EventScores(CountMetric):
 
     @property
     def _cells(self) -> Cells:
-        return total if self.link == "type" else _nested_cells
+        return total if self.link == "type" else lambda n, m, a, c: n * m + n * c + a * c
 
     def _counted(self, ids: Tensor, tables: Sequence[Tensor], lengths: Sequence[Tensor]) -> Overlap:
         # ids: (2, D, N + M)  tables: (D, N, F), (D, M, F)  lengths: (D,) each  ->  (2, D) each
@@ -203,10 +203,6 @@ class EventScores(CountMetric):
     def _duplicates(self) -> str:
         # "set_cross" concerns plain values, not triggers and arguments
         return "set" if self.policy.duplicates == "set" else "multiset"
-
-
-def _nested_cells(n: int | Tensor, m: int | Tensor, a: int | Tensor, c: int | Tensor) -> int | Tensor:
-    return n * m + n * c + a * c
 
 
 def _ends(items: Iterable[Trigger | Argument]) -> tuple[list[int], list[int]]:

@@ -11,10 +11,10 @@ from ...core.arguments import checks
 from ...core.numbers import ranked
 from ...core.numbers.exact_sums import prefix_sums, scatter_add
 from ...core.resampling.weights import ResamplingUnits
-from ..objects.nodes.ranking import Ranking
+from ..objects.nodes.ranking import ObjectRanking
 from ..tensors import _lengths, policy
 from ..tensors._groups import group_rows
-from ..tensors._lengths import documents, in_chunks, total
+from ..tensors._lengths import documents, in_chunks, read_tables, total
 from ..tensors.normalizers import normalize
 from ..tensors.reduction import CountMetric
 
@@ -70,22 +70,17 @@ class RankingScores(CountMetric):
         """
         checks.integral("pred_keys", pred_keys)
         checks.integral("ref_keys", ref_keys)
-        *batch, n = pred_keys.shape
-        checks.shape("ref_keys", ref_keys, *batch, "M")
-        m = ref_keys.shape[-1]
-        checks.same_device(pred_keys=pred_keys, ref_keys=ref_keys, ref_gain=ref_gain)
-        n_pred = _lengths.full_or_clamped("n_pred", n_pred, pred_keys, batch, n)
-        n_ref = _lengths.full_or_clamped("n_ref", n_ref, ref_keys, batch, m)
-        tables, lengths = [pred_keys, ref_keys], [n_pred, n_ref]
+        counts = {"n_pred": n_pred, "n_ref": n_ref}
+        tables, lengths = read_tables([], counts, pred_keys=pred_keys, ref_keys=ref_keys)
         if ref_gain is not None:
+            checks.same_device(ref_keys=ref_keys, ref_gain=ref_gain)
             checks.shape("ref_gain", ref_gain, *ref_keys.shape)
-            tables, lengths = [*tables, ref_gain], [*lengths, n_ref]
-        tables, lengths = [documents(table, 1) for table in tables], [documents(length, 0) for length in lengths]
+            tables, lengths = [*tables, documents(ref_gain, 1)], [*lengths, lengths[1]]
         self.add_documents(in_chunks(self._count, tables, lengths, total), **items)
 
     def update_rankings(
         self,
-        ranking: Ranking,
+        ranking: ObjectRanking,
         preds: Sequence[Sequence[Any]],
         refs: Sequence[Any],
         gains: Sequence[Sequence[float]] | None = None,

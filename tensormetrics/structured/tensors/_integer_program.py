@@ -31,7 +31,7 @@ class IntegerProgram(NamedTuple):
     limit: np.ndarray  # (L,)
 
 
-class Answer(NamedTuple):
+class ProgramAnswer(NamedTuple):
     """Selection that a solver found, and an upper bound of the weight of any selection."""
 
     selected: np.ndarray  # (C,) 0 or 1, fractions from `relax`; all 0 if none was found
@@ -45,16 +45,16 @@ def check_solver(solver: str, node_limit: int) -> int | None:
     return limit if solver == "auto" else None
 
 
-def relax(program: IntegerProgram) -> Answer:
+def relax(program: IntegerProgram) -> ProgramAnswer:
     """Solve the linear relaxation, which may select fractions of columns."""
     scale = _scale(program.weight)
     result = _milp(program._replace(weight=scale * program.weight), integral=False)
     if result.x is None:
-        return Answer(np.zeros(len(program.weight)), program.weight.sum())
-    return Answer(result.x, _tightened(-result.fun / scale, program.weight))
+        return ProgramAnswer(np.zeros(len(program.weight)), program.weight.sum())
+    return ProgramAnswer(result.x, _tightened(-result.fun / scale, program.weight))
 
 
-def solve(program: IntegerProgram, value: float, node_limit: int | None) -> Answer:
+def solve(program: IntegerProgram, value: float, node_limit: int | None) -> ProgramAnswer:
     """Search for a selection that is heavier than a known one of weight `value`.
 
     The bound is the weight of the best selection; if the search stopped after `node_limit` nodes, an upper bound of it.
@@ -71,13 +71,13 @@ def solve(program: IntegerProgram, value: float, node_limit: int | None) -> Answ
     )
     result = _milp(better, integral=True, node_limit=node_limit)
     if result.status == INFEASIBLE:
-        return Answer(np.zeros(len(weight)), value)
+        return ProgramAnswer(np.zeros(len(weight)), value)
     selected = np.zeros(len(weight)) if result.x is None else result.x.round()
     if result.status == SOLVED:
-        return Answer(selected, float(weight @ selected))
+        return ProgramAnswer(selected, float(weight @ selected))
     has_bound = result.status == OUT_OF_NODES and result.mip_dual_bound is not None
     upper_bound = -result.mip_dual_bound / scale if has_bound else weight.sum()
-    return Answer(selected, max(value, _tightened(upper_bound, weight)))
+    return ProgramAnswer(selected, max(value, _tightened(upper_bound, weight)))
 
 
 SOLVED, OUT_OF_NODES, INFEASIBLE = range(3)  # the status of scipy.optimize.milp

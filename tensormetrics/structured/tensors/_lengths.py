@@ -1,7 +1,7 @@
 """Documents of unequal length: lengths, masks, and chunks of documents of similar length with little padding."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -33,6 +33,25 @@ def full_or_clamped(
     checks.integral(name, lengths)
     checks.same_device(**{"items": like, name: lengths})
     return lengths.long().clamp(0, size)
+
+
+def read_tables(
+    row: Sequence[int | str], lengths: Mapping[str, Tensor | None], **tables: Tensor
+) -> tuple[list[Tensor], list[Tensor]]:
+    # lengths by name: (...) or None: all  tables by name: (..., N, *row), (..., M, *row)
+    # ->  (D, N, *row), (D, M, *row); (D,) each
+    """Check predicted and reference rows and their numbers, and flatten the batch dimensions."""
+    (pred_name, pred), (ref_name, ref) = tables.items()
+    checks.shape(pred_name, pred, "...", "N", *row)
+    batch_dims = pred.ndim - 1 - len(row)
+    batch = pred.shape[:batch_dims]
+    checks.shape(ref_name, ref, *batch, "M", *pred.shape[batch_dims + 1 :])
+    checks.same_device(**tables)
+    counts = [
+        documents(full_or_clamped(name, n, table, batch, table.shape[batch_dims]), 0)
+        for (name, n), table in zip(lengths.items(), tables.values(), strict=True)
+    ]
+    return [documents(table, 1 + len(row)) for table in tables.values()], counts
 
 
 def mask(lengths: Tensor, size: int) -> Tensor:

@@ -1,10 +1,13 @@
 """Flat lists of pairs of items, each with the index of its pair of collections (its owner)."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from ...assignment import linear_sum_assignment
 from ...core.numbers.exact_sums import scatter_add
+from ._lengths import cuts
 from .constraints import Constraint
 from .overlap import common
 
@@ -65,7 +68,7 @@ def matched(
     elif constraint is Constraint.MANY_TO_ONE:
         selected = selected & _first_largest(b, value)
     elif constraint is Constraint.ONE_TO_ONE:
-        selected = selected & _assigned(a, b, value, block)
+        selected = selected & assigned(a, b, value, block)
     return scatter_add(value.new_zeros(size), owner, torch.where(selected, value, 0)), selected
 
 
@@ -79,7 +82,12 @@ def _first_largest(group: Tensor, value: Tensor) -> Tensor:
     return torch.zeros_like(selected).index_put_((order,), selected)
 
 
-def _assigned(a: Tensor, b: Tensor, value: Tensor, block: Tensor) -> Tensor:
+def best_columns(value: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    # value: (B, N, M) >= 0  rows, columns: (B,)  ->  (B, N) column of each row, -1 for none
+    return linear_sum_assignment(value, maximize=True, row_lengths=rows, col_lengths=columns, check=False).col_of_row
+
+
+def assigned(a: Tensor, b: Tensor, value: Tensor, block: Tensor, solve: Callable[..., Tensor] = best_columns) -> Tensor:
     # (T,) each  ->  (T,) bool
     """Match one-to-one within each block: the largest value if one collection has a single item, else by assignment.
 
@@ -92,17 +100,14 @@ def _assigned(a: Tensor, b: Tensor, value: Tensor, block: Tensor) -> Tensor:
     narrow, wide = (shorter == 1)[block], shorter > 1
     selected = torch.zeros_like(narrow)
     selected[narrow] = _first_largest(block[narrow], value[narrow])
-    height, width = _padded(rows), _padded(columns)
-    for h, w in torch.stack([height, width], 1)[wide].unique(dim=0).tolist():
-        same_shape = (height == h) & (width == w) & wide
-        table_index = same_shape.cumsum(0) - 1
-        (pair,) = same_shape[block].nonzero(as_tuple=True)
-        index = table_index[block[pair]], row[pair], column[pair]
-        dense = value.new_zeros(int(same_shape.sum()), h, w).index_put_(index, value[pair].clamp(min=0))
-        solution = linear_sum_assignment(
-            dense, maximize=True, row_lengths=rows[same_shape], col_lengths=columns[same_shape], check=False
-        )
-        selected[pair] = solution.col_of_row[index[:2]] == index[2]
+    (problems,) = wide.nonzero(as_tuple=True)
+    for part, (height, width) in cuts((rows[problems].cpu(), columns[problems].cpu()), ()) if len(problems) else ():
+        blocks = problems[part]
+        table = torch.full_like(rows, -1).index_put_((blocks,), torch.arange(len(blocks), device=rows.device))[block]
+        (pair,) = (table >= 0).nonzero(as_tuple=True)
+        index = table[pair], row[pair], column[pair]
+        dense = value.new_zeros(len(blocks), height, width).index_put_(index, value[pair].clamp(min=0))
+        selected[pair] = solve(dense, rows[blocks], columns[blocks])[index[:2]] == index[2]
     return selected
 
 
@@ -113,9 +118,3 @@ def positions_in_blocks(block: Tensor, item: Tensor) -> tuple[Tensor, Tensor]:
     owner = torch.zeros_like(keys).scatter_(0, rank, block)
     count = torch.bincount(owner, minlength=size)
     return rank - (count.cumsum(0) - count)[block], count
-
-
-def _padded(count: Tensor) -> Tensor:
-    # Powers of two up to 32, then multiples of 32: few shapes, little padding.
-    small = 2 ** count.clamp(min=1).double().log2().ceil().long()
-    return torch.where(count <= 32, small, (count + 31) // 32 * 32)

@@ -12,8 +12,7 @@ from typing_extensions import Unpack
 from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
 from ...core.resampling.weights import ResamplingUnits
-from . import _lengths
-from ._lengths import documents, in_chunks
+from ._lengths import documents, in_chunks, read_tables
 from .normalizers import normalize
 from .overlap import set_overlap
 from .reduction import CountMetric
@@ -84,21 +83,16 @@ class BoxMatch(CountMetric):
             pred_boxes, n_pred, pred_labels = _padded("pred_boxes", pred_boxes, pred_labels, is_labelled)
             ref_boxes, n_ref, ref_labels = _padded("ref_boxes", ref_boxes, ref_labels, is_labelled)
         pred, ref = cast(Tensor, pred_boxes), cast(Tensor, ref_boxes)
-        labels = [cast(Tensor, labels) for labels in (pred_labels, ref_labels) if labels is not None]
-        checks.shape("pred_boxes", pred, "...", "N", 4)
-        *batch, n, _ = pred.shape
-        checks.shape("ref_boxes", ref, *batch, "M", 4)
-        if len(labels) == 1:
+        tables, lengths = read_tables([4], {"n_pred": n_pred, "n_ref": n_ref}, pred_boxes=pred, ref_boxes=ref)
+        if (pred_labels is None) != (ref_labels is None):
             raise ValueError("pred_labels, ref_labels: got one of them, wanted both or neither")
-        named = dict(zip(("pred_labels", "ref_labels"), labels, strict=False))
-        checks.same_device(pred_boxes=pred, ref_boxes=ref, **named)
-        widths = n, ref.shape[-2]
-        for (name, column), width in zip(named.items(), widths, strict=False):
-            checks.shape(name, column, *batch, width)
-        tables = [*(documents(boxes, 2) for boxes in (pred, ref)), *(documents(column, 1) for column in labels)]
-        n_pred = _lengths.full_or_clamped("n_pred", n_pred, pred, batch, widths[0])
-        n_ref = _lengths.full_or_clamped("n_ref", n_ref, ref, batch, widths[1])
-        lengths = [documents(length, 0) for length in (n_pred, n_ref)] * (len(tables) // 2)
+        if pred_labels is not None and ref_labels is not None:
+            labels = [cast(Tensor, pred_labels), cast(Tensor, ref_labels)]
+            checks.same_device(pred_boxes=pred, pred_labels=labels[0], ref_labels=labels[1])
+            checks.shape("pred_labels", labels[0], *pred.shape[:-1])
+            checks.shape("ref_labels", labels[1], *ref.shape[:-1])
+            tables += [documents(column, 1) for column in labels]
+            lengths *= 2
         for name, boxes, length in zip(("pred_boxes", "ref_boxes"), tables, lengths, strict=False):
             self._check_sides(name, boxes, length)
         self.add_documents(in_chunks(self._count, tables, lengths), **items)

@@ -21,7 +21,7 @@ from .overlap import Overlap
 from .policy import Policy
 
 
-class Average(NamedTuple):
+class DocumentAverage(NamedTuple):
     """Average over documents: scores of the summed counts ("micro") or means of scores without NaN ("macro")."""
 
     kind: str
@@ -108,8 +108,8 @@ class CountMetric(SumMetric[ScoreTable[Estimate]]):
         self.add_sums(self._average.width)
 
     @property
-    def _average(self) -> Average:
-        return Average(self.average, self.n_counts, self.read_scores)
+    def _average(self) -> DocumentAverage:
+        return DocumentAverage(self.average, self.n_counts, self.read_scores)
 
     @abstractmethod
     def read_scores(self, counts: Tensor) -> dict[str, Tensor]:

@@ -12,7 +12,7 @@ from typing_extensions import Unpack
 from ...core.arguments import checks
 from ...core.resampling.weights import ResamplingUnits
 from . import _lengths
-from ._lengths import cuts, documents, in_chunks, total
+from ._lengths import cuts, documents, in_chunks, read_tables, total
 from .constraints import Constraint
 from .normalizers import FScore, Jaccard, Precision, Recall
 from .overlap import Overlap, multiset_overlap, set_overlap
@@ -150,13 +150,7 @@ class MultisetMatch(OverlapMetric):
         n_pred: Tensor | None,  # (...)
         n_ref: Tensor | None,  # (...)
     ) -> Overlap:
-        dims = 1 + self.columns
-        checks.shape("pred_keys", pred_keys, "...", *("N", "F")[:dims])
-        checks.shape("ref_keys", ref_keys, *pred_keys.shape[:-dims], *("M", "F")[:dims])
-        lengths = [
-            documents(_lengths.full_or_clamped(name, n, keys, keys.shape[:-dims], keys.shape[-dims]), 0)
-            for name, n, keys in (("n_pred", n_pred, pred_keys), ("n_ref", n_ref, ref_keys))
-        ]
-        tables = [documents(keys, dims) for keys in (pred_keys, ref_keys)]
+        row, lengths_by_name = ["F"] if self.columns else [], {"n_pred": n_pred, "n_ref": n_ref}
+        tables, lengths = read_tables(row, lengths_by_name, pred_keys=pred_keys, ref_keys=ref_keys)
         counts = in_chunks(lambda *chunk: torch.stack(overlap(*chunk), -1), tables, lengths, total)
         return Overlap(*counts.unbind(-1))

@@ -15,7 +15,7 @@ import typing_extensions
 
 from ..comparators import Annotation, Comparator, by, ignore, match, ordered, weight
 from .records import SETS, class_of, forbids_extra, is_tuple, kind_of, record_fields, resolve_alias, resolved_types
-from .tree import Anything, Field, Fixed, FreeKeys, Items, Leaf, LeafKind, Record, Reference, Schema, Type, Union
+from .tree import Anything, Field, FreeKeys, ItemList, Leaf, LeafKind, Record, Reference, Schema, Type, Union, tuple_of
 
 SCALARS: dict[Any, LeafKind] = {
     bool: "boolean",
@@ -45,12 +45,12 @@ def schema_of(tp: Any, names: Mapping[str, Any] | None = None) -> Schema:
         TypeError: If a name in an annotation is unknown.
         ValueError: If an annotation does not fit its type; the message has the path.
     """
-    builder = _Builder(names or {})
+    builder = _TreeBuilder(names or {})
     return Schema(builder.node(tp, getattr(tp, "__name__", str(tp))), builder.definitions)
 
 
 @dataclass
-class _Builder:
+class _TreeBuilder:
     names: Mapping[str, Any]
     references: dict[Any, str] = field(default_factory=dict)
     definitions: dict[str, Type] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class _Builder:
 
     def record(self, tp: Any, path: str) -> Type:
         if is_tuple(tp):
-            return Fixed(tuple(self.node(item, f"{path}[{n}]") for n, item in enumerate(typing.get_args(tp))))
+            return tuple_of(self.node(item, f"{path}[{n}]") for n, item in enumerate(typing.get_args(tp)))
         if tp not in self.references:
             name = unused = class_of(tp).__name__
             while unused in self.definitions:
@@ -101,7 +101,7 @@ class _Builder:
 
     def items(self, tp: Any, path: str) -> Type:
         item, *_ = typing.get_args(tp) or (Any,)
-        return Items(self.node(item, f"{path}[]"), unique=class_of(tp) in SETS)
+        return ItemList(self.node(item, f"{path}[]"), unique=class_of(tp) in SETS)
 
     def scalar(self, tp: Any, path: str) -> Type:
         return Anything() if tp in ANYTHING or isinstance(tp, typing.TypeVar) else scalar_type(tp)
@@ -135,7 +135,7 @@ def annotate(node: Type, annotations: Sequence[Annotation], path: str) -> Type:
             node = replace(node, scoring=replace(scoring, weight=float(annotation.value)))
         elif isinstance(annotation, ignore):
             node = replace(node, scoring=replace(scoring, ignore=True))
-        elif not isinstance(node, Items):
+        elif not isinstance(node, ItemList):
             raise ValueError(f"{path}: got {annotation}, wanted it on a list")
         elif isinstance(annotation, ordered):
             node = replace(node, ordered=True)

@@ -12,7 +12,7 @@ import sys
 import types as python_types
 import typing
 from collections import abc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING
 from functools import cache, partial
 from operator import attrgetter, itemgetter, methodcaller
@@ -69,7 +69,7 @@ def field_names(tp: Any, all_of_them: bool = False) -> list[str]:
     return [field.name for field in fields if field.is_compared or all_of_them]
 
 
-class Field(NamedTuple):
+class RecordField(NamedTuple):
     """Field of a record class.
 
     Attributes:
@@ -87,7 +87,7 @@ class Field(NamedTuple):
     default: Callable[[], Any] | None = None
 
 
-def record_fields(tp: Any) -> list[Field] | None:
+def record_fields(tp: Any) -> list[RecordField] | None:
     """Return the fields of a class, or None if it is no record."""
     if not isinstance(tp, type):
         return None
@@ -100,7 +100,7 @@ def record_fields(tp: Any) -> list[Field] | None:
     if dataclasses.is_dataclass(cls):
         return [_dataclass_field(field) for field in dataclasses.fields(cls)]
     if typing_extensions.is_typeddict(cls):
-        return [Field(name, name, has_default=name not in cls.__required_keys__) for name in cls.__annotations__]
+        return [RecordField(name, name, has_default=name not in cls.__required_keys__) for name in cls.__annotations__]
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         return [_field(name, cls._field_defaults.get(name, MISSING)) for name in cls._fields]
     if hasattr(cls, "__attrs_attrs__"):
@@ -110,33 +110,35 @@ def record_fields(tp: Any) -> list[Field] | None:
     return None
 
 
-def _field(name: str, default: Any, key: str | None = None, is_compared: bool = True) -> Field:
+def _field(name: str, default: Any, key: str | None = None, is_compared: bool = True) -> RecordField:
     has_default = default is not MISSING
-    return Field(name, key or name, is_compared, has_default, partial(copy.deepcopy, default) if has_default else None)
+    return RecordField(
+        name, key or name, is_compared, has_default, partial(copy.deepcopy, default) if has_default else None
+    )
 
 
-def _dataclass_field(field: Any) -> Field:
+def _dataclass_field(field: Any) -> RecordField:
     if field.default_factory is MISSING:
         return _field(field.name, field.default, is_compared=bool(field.compare))
-    return Field(field.name, field.name, bool(field.compare), True, field.default_factory)
+    return RecordField(field.name, field.name, bool(field.compare), True, field.default_factory)
 
 
-def _pydantic_field(name: str, info: Any, is_compared: bool) -> Field:
+def _pydantic_field(name: str, info: Any, is_compared: bool) -> RecordField:
     key = info.validation_alias if isinstance(info.validation_alias, str) else info.alias or name
     default = None if info.is_required() else partial(info.get_default, call_default_factory=True)
-    return Field(name, key, bool(is_compared), default is not None, default)
+    return RecordField(name, key, bool(is_compared), default is not None, default)
 
 
-def _attrs_field(attribute: Any) -> Field:
+def _attrs_field(attribute: Any) -> RecordField:
     factory = getattr(attribute.default, "factory", None)
     if factory is None:
         default = MISSING if type(attribute.default).__name__ == "_Nothing" else attribute.default
         return _field(attribute.name, default, is_compared=bool(attribute.eq))
     takes_self = attribute.default.takes_self
-    return Field(attribute.name, attribute.name, bool(attribute.eq), True, None if takes_self else factory)
+    return RecordField(attribute.name, attribute.name, bool(attribute.eq), True, None if takes_self else factory)
 
 
-def _msgspec_fields(cls: Any) -> list[Field]:
+def _msgspec_fields(cls: Any) -> list[RecordField]:
     names, defaults = cls.__struct_fields__, cls.__struct_defaults__
     required = len(names) - len(defaults)  # required fields come first
     values = [MISSING] * required + [
@@ -145,7 +147,7 @@ def _msgspec_fields(cls: Any) -> list[Field]:
     fields = []
     for name, key, value in zip(names, cls.__struct_encode_fields__, values, strict=True):
         factory = getattr(value, "factory", None) if type(value).__module__.startswith("msgspec") else None
-        fields.append(Field(name, key, True, True, factory) if factory else _field(name, value, key))
+        fields.append(RecordField(name, key, True, True, factory) if factory else _field(name, value, key))
     return fields
 
 
@@ -181,7 +183,11 @@ def field_types(tp: Any, names: Mapping[str, Any]) -> dict[str, Any]:
     """Return the type of each field, with `names` in scope; raise a NameError for other names."""
     cls = class_of(tp)
     if isinstance(fields := getattr(cls, "__pydantic_fields__", None), dict) and not dataclasses.is_dataclass(cls):
-        return {name: _annotated(info.annotation, info.metadata) for name, info in fields.items()}
+        return {
+            name: typing.Annotated[parts] if parts[1:] else parts[0]
+            for name, info in fields.items()
+            for parts in [(info.annotation, *info.metadata)]
+        }
     hints = typing_extensions.get_type_hints(cls, dict(names), dict(names), include_extras=True)
     bindings = variables(tp)
     if any(bindings.values()):
@@ -218,12 +224,6 @@ def resolve_alias(tp: Any) -> Any:
         target: Any = tp.__supertype__ if isinstance(tp, typing.NewType) else tp.__value__
         tp = target
     return tp
-
-
-def _annotated(hint: Any, extras: Sequence[Any]) -> Any:
-    for extra in extras:
-        hint = typing.Annotated[hint, extra]
-    return hint
 
 
 def variables(tp: Any) -> dict[Any, dict[Any, Any]]:

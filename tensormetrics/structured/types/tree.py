@@ -6,7 +6,7 @@ its annotations. A recursive type refers to itself by `Reference(name)`, a key o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -31,7 +31,7 @@ LeafKind = Literal[
 
 
 @dataclass(frozen=True)
-class Scoring:
+class NodeScoring:
     """Content of the annotations of one node: its comparator (None: exact), its weight, whether it is ignored."""
 
     comparator: Comparator | None = None
@@ -40,15 +40,15 @@ class Scoring:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Node:
+class TypeNode:
     """Base of the types: whether null is allowed, and the content of the annotations."""
 
     nullable: bool = False
-    scoring: Scoring = field(default_factory=Scoring)
+    scoring: NodeScoring = field(default_factory=NodeScoring)
 
 
 @dataclass(frozen=True)
-class Leaf(Node):
+class Leaf(TypeNode):
     """Scalar of one kind.
 
     `values` are the members of an enum or Literal, by their JSON values, `classes` the type of an "instance" (checked
@@ -72,27 +72,34 @@ class Field:
 
     name: str
     type: Type
-    keys: tuple[str, ...] = ()
+    keys: tuple[str | int, ...] = ()
     required: bool = False
     default: Callable[[], Any] | None = None
 
 
 @dataclass(frozen=True)
-class Record(Node):
+class Record(TypeNode):
     """Object with known keys; `closed` if other keys make a document invalid.
 
     `extra` is the type of other keys if the schema defines one; they are free keys at `path.*`. `instance_of` is the
-    class of instances that are read by their attributes.
+    class of instances that are read by their attributes. `is_tuple`: the values are arrays, see `tuple_of`.
     """
 
     fields: tuple[Field, ...]
     closed: bool = False
     extra: Type | None = None
     instance_of: type | None = None
+    is_tuple: bool = False
+
+
+def tuple_of(positions: Iterable[Type]) -> Record:
+    """Return the type of arrays of fixed length, whose fields are their positions."""
+    fields = (Field(f"[{n}]", tp, (n,), required=True) for n, tp in enumerate(positions))
+    return Record(tuple(fields), is_tuple=True)
 
 
 @dataclass(frozen=True)
-class Items(Node):
+class ItemList(TypeNode):
     """List, or set if `unique`; `ordered` matches in order, `by` pairs items with equal values of that key.
 
     `match` is the smallest similarity of a matched pair (None: the option of the evaluation).
@@ -106,41 +113,34 @@ class Items(Node):
 
 
 @dataclass(frozen=True)
-class Fixed(Node):
-    """Tuple of fixed length with a type for each position."""
-
-    positions: tuple[Type, ...]
-
-
-@dataclass(frozen=True)
-class FreeKeys(Node):
+class FreeKeys(TypeNode):
     """Object with any keys and values of one type."""
 
     value: Type
 
 
 @dataclass(frozen=True)
-class Union(Node):
+class Union(TypeNode):
     """Union of cases in declared order, selected by content; no case is a union or null."""
 
     cases: tuple[Type, ...]
 
 
 @dataclass(frozen=True)
-class Anything(Node):
+class Anything(TypeNode):
     """Any JSON value, compared by the kind of the reference."""
 
     nullable: bool = field(default=True, kw_only=True)
 
 
 @dataclass(frozen=True)
-class Reference(Node):
+class Reference(TypeNode):
     """Reference to a type of `Schema.definitions` by name."""
 
     name: str
 
 
-Type: TypeAlias = Leaf | Record | Items | Fixed | FreeKeys | Union | Anything | Reference
+Type: TypeAlias = Leaf | Record | ItemList | FreeKeys | Union | Anything | Reference
 
 
 @dataclass(frozen=True)

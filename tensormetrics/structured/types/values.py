@@ -19,7 +19,7 @@ from ..comparators.base import nfc, typed
 from ..comparators.iso import read_date, read_datetime, read_time
 from .json_kinds import Conflict, json_kind, same_json
 from .records import record_values
-from .tree import Leaf, LeafKind
+from .tree import Leaf, LeafKind, Record, Type
 
 NUMBER = re.compile(r"[ \t\n\r]*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[ \t\n\r]*", re.ASCII)
 UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
@@ -76,6 +76,14 @@ def object_of(value: Any) -> Mapping[Any, Any] | None:
     if not isinstance(value, Mapping):
         return record_values(value)
     return value if all(type(key) is str for key in value) else {str(key): part for key, part in value.items()}
+
+
+def members_of(node: Type, value: Any) -> Mapping[Any, Any] | None:
+    """Return the values of an object by their keys, those of a tuple by their positions, or None for other values."""
+    if not isinstance(node, Record) or not node.is_tuple:
+        return object_of(value)
+    items = array_of(value)
+    return None if items is None or len(items) != len(node.fields) else dict(enumerate(items))
 
 
 def has_content(value: Any, null_strings: Collection[str] = ()) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from ...types.tree import Fixed, FreeKeys, Items, Leaf, Record, Union
-from ...types.values import INVALID, array_of, object_of
+from ...types.tree import FreeKeys, ItemList, Leaf, Record, Union
+from ...types.values import INVALID, array_of, members_of
 from .slots import Edge, Slot
 
 NO_CASE = -1
@@ -26,12 +25,10 @@ def num_misfits(slot: Slot, value: Any) -> int | None:
         return None if slot.read(value) is INVALID else 0
     if isinstance(node, Union):
         return min((count for e in slot.edges if (count := num_misfits(e.slot, value)) is not None), default=None)
-    if isinstance(node, Items | Fixed):
-        items = _items_of(node, value)
-        if items is None or isinstance(node, Fixed):
-            return None if items is None else sum(not _fits(edge, items[edge.position]) for edge in slot.edges)
-        return sum(not _fits(slot.edges[0], item) for item in items)
-    values = object_of(value)
+    if isinstance(node, ItemList):
+        items = array_of(value)
+        return None if items is None else sum(not _fits(slot.edges[0], item) for item in items)
+    values = members_of(node, value)
     if values is None:
         return None
     if isinstance(node, FreeKeys):
@@ -39,23 +36,9 @@ def num_misfits(slot: Slot, value: Any) -> int | None:
     assert isinstance(node, Record)
     if node.instance_of is not None and isinstance(node.instance_of, type) and type(value) is node.instance_of:
         return -1  # an instance of the class fits best, regardless of its values
-    return _record_misfits(slot, node, values)
-
-
-def _items_of(node: Items | Fixed, value: Any) -> list[Any] | None:
-    """Return the items of an array, or None for other values and arrays of a wrong length."""
-    items = array_of(value)
-    if items is not None and isinstance(node, Fixed) and len(items) != len(node.positions):
-        return None
-    return items
-
-
-def _record_misfits(slot: Slot, node: Record, values: Mapping[Any, Any]) -> int:
     count = 0 if slot.other_keys else sum(key not in slot.known_keys for key in values)
     count += sum(field.required and not any(k in values for k in field.keys or (field.name,)) for field in node.fields)
-    for edge in slot.edges:
-        count += sum(key in values and not _fits(edge, values[key]) for key in edge.keys)
-    return count
+    return count + sum(key in values and not _fits(edge, values[key]) for edge in slot.edges for key in edge.keys)
 
 
 def _fits(edge: Edge, part: Any) -> bool:
@@ -67,6 +50,6 @@ def _fits(edge: Edge, part: Any) -> bool:
         return any(_fits(case, part) for case in edge.slot.edges)
     if isinstance(node, Leaf):
         return num_misfits(edge.slot, part) is not None
-    if isinstance(node, Items | Fixed):
-        return _items_of(node, part) is not None
-    return object_of(part) is not None
+    if isinstance(node, ItemList):
+        return array_of(part) is not None
+    return members_of(node, part) is not None

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from ...comparators import Answers
-from ...types.tree import FreeKeys, Items, Leaf, Record, Union
-from .encode import ABSENT, Column, Encoded, KeyTable
+from ...types.tree import FreeKeys, ItemList, Leaf, Union
+from .encode import ABSENT, Encoded, KeyTable, SlotColumn
 from .matching import Edges, best_matching, equal_items
 from .recursion import Steps, run
-from .slots import Edge, Plan, Slot
+from .slots import CompiledSchema, Edge, Slot
 
 TOLERANCE = 1e-9  # of thresholds
 MIN_WEIGHT = 2.0**-20  # of a pair of items that must be matched
@@ -21,7 +21,7 @@ COUNTS = ("correct", "wrong", "missed", "invented")
 CORRECT, WRONG, MISSED, INVENTED = range(len(COUNTS))
 
 
-class Comparison:
+class DocumentComparison:
     """Comparison of predictions with references.
 
     Args:
@@ -40,7 +40,9 @@ class Comparison:
         num_extra: (D,) int64, keys that the schema does not define.
     """
 
-    def __init__(self, plan: Plan, tables: list[KeyTable], preds: Encoded, refs: Encoded, answers: Answers) -> None:
+    def __init__(
+        self, plan: CompiledSchema, tables: list[KeyTable], preds: Encoded, refs: Encoded, answers: Answers
+    ) -> None:
         self.plan, self.tables, self.preds, self.refs, self.answers = plan, tables, preds, refs, answers
         size, rows = len(preds.roots), len(plan.rows.paths)
         self.counts, self.similarity = np.zeros((size, rows, 4), dtype=np.int64), np.zeros((size, rows))
@@ -70,7 +72,7 @@ class Comparison:
                     if pred >= 0:  # negative below an object of a wrong type
                         yield preds.values[pred], refs.values[ref]
 
-    def columns_of(self, slot: Slot) -> tuple[Column, Column]:
+    def columns_of(self, slot: Slot) -> tuple[SlotColumn, SlotColumn]:
         return self.preds.columns[slot.index], self.refs.columns[slot.index]
 
     def has_content(self, slot: Slot, i: np.ndarray, j: np.ndarray) -> np.ndarray:
@@ -89,7 +91,7 @@ class Comparison:
         """
         if isinstance(slot.node, Leaf):
             return self._leaf(slot, i, j, documents)
-        if isinstance(slot.node, Items):
+        if isinstance(slot.node, ItemList):
             return (yield self._items(slot, i, j, documents))
         if isinstance(slot.node, FreeKeys):
             return (yield self._free_keys(slot, i, j, documents))
@@ -140,7 +142,7 @@ class Comparison:
             if edge.weight == 0 and documents is None:
                 continue
             pred, ref = preds.children[n][i], refs.children[n][j]
-            if self.plan.options.unlabelled and isinstance(slot.node, Record):
+            if self.plan.options.unlabelled:
                 pred = np.where(refs.labelled[n][j], pred, ABSENT)
             has_pred, has_ref = (
                 encoded.columns[edge.slot.index].content[rows]
@@ -239,7 +241,7 @@ class Comparison:
 
     def match_items(self, slot: Slot, i: np.ndarray, j: np.ndarray) -> Steps[Edges]:
         """Return the matched pairs of items of pairs of lists."""
-        assert isinstance(slot.node, Items)
+        assert isinstance(slot.node, ItemList)
         (edge,) = slot.edges
         preds, refs = self.columns_of(slot)
         item = edge.slot
@@ -289,7 +291,7 @@ class Comparison:
         self.is_conforming[documents[(column.missing[rows] | column.forbidden[rows]) > 0]] = False
         np.add.at(self.num_extra, documents, column.num_extra[rows])
         for n, part in enumerate(slot.edges):
-            if isinstance(slot.node, Items | FreeKeys):
+            if isinstance(slot.node, ItemList | FreeKeys):
                 owner, flat = expand_items(column, rows)
                 yield self._count_faults(part, column.items[flat], documents[owner])
             elif isinstance(slot.node, Union):
@@ -299,7 +301,7 @@ class Comparison:
                 yield self._count_faults(part, column.children[n][rows], documents)
 
 
-def expand_items(column: Column, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def expand_items(column: SlotColumn, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     # rows: (P,)  ->  (T,) index into rows, (T,) index into column.items
     """Return the concatenated items of collections."""
     lengths = column.lengths[rows]
@@ -309,7 +311,7 @@ def expand_items(column: Column, rows: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def _unmatched(
-    column: Column, rows: np.ndarray, pair: np.ndarray, position: np.ndarray
+    column: SlotColumn, rows: np.ndarray, pair: np.ndarray, position: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     # ->  (T,) index into rows, (T,) rows of the items
     owner, flat = expand_items(column, rows)
@@ -319,7 +321,7 @@ def _unmatched(
     return owner[~is_matched], column.items[flat[~is_matched]]
 
 
-def all_pairs(preds: Column, refs: Column, i: np.ndarray, j: np.ndarray) -> Iterator[Edges]:
+def all_pairs(preds: SlotColumn, refs: SlotColumn, i: np.ndarray, j: np.ndarray) -> Iterator[Edges]:
     """Yield all pairs of items of pairs of lists in chunks."""
     owner, flat = expand_items(preds, i)
     widths = refs.lengths[j][owner]

@@ -12,11 +12,11 @@ import numpy as np
 
 from ...comparators.base import typed
 from ...types.json_kinds import json_kind
-from ...types.tree import Fixed, FreeKeys, Items, Leaf, Record, Union
-from ...types.values import INVALID, array_of, has_content, kind_of_value, object_of
+from ...types.tree import FreeKeys, ItemList, Leaf, Record, Union
+from ...types.values import INVALID, array_of, has_content, kind_of_value, members_of, object_of
 from .cases import best_case, num_misfits
 from .recursion import Steps, run
-from .slots import Edge, Plan, Slot
+from .slots import CompiledSchema, Edge, Slot
 
 # Every column ends with these sentinel rows, so that the negative indices read them.
 ABSENT = -1  # no value
@@ -29,7 +29,7 @@ KeyTable = defaultdict[Hashable, int]  # the codes of the `typed` keys of a leaf
 
 
 @dataclass(eq=False)
-class Column:
+class SlotColumn:
     """Values of a slot.
 
     Attributes:
@@ -68,11 +68,11 @@ class Column:
 class Encoded:
     """Documents in columns by slot, and the row of each document at the root."""
 
-    columns: list[Column]
+    columns: list[SlotColumn]
     roots: np.ndarray  # (D,)
 
 
-def encode(plan: Plan, documents: Sequence[Any], tables: list[KeyTable], is_reference: bool) -> Encoded:
+def encode(plan: CompiledSchema, documents: Sequence[Any], tables: list[KeyTable], is_reference: bool) -> Encoded:
     """Write documents into columns; None or `MISSING` for a document without value.
 
     Args:
@@ -88,10 +88,10 @@ def encode(plan: Plan, documents: Sequence[Any], tables: list[KeyTable], is_refe
 
 
 class _Encoder:
-    def __init__(self, plan: Plan, tables: list[KeyTable], is_reference: bool) -> None:
+    def __init__(self, plan: CompiledSchema, tables: list[KeyTable], is_reference: bool) -> None:
         self.plan, self.tables, self.is_reference = plan, tables, is_reference
         self.columns = [
-            Column(children=[[] for _ in slot.edges], labelled=[[] for _ in slot.edges]) for slot in plan.slots
+            SlotColumn(children=[[] for _ in slot.edges], labelled=[[] for _ in slot.edges]) for slot in plan.slots
         ]
         self.pending: dict[Slot, int] = {}  # first row that is not encoded
         self.chunks: list[tuple[Slot, int, int]] = []
@@ -127,8 +127,7 @@ class _Encoder:
         encoders = {
             Leaf: self._leaf,
             Record: self._record,
-            Fixed: self._fixed,
-            Items: self._items,
+            ItemList: self._items,
             FreeKeys: self._free_keys,
             Union: self._union,
         }
@@ -141,15 +140,16 @@ class _Encoder:
                 self.chunks.append((slot, start, len(column.values)))
                 encoders[type(slot.node)](slot, column, values)
 
-    def _leaf(self, slot: Slot, column: Column, values: list[Any]) -> None:
+    def _leaf(self, slot: Slot, column: SlotColumn, values: list[Any]) -> None:
         read, table, key = slot.read, self.tables[slot.index], slot.comparator.key
         assert read is not None
         if slot.node.kind == "anything":  # type: ignore[union-attr]
             values = [run(to_hashable(v)) if kind_of_value(v) in ("object", "array") else v for v in values]
         column.codes.extend(MISFIT if value is INVALID else table[typed(key(value))] for value in map(read, values))
 
-    def _record(self, slot: Slot, column: Column, values: list[Any]) -> None:
-        objects: list[Any] = [object_of(value) for value in values]
+    def _record(self, slot: Slot, column: SlotColumn, values: list[Any]) -> None:
+        assert isinstance(slot.node, Record)
+        objects: list[Any] = [members_of(slot.node, value) for value in values]
         column.invalid.extend(value is None for value in objects)
         invalid = [n for n, value in enumerate(objects) if value is None]
         for n in invalid:
@@ -189,7 +189,7 @@ class _Encoder:
                     missing[n] = True
         return parts
 
-    def _extra_keys(self, slot: Slot, column: Column, objects: list[Any]) -> None:
+    def _extra_keys(self, slot: Slot, column: SlotColumn, objects: list[Any]) -> None:
         assert isinstance(slot.node, Record)
         known_keys = slot.known_keys
         for value in objects:
@@ -199,25 +199,8 @@ class _Encoder:
             column.num_extra.append(sum(has_content(value[key], self.plan.null_strings) for key in extra))
             column.forbidden.append(slot.node.closed and bool(extra))
 
-    def _fixed(self, slot: Slot, column: Column, values: list[Any]) -> None:
-        assert isinstance(slot.node, Fixed)
-        length = len(slot.node.positions)
-        arrays = [array_of(value) for value in values]
-        invalid = [n for n, items in enumerate(arrays) if items is None or len(items) != length]
-        column.invalid.extend(items is None or len(items) != length for items in arrays)
-        missing = [False] * len(arrays)
-        for edge, children in zip(slot.edges, column.children, strict=True):
-            parts = [None if items is None or len(items) != length else items[edge.position] for items in arrays]
-            rows = self.rows_of(edge, parts)
-            if not edge.nullable:
-                missing = [flag or part is None for flag, part in zip(missing, parts, strict=True)]
-            for n in invalid:
-                rows[n], missing[n] = _below_fixed(edge), False
-            children.extend(rows)
-        column.missing.extend(missing)
-
-    def _items(self, slot: Slot, column: Column, values: list[Any]) -> None:
-        assert isinstance(slot.node, Items)
+    def _items(self, slot: Slot, column: SlotColumn, values: list[Any]) -> None:
+        assert isinstance(slot.node, ItemList)
         (edge,) = slot.edges
         arrays = [array_of(value) for value in values]
         column.invalid.extend(items is None for items in arrays)
@@ -235,7 +218,7 @@ class _Encoder:
             elif not self._is_null(item):
                 yield item
 
-    def _free_keys(self, slot: Slot, column: Column, values: list[Any]) -> None:
+    def _free_keys(self, slot: Slot, column: SlotColumn, values: list[Any]) -> None:
         (edge,) = slot.edges
         objects = [object_of(value) for value in values]
         column.invalid.extend(value is None for value in objects)
@@ -248,7 +231,7 @@ class _Encoder:
         column.item_keys.extend(map(self.tables[slot.index].__getitem__, chain.from_iterable(non_null)))
         self._collections(edge, column, [list(value.values()) for value in non_null])
 
-    def _collections(self, edge: Edge, column: Column, collections: list[list[Any]]) -> None:
+    def _collections(self, edge: Edge, column: SlotColumn, collections: list[list[Any]]) -> None:
         start = len(column.items)
         for items in collections:
             column.starts.append(start)
@@ -256,7 +239,7 @@ class _Encoder:
             start += len(items)
         column.items.extend(self.rows_of(edge, list(chain.from_iterable(collections))))
 
-    def _union(self, slot: Slot, column: Column, values: list[Any]) -> None:
+    def _union(self, slot: Slot, column: SlotColumn, values: list[Any]) -> None:
         cases = [best_case(slot, value) for value in values]
         column.cases.extend(cases)
         column.invalid.extend(case == ABSENT for case in cases)
@@ -269,7 +252,7 @@ class _Encoder:
             other = ABSENT if self.is_reference else MISFIT
             children.extend(next(rows) if fit else other for fit in mask)
 
-    def finished(self) -> list[Column]:
+    def finished(self) -> list[SlotColumn]:
         for slot, column in zip(self.plan.slots, self.columns, strict=True):
             _finish(slot, column)
             for n in np.nonzero(column.invalid[:-3])[0]:
@@ -279,12 +262,12 @@ class _Encoder:
             column.content[start:stop] |= self._content(slot, column, slice(start, stop))
         return self.columns
 
-    def _content(self, slot: Slot, column: Column, rows: slice) -> Any:
+    def _content(self, slot: Slot, column: SlotColumn, rows: slice) -> Any:
         if isinstance(slot.node, Leaf):
             if slot.node.kind == "anything":
                 return [has_content(value, self.plan.null_strings) for value in column.values[rows]]
             return column.codes[rows] >= 0
-        if isinstance(slot.node, Items):
+        if isinstance(slot.node, ItemList):
             return column.lengths[rows] > 0
         if isinstance(slot.node, FreeKeys):
             content = self.columns[slot.edges[0].slot.index].content
@@ -319,11 +302,7 @@ def to_hashable(value: Any) -> Steps[Hashable]:
     return json_kind(value), value
 
 
-def _below_fixed(edge: Edge) -> int:
-    return INVALID_PARENT if edge.slot.is_leaf else ABSENT
-
-
-def _finish(slot: Slot, column: Column) -> None:
+def _finish(slot: Slot, column: SlotColumn) -> None:
     """Convert the lists of a column to arrays that end with the sentinel rows."""
     count, is_leaf = len(column.values), isinstance(slot.node, Leaf)
     column.codes = np.array([*column.codes, *SENTINELS], dtype=np.int64)
@@ -335,18 +314,8 @@ def _finish(slot: Slot, column: Column) -> None:
         setattr(column, name, np.concatenate([np.array(values or [0] * count, dtype=np.int64), [0, 0, 0]]))
     column.cases = np.array([*(column.cases or [ABSENT] * count), ABSENT, ABSENT, ABSENT], dtype=np.int64)
     column.items, column.item_keys = (np.array(part, dtype=np.int64) for part in (column.items, column.item_keys))
-    ends = [_below(slot, edge) for edge in slot.edges]
-    if not isinstance(slot.node, Items | FreeKeys):
-        column.children = [
-            np.array([*rows, *end], dtype=np.int64) for rows, end in zip(column.children, ends, strict=True)
-        ]
+    if not isinstance(slot.node, ItemList | FreeKeys):
+        # The rows of a part for the sentinels MISFIT, INVALID_PARENT and ABSENT of the value.
+        ends = MISFIT if isinstance(slot.node, Union) else INVALID_PARENT, INVALID_PARENT, ABSENT
+        column.children = [np.array([*rows, *ends], dtype=np.int64) for rows in column.children]
     column.labelled = [np.array([*flags, True, True, True], dtype=bool) for flags in column.labelled]
-
-
-def _below(slot: Slot, edge: Edge) -> tuple[int, int, int]:
-    """Return the rows of a part for the sentinels MISFIT, INVALID_PARENT and ABSENT of the value."""
-    if isinstance(slot.node, Fixed):
-        return _below_fixed(edge), ABSENT, ABSENT
-    if isinstance(slot.node, Union):
-        return MISFIT, INVALID_PARENT, ABSENT
-    return INVALID_PARENT, INVALID_PARENT, ABSENT

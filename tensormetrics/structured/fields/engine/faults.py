@@ -8,16 +8,16 @@ from itertools import product
 from numbers import Real
 from typing import Any
 
-from ...types.tree import Fixed, FreeKeys, Items, Leaf, Union
-from ...types.values import array_of, object_of, type_description
+from ...types.tree import FreeKeys, ItemList, Leaf, Record, Union
+from ...types.values import array_of, members_of, type_description
 from .cases import NO_CASE, best_case, num_misfits
 from .recursion import Steps, run
-from .slots import Edge, Plan, Slot, join_path
+from .slots import CompiledSchema, Edge, Slot, suffix_of
 
 NULL_HINT = "; write null for a missing value"
 
 
-def first_fault(plan: Plan, document: Any) -> str:
+def first_fault(plan: CompiledSchema, document: Any) -> str:
     """Describe the first error of a document, such as ``.people[0].born: got '12', wanted int``; "" if it has none.
 
     Args:
@@ -36,12 +36,12 @@ def type_name(slot: Slot) -> str:
         return type_description(node)
     if isinstance(node, Union):
         return " or ".join(dict.fromkeys(type_name(edge.slot) for edge in slot.edges))
-    if isinstance(node, Fixed):
-        return f"an array of {len(node.positions)} items"
-    return "an array" if isinstance(node, Items) else "an object"
+    if isinstance(node, Record) and node.is_tuple:
+        return f"an array of {len(node.fields)} items"
+    return "an array" if isinstance(node, ItemList) else "an object"
 
 
-def _fault(plan: Plan, edge: Edge, value: Any, path: str) -> Steps[str]:
+def _fault(plan: CompiledSchema, edge: Edge, value: Any, path: str) -> Steps[str]:
     slot = edge.slot
     if value is None or isinstance(value, str) and value in plan.null_strings:
         return ""
@@ -60,35 +60,26 @@ def _fault(plan: Plan, edge: Edge, value: Any, path: str) -> Steps[str]:
     return f"{path}: got {value!r:.60}, wanted {type_name(slot)}{hint}"
 
 
-def _parts(plan: Plan, slot: Slot, value: Any, path: str) -> Iterator[tuple[Edge, Any, str, str]]:
+def _parts(plan: CompiledSchema, slot: Slot, value: Any, path: str) -> Iterator[tuple[Edge, Any, str, str]]:
     """Yield the parts of a value: their type, value and path, and what is there instead of a required value."""
 
     def null(part: Edge, item: Any) -> str:
         return "null" if item is None and not part.nullable and not plan.options.unlabelled else ""
 
-    if isinstance(slot.node, Items):
+    if isinstance(slot.node, ItemList):
         for n, item in enumerate(array_of(value) or []):
             yield slot.edges[0], item, f"{path}[{n}]", "null" if item is None and not slot.edges[0].nullable else ""
-    elif isinstance(slot.node, Fixed):
-        items = array_of(value) or []
-        for part in slot.edges:
-            yield part, items[part.position], f"{path}[{part.position}]", null(part, items[part.position])
     elif not isinstance(slot.node, Leaf):
-        values, others = object_of(value) or {}, slot.edges if isinstance(slot.node, FreeKeys) else []
+        values, others = members_of(slot.node, value) or {}, slot.edges if isinstance(slot.node, FreeKeys) else []
         for part in slot.edges:
             if part.field is not None:
                 key = next((key for key in part.keys if key in values), None)
                 is_filled = key is None and plan.options.defaults and part.field.default is not None
                 required = part.field.required and not is_filled and not plan.options.unlabelled
                 missing = "no such key" if key is None else null(part, values[key])
-                yield part, values.get(key), _below(path, part.field.name), missing if required else ""
+                yield part, values.get(key), path + part.suffix, missing if required else ""
             elif part is slot.other_keys:
                 others = part.slot.edges
         for part, (key, item) in product(others, values.items()):
             if key not in slot.known_keys:
-                yield part, item, _below(path, str(key)), null(part, item)
-
-
-def _below(parent: str, name: str) -> str:
-    path = join_path("x", name)
-    return parent + path[1:]
+                yield part, item, path + suffix_of(str(key)), null(part, item)

@@ -8,9 +8,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import torch
 
-from ....assignment import linear_sum_assignment
-from ...tensors._lengths import cuts
-from ...tensors._pairs import join_once
+from ...tensors._pairs import assigned, best_columns, join_once
 
 SCALE = 1 << 20  # similarities are rounded to multiples of its inverse
 MAX_SHIFT = 15  # beyond, positions of equally similar items make no difference
@@ -78,57 +76,14 @@ def best_matching(
     shift = np.minimum(np.abs(edges.pred_position - edges.ref_position), MAX_SHIFT)
     smaller = np.minimum(num_preds, num_refs)[edges.pair]
     gains = np.maximum(np.rint(weights * SCALE), 1) * (1 + MAX_SHIFT * smaller) - shift
-    row, rows = _compact(edges.pair, edges.pred_position)
-    column, columns = _compact(edges.pair, edges.ref_position)
-    if not ordered:
-        is_uncontested = (
-            (np.bincount(rows)[rows] == 1) & (np.bincount(columns)[columns] == 1) if len(rows) else rows == 0
-        )
-        contested = np.zeros(len(num_preds), dtype=bool)
-        contested[edges.pair[~is_uncontested]] = True
-        (todo,) = np.nonzero(contested[edges.pair])
-        free = np.nonzero(~contested[edges.pair])[0]
-    else:
-        todo, free = np.arange(len(rows)), np.zeros(0, dtype=np.int64)
-    pairs, problem = np.unique(edges.pair[todo], return_inverse=True)
-    problem = problem.reshape(-1)
-    heights, widths = np.zeros((2, len(pairs)), dtype=np.int64)
-    for size, index in ((heights, row), (widths, column)):
-        np.maximum.at(size, problem, index[todo] + 1)
-    results = [free]
-    if len(pairs):
-        for slot, sizes in cuts([torch.from_numpy(heights), torch.from_numpy(widths)], []):
-            subset = np.arange(len(pairs))[slot if isinstance(slot, slice) else slot.numpy()]
-            local = np.full(len(pairs), -1)
-            local[subset] = np.arange(len(subset))
-            (members,) = np.nonzero(local[problem] >= 0)
-            index = todo[members]
-            table = np.zeros((len(subset), *sizes))
-            table[local[problem[members]], row[index], column[index]] = gains[index]
-            solve = _best_chain if ordered else _best_assignment
-            selected = solve(table)[local[problem[members]], row[index]] == column[index]
-            results.append(index[selected])
-    return np.sort(np.concatenate(results))
+    pred, ref, gain, pair = map(torch.from_numpy, (edges.pred_position, edges.ref_position, gains, edges.pair))
+    return assigned(pred, ref, gain, pair, _best_chain if ordered else best_columns).numpy().nonzero()[0]
 
 
-def _compact(pair: np.ndarray, position: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    # ->  (E,) index of the item among the items of its list with an edge, (E,) among those of all lists
-    size = int(position.max(initial=0)) + 1
-    items, index = np.unique(pair * size + position, return_inverse=True)
-    index = index.reshape(-1)
-    owner = items // size
-    first = np.searchsorted(owner, owner)
-    return index - first[index], index
-
-
-def _best_assignment(gains: np.ndarray) -> np.ndarray:
-    # (B, N, M)  ->  (B, N) column of each row, -1 if none
-    return linear_sum_assignment(torch.from_numpy(gains), maximize=True, check=False).col_of_row.numpy()
-
-
-def _best_chain(gains: np.ndarray) -> np.ndarray:
+def _best_chain(table: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
     # (B, N, M)  ->  (B, N) column of each row, -1 if none; rising in N
     """Return the chains of greatest gain, by dynamic programming."""
+    gains = table.numpy()
     count, height, width = gains.shape
     best = np.zeros((height + 1, count, width + 1))
     for n in range(height):
@@ -144,4 +99,4 @@ def _best_chain(gains: np.ndarray) -> np.ndarray:
         used = best[n - 1][problems, width_left] < value
         columns[used, n - 1] = last[used] - 1
         width_left = np.where(used, last - 1, width_left)
-    return columns
+    return torch.from_numpy(columns)

@@ -17,7 +17,7 @@ from ....core.arguments import checks
 from ...comparators import Annotation, Comparator, annotation_of_text, annotations_of_keywords, exact
 from ...types.class_tree import annotate
 from ...types.json_kinds import json_kind
-from ...types.tree import Field, Fixed, FreeKeys, Items, Leaf, Record, Reference, Schema, Scoring, Type, Union
+from ...types.tree import Field, FreeKeys, ItemList, Leaf, NodeScoring, Record, Reference, Schema, Type, Union
 from ...types.values import LeafReader, leaf_reader
 from ..reading import Extract
 from .recursion import Steps, run
@@ -72,15 +72,15 @@ class Edge:
     """Part of a record or tuple, or the items or values of a collection.
 
     Attributes:
-        keys: The alternative keys of the part in an object; empty for positions, items and other keys.
-        position: Position in a tuple.
+        keys: The alternative keys of the part in an object, or its position in a tuple; empty for items and other keys.
+        suffix: Text of the part of a record in paths.
     """
 
     slot: Slot
     nullable: bool
     weight: float = 1.0
-    keys: tuple[str, ...] = ()
-    position: int = -1
+    keys: tuple[str | int, ...] = ()
+    suffix: str = ""
     field: Field | None = None
 
 
@@ -109,7 +109,7 @@ class Slot:
     is_shared: bool = False
     match: float = 0.5
     by: Edge | None = None
-    known_keys: frozenset[str] = frozenset()
+    known_keys: frozenset[str | int] = frozenset()
     other_keys: Edge | None = None  # of a record: the values of its other keys
 
     @property
@@ -119,7 +119,7 @@ class Slot:
 
 
 @dataclass
-class Rows:
+class ReportRows:
     """Rows of the report."""
 
     paths: list[str] = field(default_factory=list)
@@ -127,7 +127,7 @@ class Rows:
 
 
 @dataclass(eq=False)
-class Plan:
+class CompiledSchema:
     """Schema with options, compiled for encoding and comparison.
 
     Attributes:
@@ -139,23 +139,26 @@ class Plan:
     root: Edge
     slots: list[Slot]
     paths: list[str]
-    rows: Rows
+    rows: ReportRows
     options: DocumentOptions
     null_strings: frozenset[str]
 
 
-def compile_schema(schema: Schema, options: DocumentOptions | None = None) -> Plan:
+def compile_schema(schema: Schema, options: DocumentOptions | None = None) -> CompiledSchema:
     """Compile a schema in which every type is known.
 
     Raises:
         ValueError: If a path of ``fields`` is unknown, or an annotation does not fit its slot.
     """
     options = options or DocumentOptions()
-    builder = _Builder(schema, options, annotations_by_path(options.fields or {}))
+    builder = _SlotBuilder(schema, options, annotations_by_path(options.fields or {}))
     root = _require_edge(run(builder.edge(schema.root, "")), "")
-    builder.check_annotations()
+    for path in builder.annotations:
+        if path not in builder.used:
+            hint = checks.perhaps(path, builder.path_indices)
+            raise ValueError(f"fields: got {path!r}, wanted a path of the schema{hint}")
     null_strings = frozenset(options.null_strings)
-    return Plan(schema, root, builder.slots, list(builder.path_indices), builder.rows, options, null_strings)
+    return CompiledSchema(schema, root, builder.slots, list(builder.path_indices), builder.rows, options, null_strings)
 
 
 def annotations_by_path(fields: Mapping[str, Any]) -> dict[str, list[Annotation]]:
@@ -180,21 +183,21 @@ def _require_edge(edge: Edge | None, path: str) -> Edge:
     return edge
 
 
-def join_path(path: str, name: str) -> str:
-    """Return the path of a key below a path; names with a special character are quoted."""
+def suffix_of(name: str) -> str:
+    """Return the text of a key in paths; names with a special character are quoted."""
     if not name or SPECIAL & set(name) or name == EXTRA:
         escaped = name.replace("\\", "\\\\").replace('"', '\\"')
-        return f'{path}["{escaped}"]'
-    return f"{path}.{name}" if path else name
+        return f'["{escaped}"]'
+    return f".{name}"
 
 
 @dataclass
-class _Builder:
+class _SlotBuilder:
     schema: Schema
     options: DocumentOptions
     annotations: dict[str, list[Annotation]]
     slots: list[Slot] = field(default_factory=list)
-    rows: Rows = field(default_factory=Rows)
+    rows: ReportRows = field(default_factory=ReportRows)
     row_indices: dict[str, int] = field(default_factory=dict)
     path_indices: dict[str, int] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
@@ -223,14 +226,14 @@ class _Builder:
             slot.comparator = comparator or slot.comparator
             slot.row = self._row(path or "@", is_leaf=True)
         elif isinstance(node, Union):
-            yield self._cases(slot, node, path, is_item, comparator)
+            for case in node.cases:
+                case_edge = yield self.edge(case, path, is_item=is_item, comparator=comparator)
+                slot.edges += [] if case_edge is None else [case_edge]
         elif comparator is not None:
             raise ValueError(f"{path or '@'}: got {comparator}, wanted it on a scalar; write it on the items or fields")
         elif isinstance(node, Record):
             yield self._record(slot, node, path)
-        elif isinstance(node, Fixed):
-            yield self._positions(slot, node, path)
-        elif isinstance(node, Items):
+        elif isinstance(node, ItemList):
             yield self._items(slot, node, path)
         elif isinstance(node, FreeKeys):
             value = yield self.edge(node.value, f"{path}.*" if path else "*")
@@ -241,12 +244,12 @@ class _Builder:
             del self.open_references[name]
         return edge
 
-    def _resolve(self, node: Type, path: str) -> tuple[Type, bool, Scoring, list[str]]:
+    def _resolve(self, node: Type, path: str) -> tuple[Type, bool, NodeScoring, list[str]]:
         """Resolve a node, and merge the annotations of all references and of the path."""
-        names, nullable, scoring = [], False, Scoring()
+        names, nullable, scoring = [], False, NodeScoring()
         while True:
             nullable = nullable or node.nullable
-            scoring = Scoring(
+            scoring = NodeScoring(
                 scoring.comparator or node.scoring.comparator,
                 scoring.weight if scoring.weight != 1 else node.scoring.weight,
                 scoring.ignore or node.scoring.ignore,
@@ -273,35 +276,23 @@ class _Builder:
                 raise ValueError(f"schema: got more than {MAX_ROWS} paths; write ignore() on a recursive field")
         return self.row_indices[path]
 
-    def _cases(self, slot: Slot, node: Union, path: str, is_item: bool, comparator: Comparator | None) -> Steps[None]:
-        for case in node.cases:
-            case_edge = yield self.edge(case, path, is_item=is_item, comparator=comparator)
-            if case_edge is not None:
-                slot.edges.append(case_edge)
-
     def _record(self, slot: Slot, node: Record, path: str) -> Steps[None]:
         slot.known_keys = frozenset(
             itertools.chain.from_iterable(record_field.keys or (record_field.name,) for record_field in node.fields)
         )
         for record_field in node.fields:
-            part = yield self.edge(record_field.type, join_path(path, record_field.name))
+            suffix = record_field.name if node.is_tuple else suffix_of(record_field.name)
+            part = yield self.edge(record_field.type, (path + suffix).removeprefix("."))
             if part is not None:
-                part.keys, part.field = record_field.keys or (record_field.name,), record_field
+                part.keys, part.field, part.suffix = record_field.keys or (record_field.name,), record_field, suffix
                 slot.edges.append(part)
         if node.extra is not None:
             slot.other_keys = _require_edge((yield self.edge(FreeKeys(node.extra), path)), path)
             slot.edges.append(slot.other_keys)
-        elif self.options.extra == "invented":
+        elif self.options.extra == "invented" and not node.is_tuple:
             slot.extra_row = self._row(f"{path}.{EXTRA}" if path else EXTRA, is_leaf=True)
 
-    def _positions(self, slot: Slot, node: Fixed, path: str) -> Steps[None]:
-        for n, part in enumerate(node.positions):
-            position = yield self.edge(part, f"{path}[{n}]")
-            if position is not None:
-                position.position = n
-                slot.edges.append(position)
-
-    def _items(self, slot: Slot, node: Items, path: str) -> Steps[None]:
+    def _items(self, slot: Slot, node: ItemList, path: str) -> Steps[None]:
         slot.match = self.options.match if node.match is None else node.match
         slot.row = self._row(f"{path}[]", is_leaf=self._is_scalar(node.item))
         item = _require_edge((yield self.edge(node.item, f"{path}[]", is_item=True)), path)
@@ -316,15 +307,8 @@ class _Builder:
         node = self.schema.resolved(node)
         return isinstance(node, Leaf) or isinstance(node, Union) and all(map(self._is_scalar, node.cases))
 
-    def check_annotations(self) -> None:
-        """Raise a ValueError if an annotation was given for an unknown path."""
-        for path in self.annotations:
-            if path not in self.used:
-                hint = checks.perhaps(path, self.path_indices)
-                raise ValueError(f"fields: got {path!r}, wanted a path of the schema{hint}")
 
-
-def root_kinds(plan: Plan) -> set[str]:
+def root_kinds(plan: CompiledSchema) -> set[str]:
     """Return the kinds of JSON values that a document may have."""
     kinds = _kinds(plan.root.slot, plan.options.numbers_in_strings)
     return kinds | {"null"} if plan.root.nullable else kinds
@@ -334,7 +318,7 @@ def _kinds(slot: Slot, numbers_in_strings: bool) -> set[str]:
     node = slot.node
     if isinstance(node, Union):
         return set().union(*(_kinds(edge.slot, numbers_in_strings) for edge in slot.edges))
-    if isinstance(node, Items | Fixed):
+    if isinstance(node, ItemList) or isinstance(node, Record) and node.is_tuple:
         return {"array"}
     if not isinstance(node, Leaf):
         return {"object"}

@@ -10,15 +10,15 @@ from ...types.class_tree import annotate
 from ...types.tree import (
     Anything,
     Field,
-    Fixed,
     FreeKeys,
-    Items,
+    ItemList,
     Leaf,
     Record,
     Reference,
     Schema,
     Type,
     Union,
+    tuple_of,
 )
 from .json_writer import SCALARS as WRITTEN
 
@@ -28,6 +28,7 @@ TYPES = (*SCALARS, "null", "object", "array")
 OF_OBJECTS = ("properties", "required", "additionalProperties")
 OF_ARRAYS = ("items", "prefixItems", "uniqueItems", "additionalItems")
 OF_SCALARS = ("format", "contentEncoding")
+IMPLIED = {"object": OF_OBJECTS, "array": OF_ARRAYS, "string": OF_SCALARS}  # types by keywords
 CHOICES = ("anyOf", "oneOf", "allOf")
 STRUCTURE = ("type", "enum", "const", *CHOICES, "$ref", *OF_OBJECTS, *OF_ARRAYS, *OF_SCALARS)
 READ_AND_NOT_CHECKED = (
@@ -83,7 +84,8 @@ class _Reader:
             values = [schema["const"]] if "const" in schema else _check_array(schema["enum"], f"{path}.enum")
             members = tuple(value for value in values if value is not None)
             return Leaf("enum", members, nullable=None in values)
-        kinds = schema.get("type", _implied_type(schema))
+        implied = (name for name, keys in IMPLIED.items() if any(key in schema for key in keys))
+        kinds = schema.get("type", next(implied, None))
         if kinds is None:
             return Anything()
         names = [kinds] if isinstance(kinds, str) else _check_array(kinds, f"{path}.type")
@@ -131,8 +133,8 @@ class _Reader:
                     "write false, or one type of all items"
                 )
             parts = _check_array(prefix, f"{path}.prefixItems")
-            return Fixed(tuple(self.type(part, f"{path}.prefixItems[{n}]") for n, part in enumerate(parts)))
-        return Items(self.type(items, f"{path}.items"), unique=schema.get("uniqueItems") is True)
+            return tuple_of(self.type(part, f"{path}.prefixItems[{n}]") for n, part in enumerate(parts))
+        return ItemList(self.type(items, f"{path}.items"), unique=schema.get("uniqueItems") is True)
 
     def _choice(self, key: str, cases: Any, path: str) -> Type:
         cases = _check_array(cases, f"{path}.{key}")
@@ -176,13 +178,6 @@ def _union(cases: Sequence[Type], nullable: bool) -> Type:
 
 def _is_null(schema: Any) -> bool:
     return isinstance(schema, Mapping) and schema.get("type") == "null"
-
-
-def _implied_type(schema: Mapping[str, Any]) -> str | None:
-    for name, keys in (("object", OF_OBJECTS), ("array", OF_ARRAYS), ("string", OF_SCALARS)):
-        if any(key in schema for key in keys):
-            return name
-    return None
 
 
 def _check_array(value: Any, path: str) -> list[Any]:

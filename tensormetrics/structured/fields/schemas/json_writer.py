@@ -16,9 +16,8 @@ from ...types.records import record_values
 from ...types.tree import (
     Anything,
     Field,
-    Fixed,
     FreeKeys,
-    Items,
+    ItemList,
     Leaf,
     LeafKind,
     Record,
@@ -115,10 +114,10 @@ class _Writer:
             return _leaf(node, path)
         if isinstance(node, Union):
             return {"anyOf": [self.type(case, path) for case in node.cases]}
-        if isinstance(node, Fixed):
-            items = [self.type(part, f"{path}[{n}]") for n, part in enumerate(node.positions)]
+        if isinstance(node, Record) and node.is_tuple:
+            items = [self.type(field.type, f"{path}{field.name}") for field in node.fields]
             return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
-        if isinstance(node, Items):
+        if isinstance(node, ItemList):
             unique = {"uniqueItems": True} if node.unique else {}
             return {"type": "array", "items": self.type(node.item, f"{path}[]"), **unique}
         if isinstance(node, FreeKeys):
@@ -171,7 +170,7 @@ def _annotations(node: Type) -> list[Annotation]:
     annotations: list[Annotation] = [] if scoring.comparator is None else [scoring.comparator]
     annotations += [weight(scoring.weight)] if scoring.weight != 1 else []
     annotations += [ignore()] if scoring.ignore else []
-    if isinstance(node, Items):
+    if isinstance(node, ItemList):
         annotations += [ordered()] if node.ordered else []
         annotations += [match(node.match)] if node.match is not None else []
         annotations += [by(node.by)] if node.by is not None else []

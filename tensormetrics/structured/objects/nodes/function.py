@@ -13,7 +13,7 @@ from ..values.columns import RowPath
 from .node import NeedsTensors, Node, below
 
 
-class Values(NamedTuple):
+class FunctionValues(NamedTuple):
     values: Sequence[Any]
     ids: list[int]  # of the values; equal values have equal ids
     similarities: dict[tuple[int, int], float]  # pair of ids -> similarity
@@ -53,11 +53,11 @@ class Function(Node):
             similarities[pair] = similarity
         return similarities[pair]
 
-    def encode(self, values: Sequence[Any], split: int, where: RowPath, device: torch.device) -> Values:
+    def encode(self, values: Sequence[Any], split: int, where: RowPath, device: torch.device) -> FunctionValues:
         answers = current_answers()
-        return Values(values, list(map(answers.id_of, values)), answers.of(self.function), where)
+        return FunctionValues(values, list(map(answers.id_of, values)), answers.of(self.function), where)
 
-    def similarity(self, rows: Values, i: Tensor, j: Tensor) -> Tensor:
+    def similarity(self, rows: FunctionValues, i: Tensor, j: Tensor) -> Tensor:
         similarities, ids = rows.similarities, rows.ids
         row_pairs = list(zip(i.tolist(), j.tolist(), strict=True))
         pairs = [(ids[x], ids[y]) for x, y in row_pairs]

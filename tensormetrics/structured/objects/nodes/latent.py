@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...tensors._integer_program import PROOF, Answer, IntegerProgram, solve
+from ...tensors._integer_program import PROOF, IntegerProgram, ProgramAnswer, solve
 from ...tensors._pairs import expand, matched, positions_in_blocks
 from ...tensors.constraints import Constraint
 from ...tensors.latent.latent import SolvedMapping, latent_overlap
@@ -16,7 +16,7 @@ from ..values.columns import Keys, RowPath, check_type
 from ..variable import Variable
 from .node import Node
 from .relations import equal_pairs
-from .set import Bounded, BoundedRows, Candidates
+from .set import Bounded, BoundedRows, CandidatePairs
 
 NODE_LIMIT = 200_000
 
@@ -95,7 +95,7 @@ class LatentSet(Bounded):
 
     def _select_pairs(self, rows: BoundRows, i: Tensor, j: Tensor) -> Selection:
         # i, j: (P,)
-        candidates = Candidates.of(rows, i, j)
+        candidates = CandidatePairs.of(rows, i, j)
         delta = self.inner.similarity(rows.items, candidates.x, candidates.y)
         a, b, owner = candidates.a, candidates.b, candidates.owner
         bound, _ = matched(a, b, delta, candidates.block, owner, len(i), self.constraint)
@@ -131,7 +131,7 @@ def select_consistent(
     x: np.ndarray,  # (K, S) variables of the items, -1: none
     y: np.ndarray,  # (K, S)
     constraint: Constraint,
-) -> Answer:
+) -> ProgramAnswer:
     """Select pairs of items by an integer program with a column per item pair and per required variable pair."""
     used = x >= 0
     links, link = np.unique(np.stack([x[used], y[used]], 1), axis=0, return_inverse=True)
@@ -151,4 +151,4 @@ def select_consistent(
     limit = np.concatenate([np.ones(end), np.zeros(len(need))])
     gain = np.concatenate([weight, np.zeros(len(links))])
     answer = solve(IntegerProgram(gain, np.concatenate(row), np.concatenate(col), sign, limit), 0.0, NODE_LIMIT)
-    return Answer(answer.selected[: len(weight)] > 0.5, answer.bound)
+    return ProgramAnswer(answer.selected[: len(weight)] > 0.5, answer.bound)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..values.columns import RowPath
-from .node import Leaf, Node, Normalized, Product, below
+from .node import LeafNode, Node, Normalized, Product
 
 
 class MeanRows(NamedTuple):
@@ -32,15 +32,11 @@ class Mean(Product):
         self.weights = weights
         self.equality = self.supports_scalar_path = False
         # For these nodes no value is more similar to another one than to itself.
-        self.dominated = all(isinstance(node, Leaf | Normalized) and node.dominated for node in self.nodes)
+        self.dominated = all(isinstance(node, LeafNode | Normalized) and node.dominated for node in self.nodes)
 
     def encode(self, values: Sequence[Any], split: int, where: RowPath, device: torch.device) -> MeanRows:  # type: ignore[override]
-        self.check(values, where)
-        columns, has_value = [], []
-        for names, (read, node) in self.fields.items():
-            parts = list(map(read, values))
-            columns.append(node.encode(parts, split, below(where, names), device))
-            has_value.append([_has_value(part) for part in parts])
+        _, columns = super().encode(values, split, where, device)
+        has_value = [[_has_value(read(value)) for value in values] for read, _ in self.fields.values()]
         flags = torch.tensor(has_value, dtype=torch.bool, device=device)
         return MeanRows(None, columns, flags.view(len(columns), len(values)))
 
@@ -53,8 +49,7 @@ class Mean(Product):
             size += counts
         return torch.where(size > 0, total / size, 1.0)
 
-    def self_similarity(self, rows: MeanRows, i: Tensor) -> Tensor:  # type: ignore[override]
-        return self.similarity(rows, i, i)
+    self_similarity = Node.self_similarity
 
 
 def _has_value(value: Any) -> bool:

@@ -35,7 +35,7 @@ class NeedsTensors(Exception):
     """Signal that values must be compared with tensors: they are too many, or the tensor path reports an error."""
 
 
-class Part(NamedTuple):
+class MatchedPart(NamedTuple):
     """A component of a pair of matched values: its path and row in both values, and its own node."""
 
     names: tuple[str | int, ...]  # appended to the path of the prediction
@@ -106,12 +106,12 @@ class Node(ABC):
         """Return the variable of each row for each position outside of collections that can hold one."""
         return []
 
-    def parts(self, rows: Any, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
+    def parts(self, rows: Any, i: int, j: int, x: Any, y: Any) -> Iterator[MatchedPart]:
         """Return the matched components of row i, whose value is x, and row j, whose value is y."""
         return iter(())
 
 
-class Leaf(Node):
+class LeafNode(Node):
     """1 if x == y else 0. leaf_type: the type of the values; default any values that equal themselves."""
 
     equality = dominated = supports_scalar_path = True
@@ -139,7 +139,7 @@ class Leaf(Node):
         return rows
 
 
-class Record(NamedTuple):
+class ProductRows(NamedTuple):
     key: Keys | None
     columns: list[Any]
 
@@ -193,7 +193,7 @@ class Product(Node):
             self.nodes[index].scalar_self_similarity(x) for index, x in zip(self.factors, a[1:], strict=True)
         )
 
-    def encode(self, values: Sequence[Any], split: int, where: RowPath, device: torch.device) -> Record:
+    def encode(self, values: Sequence[Any], split: int, where: RowPath, device: torch.device) -> ProductRows:
         self.check(values, where)
         columns = [
             node.encode(list(map(read, values)), split, below(where, names), device)
@@ -201,10 +201,10 @@ class Product(Node):
         ]
         keys = [key for node, rows in zip(self.nodes, columns, strict=True) if (key := node.key(rows)) is not None]
         if not keys and not self.equality:
-            return Record(None, columns)
-        return Record(combine_keys(keys, len(values), where, device), columns)
+            return ProductRows(None, columns)
+        return ProductRows(combine_keys(keys, len(values), where, device), columns)
 
-    def similarity(self, rows: Record, i: Tensor, j: Tensor) -> Tensor:
+    def similarity(self, rows: ProductRows, i: Tensor, j: Tensor) -> Tensor:
         value = None if rows.key is None else (rows.key.ids[i] == rows.key.ids[j]).double()
         for index in self.factors:
             node, column = self.nodes[index], rows.columns[index]
@@ -216,20 +216,20 @@ class Product(Node):
         assert value is not None  # a product without a key has a factor
         return value
 
-    def self_similarity(self, rows: Record, i: Tensor) -> Tensor:
+    def self_similarity(self, rows: ProductRows, i: Tensor) -> Tensor:
         if self.equality:
             return torch.ones(len(i), dtype=torch.float64, device=i.device)
         return reduce(torch.mul, (self.nodes[index].self_similarity(rows.columns[index], i) for index in self.factors))
 
-    def key(self, rows: Record) -> Keys | None:
+    def key(self, rows: ProductRows) -> Keys | None:
         return rows.key
 
-    def variables(self, rows: Record) -> list[Sequence[Variable | None]]:
+    def variables(self, rows: ProductRows) -> list[Sequence[Variable | None]]:
         return [slot for node, column in zip(self.nodes, rows.columns, strict=True) for slot in node.variables(column)]
 
-    def parts(self, rows: Record, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
+    def parts(self, rows: ProductRows, i: int, j: int, x: Any, y: Any) -> Iterator[MatchedPart]:
         for (names, (read, node)), column in zip(self.fields.items(), rows.columns, strict=True):
-            yield Part(names, names, node, column, i, j, read(x), read(y))
+            yield MatchedPart(names, names, node, column, i, j, read(x), read(y))
 
 
 class Choice(NamedTuple):
@@ -239,7 +239,7 @@ class Choice(NamedTuple):
     key: Keys
 
 
-class Union(Node):
+class UnionNode(Node):
     """Similarity of the case if both values have the same case, else 0. choose: value -> case, None without a case."""
 
     def __init__(self, cases: Sequence[Node], choose: Callable[[Any], int | None], expected: str) -> None:
@@ -317,7 +317,7 @@ class Union(Node):
                 slots.append([slot[row] if case == index else None for case, row in case_rows])
         return slots
 
-    def parts(self, rows: Choice, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
+    def parts(self, rows: Choice, i: int, j: int, x: Any, y: Any) -> Iterator[MatchedPart]:
         case = int(rows.case[i])
         case_rows = int(rows.case_row[i]), int(rows.case_row[j])
         return self.cases[case].parts(rows.columns[case], *case_rows, x, y)
@@ -364,7 +364,7 @@ class Normalized(Node):
         s = self.inner.self_similarity(rows, i)
         return self._ratio(s, s, s)
 
-    def parts(self, rows: Any, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
+    def parts(self, rows: Any, i: int, j: int, x: Any, y: Any) -> Iterator[MatchedPart]:
         return self.inner.parts(rows, i, j, x, y)
 
 
@@ -393,7 +393,7 @@ class Preprocess(Node):
     def variables(self, rows: Any) -> list[Sequence[Variable | None]]:
         return self.inner.variables(rows)
 
-    def parts(self, rows: Any, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
+    def parts(self, rows: Any, i: int, j: int, x: Any, y: Any) -> Iterator[MatchedPart]:
         return self.inner.parts(rows, i, j, self.pred(x), self.ref(y))
 
 

@@ -16,7 +16,7 @@ from ..values.columns import as_list, check_collection, rows_of_both
 from .set import Collection, RaggedRows, length_groups
 
 
-class Queries(NamedTuple):
+class EncodedRankings(NamedTuple):
     """Rankings of all queries as tensors, concatenated."""
 
     hits: Tensor  # (predictions,) float64: the overlap of the query's first 1, 2, ... predictions with its references
@@ -26,7 +26,7 @@ class Queries(NamedTuple):
     n_ref: Tensor  # (B,)
 
 
-class Ranking(nn.Module):
+class ObjectRanking(nn.Module):
     """Lists of objects in order of rank against collections of references; made by `dsl.ranking[max_k](inner)`.
 
     Predictions beyond max_k are ignored. `items` is the metric of a collection of items.
@@ -38,7 +38,7 @@ class Ranking(nn.Module):
 
     def forward(
         self, preds: Sequence[Sequence[Any]], refs: Sequence[Any], gains: Sequence[Sequence[float]] | None = None
-    ) -> Queries:
+    ) -> EncodedRankings:
         """Encode B queries as one batch; gains are in the order of the references, default 1."""
         checks.check_consistent_length(preds=preds, refs=refs)
         size, node, device = len(preds), cast(Collection, self.items.node()), self.items.device
@@ -60,12 +60,12 @@ class Ranking(nn.Module):
         if node.inner.equality:
             hit, gained = _equal_hits(rows, size, gain)
             hits = nn.functional.pad(hit.cumsum(0), (1, 0))
-            return Queries(hits[1:] - hits[before].repeat_interleave(n_pred), gained, gain, n_pred, n_ref)
+            return EncodedRankings(hits[1:] - hits[before].repeat_interleave(n_pred), gained, gain, n_pred, n_ref)
         hits = _prefix_overlaps(node, rows, size)
         gained = hits.diff(prepend=hits[:0].new_zeros(1))
         first = before[n_pred > 0]
         gained[first] = hits[first]
-        return Queries(hits, gained, gain, n_pred, n_ref)
+        return EncodedRankings(hits, gained, gain, n_pred, n_ref)
 
 
 def _flat_gains(gains: Sequence[Sequence[float]] | None, n_ref: Tensor) -> Tensor:

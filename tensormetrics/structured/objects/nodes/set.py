@@ -27,7 +27,7 @@ from ..values.columns import (
     elements_of,
     pairs_of,
 )
-from .node import Leaf, NeedsTensors, Node, Part, upper_bound_mode
+from .node import LeafNode, MatchedPart, NeedsTensors, Node, upper_bound_mode
 from .relations import equal_pairs, heaviest_relation
 
 COMMON: dict[Constraint, Callable[[int, int], int]] = {  # matches of p equal predicted and r equal reference items
@@ -69,7 +69,12 @@ class Collection(Node):
         columns = list(map(self.items, values))
         count = torch.tensor(list(map(len, columns)), dtype=torch.int64, device="cpu")
         start, items = count.cumsum(0) - count, list(chain.from_iterable(columns))
-        rows = self.inner.encode(items, int(count[:split].sum()), _item_paths(where, start), device)
+
+        def path(item: int) -> str:
+            row = int(torch.searchsorted(start, item, right=True)) - 1
+            return f"{where(row)}[{item - int(start[row])}]"
+
+        rows = self.inner.encode(items, int(count[:split].sum()), path, device)
         key = self.inner.key(rows)
         if key is not None:
             key.ids  # noqa: B018  raises for unhashable items even if they are not compared
@@ -80,14 +85,14 @@ class Collection(Node):
         if self.items in (as_list, pairs_of, elements_of):
             check_mapping(values, where, is_expected=self.items is not as_list)
 
-    def candidates(self, rows: RaggedRows, i: Tensor, j: Tensor) -> Iterator[tuple[slice, "Candidates"]]:
+    def candidates(self, rows: RaggedRows, i: Tensor, j: Tensor) -> Iterator[tuple[slice, "CandidatePairs"]]:
         """Yield the pairs of items that may be similar, for a chunk of pairs (i, j) of collections at a time."""
         cumulative_pairs = (rows.count[i] * rows.count[j]).clamp(min=1).cumsum(0)
         first = 0
         while first < len(i):
             done = cumulative_pairs[first - 1] if first else 0
             last = max(int(torch.searchsorted(cumulative_pairs, done + MAX_PAIRS, right=True)), first + 1)
-            yield slice(first, last), Candidates.of(rows, i[first:last], j[first:last])
+            yield slice(first, last), CandidatePairs.of(rows, i[first:last], j[first:last])
             first = last
 
     def dense(self, rows: RaggedRows, i: Tensor, j: Tensor) -> Tensor:
@@ -106,16 +111,16 @@ class Collection(Node):
             valid = x_valid[:, :, None] & y_valid[:, None]
             delta = self.inner.similarity(rows.items, x[valid], y[valid])
             return delta.new_zeros(shape).masked_scatter_(valid, delta)
-        pairs = Candidates.of(rows, i, j)
+        pairs = CandidatePairs.of(rows, i, j)
         delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
         indices = pairs.owner, pairs.x - rows.start[i][pairs.owner], pairs.y - rows.start[j][pairs.owner]
         return delta.new_zeros(shape).index_put_(indices, delta)
 
-    def parts(self, rows: RaggedRows, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
+    def parts(self, rows: RaggedRows, i: int, j: int, x: Any, y: Any) -> Iterator[MatchedPart]:
         x, y = self.items(x), self.items(y)
         for a, b in self.relation(rows, *torch.tensor([[i], [j]], device=rows.start.device)):
             item_rows = int(rows.start[i]) + a, int(rows.start[j]) + b
-            yield Part((a,), (b,), self.inner, rows.items, *item_rows, x[a], y[b])
+            yield MatchedPart((a,), (b,), self.inner, rows.items, *item_rows, x[a], y[b])
 
     @abstractmethod
     def relation(self, rows: Any, i: Tensor, j: Tensor) -> Iterable[tuple[int, int]]:
@@ -123,7 +128,7 @@ class Collection(Node):
         """Return the pairs of items of row i and row j that are matched, by position."""
 
 
-class Candidates(NamedTuple):
+class CandidatePairs(NamedTuple):
     """Candidate pairs of items of pairs of collections."""
 
     size: int  # pairs of collections
@@ -135,7 +140,7 @@ class Candidates(NamedTuple):
     block: Tensor  # (T,) pairs compete only within a block
 
     @classmethod
-    def of(cls, rows: RaggedRows, i: Tensor, j: Tensor) -> "Candidates":
+    def of(cls, rows: RaggedRows, i: Tensor, j: Tensor) -> "CandidatePairs":
         # i, j: (P,)
         x_owner, x = expand(rows.start[i], rows.count[i])
         y_owner, y = expand(rows.start[j], rows.count[j])
@@ -185,7 +190,7 @@ class Matched(Collection):
                 f"duplicates: got 'set' for {cls.ordered}, whose equal items have different positions; wanted "
                 "'multiset'; write a separate dataclass with @metametric(duplicates='multiset')"
             )
-        is_leaf_matching = constraint is Constraint.ONE_TO_ONE and isinstance(inner, Leaf)
+        is_leaf_matching = constraint is Constraint.ONE_TO_ONE and isinstance(inner, LeafNode)
         duplicates = "multiset" if policy.duplicates == "set_cross" and not is_leaf_matching else policy.duplicates
         return cls(inner, items, constraint, empty_is_one=policy.empty == "one", duplicates=duplicates)
 
@@ -318,7 +323,7 @@ class Set(Matched):
             ids = rows.key.ids
             x, y = (ids[rows.start[row] :][: rows.count[row]].tolist() for row in (i, j))
             return equal_pairs(x, y, self.constraint, self.distinct)
-        pairs = Candidates.of(rows, i, j)
+        pairs = CandidatePairs.of(rows, i, j)
         delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
         _, selected = matched(pairs.a, pairs.b, delta, pairs.block, pairs.owner, 1, self.constraint)
         return sorted(zip(pairs.a[selected].tolist(), pairs.b[selected].tolist(), strict=True))
@@ -339,7 +344,7 @@ class MaxPair(Collection):
         return value
 
     def relation(self, rows: RaggedRows, i: Tensor, j: Tensor) -> list[tuple[int, int]]:
-        pairs = Candidates.of(rows, i, j)
+        pairs = CandidatePairs.of(rows, i, j)
         delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
         best = delta.argmax() if len(delta) else slice(0)
         return list(zip(pairs.a[best].view(-1).tolist(), pairs.b[best].view(-1).tolist(), strict=True))
@@ -349,11 +354,3 @@ def length_groups(n: Tensor, m: Tensor) -> Iterator[slice | Tensor]:
     # n, m: (P,) lengths  ->  indices of pairs of similar lengths, whose padded matrices fit in memory
     for group, _ in _lengths.cuts((n.cpu(), m.cpu()), (), lambda n, m: (n + m) ** 2):
         yield group
-
-
-def _item_paths(where: RowPath, start: Tensor) -> RowPath:
-    def path(item: int) -> str:
-        row = int(torch.searchsorted(start, item, right=True)) - 1
-        return f"{where(row)}[{item - int(start[row])}]"
-
-    return path

@@ -142,11 +142,12 @@ def check_tuple(length: int, values: Sequence[Any], where: RowPath) -> None:
 
 def check_collection(values: Sequence[Any], where: RowPath) -> None:
     """Raise a TypeError with the path of the first value that is no sized collection, or is text."""
-
-    def is_collection(value: Any) -> bool:
-        return hasattr(value, "__len__") and hasattr(value, "__iter__") and not isinstance(value, str | bytes)
-
-    check(values, where, is_collection, "a collection such as a list")
+    check(
+        values,
+        where,
+        lambda value: hasattr(value, "__len__") and hasattr(value, "__iter__") and not isinstance(value, str | bytes),
+        "a collection such as a list",
+    )
 
 
 def check_mapping(values: Sequence[Any], where: RowPath, is_expected: bool = True) -> None:

@@ -128,7 +128,9 @@ def span_errors(
         documents = torch.arange(len(counts[0]), device="cpu")[index]
         for rows, more in zip(category_rows, _categories(spans[0], spans[1], n, m, scheme, documents), strict=True):
             rows.append(more)
-    categories = [_ordered(torch.cat(rows)) for rows in category_rows]
+    categories = [torch.cat(rows) for rows in category_rows]
+    for column in (2, 1, 0):  # order by document, then index
+        categories = [rows[rows[:, column].sort(stable=True).indices] for rows in categories]
     size = len(labels) + 1
     cells = [torch.bincount(rows[:, 3] % size * size + rows[:, 4] % size, minlength=size**2) for rows in categories]
     names = tuple(labels[index] for index in order)
@@ -176,13 +178,6 @@ def _categories(pred: Tensor, ref: Tensor, n: Tensor, m: Tensor, scheme: str, do
         row[:, 0], row[:, 1 + offset], row[:, 3 + offset] = documents[document], position, spans[document, position, 0]
         unmatched.append(row)
     return [rows[score == 1], rows[score == 0], rows[(score > 0) & (score < 1)], *reversed(unmatched)]
-
-
-def _ordered(rows: Tensor) -> Tensor:
-    # (K, 5)  ->  (K, 5) by document, then index
-    for column in (2, 1, 0):
-        rows = rows[rows[:, column].sort(stable=True).indices]
-    return rows
 
 
 def are_spans(pred: Sequence[Sequence[Any]], ref: Sequence[Sequence[Any]]) -> bool:

@@ -20,7 +20,7 @@ from ..overlap import Overlap
 from ..reduction import OverlapMetric
 from .exact import prove
 from .search import bound_and_mapping
-from .terms import Items, Terms, read_terms
+from .terms import Terms, VariableItems, read_terms
 
 TABLES = 4  # cells of the search's tables that count as one cell of a chunk
 
@@ -104,7 +104,7 @@ def _solve(terms: Terms, solver: str, restarts: int, nodes: int | None, seed: in
     return terms.free + value, terms.free + bound, mapping
 
 
-def _read_items(prefix: str, props: Tensor, is_var: Tensor, n: Tensor | None) -> Items:
+def _read_items(prefix: str, props: Tensor, is_var: Tensor, n: Tensor | None) -> VariableItems:
     checks.shape(f"{prefix}_props", props, "...", "NM"[prefix == "ref"], "F")
     checks.integral(f"{prefix}_props", props)
     checks.shape(f"{prefix}_is_var", is_var, *props.shape)
@@ -117,7 +117,7 @@ def _read_items(prefix: str, props: Tensor, is_var: Tensor, n: Tensor | None) ->
     if bool((props.where(is_var, 0) < 0).any()):
         raise ValueError(f"{prefix}_props: got a negative number of a variable, wanted numbers from 0")
     flat = (math.prod(batch), size)
-    return Items(props.long().reshape(*flat, width), is_var.reshape(*flat, width), valid.reshape(flat))
+    return VariableItems(props.long().reshape(*flat, width), is_var.reshape(*flat, width), valid.reshape(flat))
 
 
 class LatentMatch(OverlapMetric):

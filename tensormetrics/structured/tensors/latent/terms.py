@@ -45,16 +45,16 @@ class Terms(NamedTuple):
         return Terms._make([*(table.to(device) for table in tables), p, r])
 
 
-class Items(NamedTuple):
+class VariableItems(NamedTuple):
     """Predicted or reference items of every document."""
 
     props: Tensor  # (D, N, F) int64
     is_var: Tensor  # (D, N, F) bool, False in the padding
     valid: Tensor  # (D, N) bool
 
-    def select(self, documents: slice | Tensor, size: int) -> "Items":
+    def select(self, documents: slice | Tensor, size: int) -> "VariableItems":
         """Select the first `size` items of some documents."""
-        return Items(*(table[:, :size][documents] for table in self))
+        return VariableItems(*(table[:, :size][documents] for table in self))
 
     def variables(self) -> Tensor:
         # -> (D,): one more than the highest variable
@@ -65,7 +65,7 @@ class Items(NamedTuple):
         return torch.cat([self.valid.nonzero()[:, :1], self.is_var[self.valid].long(), self.props[self.valid]], -1)
 
 
-def read_terms(pred: Items, ref: Items, constraint: Constraint, distinct: bool) -> Terms:
+def read_terms(pred: VariableItems, ref: VariableItems, constraint: Constraint, distinct: bool) -> Terms:
     """Collect the terms of all pairs of items that are equal except for the names of variables.
 
     Equal items are merged, and so are terms of the same variables. With `distinct` equal items of one collection count
@@ -81,7 +81,9 @@ def read_terms(pred: Items, ref: Items, constraint: Constraint, distinct: bool) 
     left, right = join(*groups.split([len(pred_rows), len(ref_rows)]))
     weight = common(pred_count[left], ref_count[right], constraint).double()
 
-    first = _first_use(pred_rows)[left]  # the same columns in the matching reference items
+    # The first occurrences of variables, in the same columns of the matching reference items.
+    is_first = _partner(pred_rows) == torch.arange(width, device=pred_rows.device)
+    first = ((pred_rows[:, 1 : 1 + width] > 0) & is_first)[left]
     a = pred_rows[left, -width:].masked_fill(~first, p)
     x = ref_rows[right, -width:].masked_fill(~first, r)
     a, order = a.sort(-1)
@@ -105,12 +107,6 @@ def merge_rows(rows: Tensor, weight: Tensor | None = None, reduce: str = "sum") 
     distinct = rows[order[new]]
     merged = weight.new_zeros(len(distinct)).scatter_reduce(0, group, weight, reduce, include_self=False)
     return distinct, merged
-
-
-def _first_use(items: Tensor) -> Tensor:
-    # items: (U, 1 + 2 F)  ->  (U, F) bool: the first occurrences of variables
-    width = items.shape[-1] // 2
-    return (items[:, 1 : 1 + width] > 0) & (_partner(items) == torch.arange(width, device=items.device))
 
 
 def _partner(items: Tensor) -> Tensor:
