@@ -64,10 +64,13 @@ def in_chunks(function: Score) -> Score:
     def chunked(*sets: Any) -> tuple[Tensor, ...]:
         if isinstance(sets[0], Tensor) and sets[0].ndim < 3:
             return function(*sets)
-        tensors = [t for s in sets for t in _tensors(s)]
+        fields = [field for s in sets for field in (s if isinstance(s, WordSet) else [s])]
+        tensors = [field for field in fields if isinstance(field, Tensor)]
         size = sum(t.numel() for t in tensors)
         batch_shape = tensors[0].shape[:-2] if size > CHUNK else ()
-        if not batch_shape or not all(_has_batch_shape(batch_shape, t) and t.device.type == "cpu" for t in tensors):
+        # a set has two more dimensions, a mask one more
+        equal = all(t.shape[: -1 - t.is_floating_point()] == batch_shape and t.device.type == "cpu" for t in tensors)
+        if not batch_shape or not equal:
             return function(*sets)
         chunk_size = max(1, CHUNK * batch_shape[0] // size)
         results = [function(*chunk) for chunk in zip(*(_split(s, chunk_size) for s in sets), strict=False)]
@@ -76,16 +79,7 @@ def in_chunks(function: Score) -> Score:
     return cast(Score, chunked)
 
 
-def _tensors(arg: Any) -> list[Tensor]:
-    return [t for t in (arg if isinstance(arg, WordSet) else [arg]) if isinstance(t, Tensor)]
-
-
 def _split(arg: Any, size: int) -> Iterator[Any]:
     if isinstance(arg, WordSet):
         return map(WordSet, *(_split(field, size) for field in arg))
     return iter(arg.split(size)) if isinstance(arg, Tensor) else repeat(arg)
-
-
-def _has_batch_shape(batch_shape: torch.Size, tensor: Tensor) -> bool:
-    # a set has two more dimensions, a mask one more
-    return tensor.shape[: -1 - tensor.is_floating_point()] == batch_shape
