@@ -37,11 +37,9 @@ def sc_weat(w, a, b, correction=0):
 
 
 def rnd(x, y, a, distance="norm"):
-    measure = {
-        "norm": lambda u, v: np.linalg.norm(u - v),
-        "cos": lambda u, v: 1 - cos(u, v),
-        "cos_similarity": cos,
-    }[distance]
+    measure = {"norm": lambda u, v: np.linalg.norm(u - v), "cos": lambda u, v: 1 - cos(u, v), "cos_similarity": cos}[
+        distance
+    ]
     return np.mean([measure(w, x.mean(0)) - measure(w, y.mean(0)) for w in a])
 
 

@@ -28,22 +28,14 @@ SCORES = {
     "gweat": (association.gweat, oracle.gweat, "XA"),
     "same": (association.same, oracle.same, "tG"),
     "direct_bias": (association.direct_bias, oracle.direct_bias, "tP"),
-    "direct_bias_3": (
-        lambda *s: association.direct_bias(*s, 0.5, 3),
-        lambda *s: oracle.direct_bias(*s, 0.5, 3),
-        "tP",
-    ),
+    "direct_bias_3": (lambda *s: association.direct_bias(*s, 0.5, 3), lambda *s: oracle.direct_bias(*s, 0.5, 3), "tP"),
     "direct_bias_mean_difference": (
         lambda *s: association.direct_bias(*s, direction="mean_difference"),
         lambda *s: oracle.direct_bias(*s, direction="mean_difference"),
         "tP",
     ),
     "rnsb": (association.rnsb, oracle.rnsb, "tab"),
-    "rnsb_free_intercept": (
-        lambda *s: association.rnsb(*s, 0.7, False),
-        lambda *s: oracle.rnsb(*s, 0.7, False),
-        "tab",
-    ),
+    "rnsb_free_intercept": (lambda *s: association.rnsb(*s, 0.7, False), lambda *s: oracle.rnsb(*s, 0.7, False), "tab"),
 }
 
 

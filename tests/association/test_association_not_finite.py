@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from cases.association import METRICS
 from metric_cases import answer
 from raising import raises
 
@@ -12,36 +11,6 @@ from tensormetrics.association import Query, WordEmbeddingModel
 
 VALUES = {"nan": torch.nan, "inf": torch.inf, "-inf": -torch.inf}
 every_value = pytest.mark.parametrize("value", VALUES.values(), ids=VALUES.keys())
-# ResidualBias fits one classifier to all words; test_residual_bias.py covers it.
-every_metric = pytest.mark.parametrize("name", [name for name in METRICS if name != "ResidualBias"])
-
-
-def with_value(tensors, index, value, offset):
-    tensors = [t.clone() for t in tensors]
-    tensors[index].view(-1)[offset] = value
-    return tensors
-
-
-@every_value
-@every_metric
-def test_metric_nonfinite_item_is_counted_and_excluded_from_mean(name, value, generator, device):
-    case = METRICS[name]
-    inputs = [t.to(device) for t in case.inputs(generator, 4)]
-    clean_inputs = [t[1:] for t in inputs]
-    for index in range(len(inputs)):
-        for offset in (0, inputs[index][0].numel() - 1):
-            bad = with_value(inputs, index, value, offset)
-            metric, clean_metric = case.make().to(device), case.make().to(device)
-            scores = metric(*bad)
-            if name not in ("LPBS", "PairPreference"):  # these return one number for all sentences of a batch
-                assert not scores[0].isfinite() and scores[1:].isfinite().all()
-            clean_metric.update(*clean_inputs)
-            torch.testing.assert_close(metric.compute(), clean_metric.compute())
-            if hasattr(metric, "not_finite") and name != "CEAT":
-                assert (metric.finite, metric.not_finite) == (3, 1)
-            bad_only = case.make().to(device)
-            bad_only.update(*(t[:1] for t in bad))
-            assert bad_only.compute().isnan()
 
 
 def test_random_effects_infinite_variance_has_zero_weight():

@@ -6,17 +6,7 @@ from metric_cases import Gap, OwnQuery, answer
 from raising import raises
 from torchmetrics import MetricCollection
 
-from tensormetrics.association import (
-    ECT,
-    RIPA,
-    RND,
-    WEAT,
-    IndexedQuery,
-    Query,
-    WordEmbeddingModel,
-    ect,
-    rnd,
-)
+from tensormetrics.association import ECT, RIPA, RND, WEAT, IndexedQuery, Query, WordEmbeddingModel, ect, rnd
 
 
 def test_metric_with_its_own_run_query_needs_no_measure(query, tiny):

@@ -9,13 +9,7 @@ from metric_cases import answer
 from raising import raises
 from tiny_models import MAKERS, make, transformers
 
-from tensormetrics.association import (
-    WEAT,
-    HardDebias,
-    Query,
-    WordEmbeddingModel,
-    run_queries,
-)
+from tensormetrics.association import WEAT, HardDebias, Query, WordEmbeddingModel, run_queries
 from tensormetrics.association.language_models.contexts import word_spans
 from tensormetrics.association.language_models.tokens import tokenize
 

@@ -239,8 +239,3 @@ def test_read_file_last_error_recommends_local_folder(network, clock, errors, sl
     with raises(ConnectionError, f"{URL}: {why}; download the files and give their folder as path="):
         datasets.read_file("a/b/", "words.txt", None, 2, 30)
     assert clock == slept and network == []
-
-
-def test_fetch_negative_retries_raise():
-    with raises(ValueError, "n_retries: got -1, wanted an integer >= 0"):
-        fetch_gn_glove(n_retries=-1)

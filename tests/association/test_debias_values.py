@@ -50,17 +50,6 @@ def test_hard_debias_equals_values_computed_by_hand():
     np.testing.assert_allclose(after, expected, atol=1e-15)
 
 
-def test_hard_debias_removes_bias_component(table):
-    model = named(table.astype(np.float32))
-    debias = HardDebias().fit(model, [["w0", "w1"], ["w2", "w3"]], [["w4", "w5"]])
-    after = debias.transform(model).vectors.double()
-    np.testing.assert_allclose(after.norm(dim=1), 1, atol=1e-6)
-    np.testing.assert_allclose(np.delete((after @ debias.bias_direction).numpy(), [4, 5]), 0, atol=1e-6)
-    others = np.delete(after.numpy(), [4, 5], axis=0)
-    np.testing.assert_allclose(others @ after[4].numpy(), others @ after[5].numpy(), atol=1e-6)
-    assert (after[4] - after[5]) @ debias.bias_direction * ((table[4] - table[5]) @ debias.bias_direction.numpy()) > 0
-
-
 def test_hard_debias_equalizes_all_case_variants_of_pairs(table):
     model = named(table, w0="she", w1="he", w2="She", w3="He", w4="SHE", w5="hE")
     debias = HardDebias().fit(model, [["she", "he"]])
@@ -229,6 +218,7 @@ def test_repulsion_attraction_neutralization_equals_autograd_loop(table):
         sizes.add(size)
     assert len(sizes) > 2
     np.testing.assert_allclose(after, expected, atol=1e-9)
+    assert torch.equal(debias(named(table).vectors, torch.arange(0)), torch.empty(0, 6, dtype=torch.float64))
 
 
 def test_largest_cosines_ties_are_ordered_by_row():
@@ -237,12 +227,3 @@ def test_largest_cosines_ties_are_ordered_by_row():
     assert largest_cosines(cosines, 3).tolist() == [1, 0, 2] and largest_cosines(cosines, 5).tolist() == [1, 0, 2, 3, 5]
     assert largest_cosines(cosines[[4, 3, 2, 0]].expand(2, 4), 2).tolist() == [[1, 2], [1, 2]]
     assert largest_cosines(torch.tensor([0.5, 0.5 + 1e-11], dtype=torch.float64), 1).tolist() == [1]
-
-
-def test_ran_reduces_bias_component(table):
-    model = named(table)
-    debias = RepulsionAttractionNeutralization(weights=(0, 0.1, 1), n_neighbours=100)
-    after = debias.fit_transform(model, definitional_pairs=[["w0", "w1"]]).vectors
-    before = torch.nn.functional.normalize(model.vectors)
-    assert (after @ debias.bias_direction).abs().max() < 0.05 < (before @ debias.bias_direction).abs().max()
-    assert torch.equal(debias(model.vectors, torch.arange(0)), torch.empty(0, 6, dtype=torch.float64))

@@ -7,17 +7,7 @@ import torch
 from raising import raises
 
 from tensormetrics import association
-from tensormetrics.association import (
-    CEAT,
-    GWEAT,
-    INLP,
-    LEACE,
-    RIPA,
-    RNSB,
-    WEAT,
-    DirectBias,
-    ResidualBias,
-)
+from tensormetrics.association import CEAT, GWEAT, INLP, LEACE, RIPA, RNSB, WEAT, DirectBias, ResidualBias
 
 X, SCORES, CONTEXTS = torch.zeros(2, 3), torch.zeros(26), torch.zeros(2, 3, 4)
 GROUPS = torch.stack([X, X])
@@ -73,6 +63,7 @@ OPTIONS = [
     (Repulsion, "weights", (1, 2), "three numbers: repulsion, attraction, neutralization"),
     (Repulsion, "learning_rate", 0, "a number > 0"),
     (Repulsion, "epochs", 0, ONE),
+    (association.fetch_gn_glove, "n_retries", -1, ZERO),
 ]
 TYPES = [
     (RIPA, "p_value", 1, TRUTH),

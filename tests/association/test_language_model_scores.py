@@ -11,8 +11,6 @@ from raising import raises
 from tiny_models import make
 
 from tensormetrics.association import (
-    LPBS,
-    PairPreference,
     SentencePairs,
     SentenceTriples,
     log_probabilities,
@@ -90,15 +88,6 @@ def test_log_probabilities_of_unknown_words_are_nan():
     net, tokenizer = model_of("bert_mlm")
     log_p = log_probabilities(net, tokenizer, ["{} is a nurse"], ["he", "xylophone"])
     assert log_p.isnan().tolist() == [[False, True]]
-
-
-def test_log_probabilities_are_inputs_of_lpbs():
-    net, tokenizer = model_of("bert_mlm")
-    log_p, prior = log_probabilities(net, tokenizer, ["{} is a {attribute}"], ["he", "she"], ["nurse", "doctor"])
-    metric = LPBS()
-    metric.update(log_p[..., 0].ravel(), prior[..., 0].ravel(), log_p[..., 1].ravel(), prior[..., 1].ravel())
-    expected = np.mean([(log_p[0, i, 0] - prior[0, i, 0]) - (log_p[0, i, 1] - prior[0, i, 1]) for i in range(2)])
-    assert float(metric.compute()) == approx(expected)
 
 
 @pytest.mark.parametrize("name", CAUSAL)
@@ -293,17 +282,3 @@ def test_scores_of_no_sentences_are_empty():
     assert pseudo_log_likelihood(net, tokenizer, []).shape == (0,)
     assert [len(scores) for scores in score_pairs(net, tokenizer, SentencePairs([], [], []))] == [0, 0]
     assert sentence_log_likelihood(*model_of("gpt2"), []).shape == (0,)
-
-
-def test_pair_preference_of_crows_pairs_scores_equals_protocol():
-    net, tokenizer = model_of("bert_mlm")
-    metric = PairPreference("crows-pairs", categories=["age", "gender"])
-    scores = score_pairs(net, tokenizer, PAIRS)
-    metric.update(*scores, categories=PAIRS.categories)
-    preferred = [round(a, 3) > round(b, 3) for a, b in zip(*(x.tolist() for x in scores), strict=True)]
-    percentages = {name: float(value) for name, value in metric.compute().items()}
-    assert percentages == {
-        "all": approx(100 * sum(preferred) / 3),
-        "age": 100 * preferred[2],
-        "gender": 50 * sum(preferred[:2]),
-    }

@@ -5,12 +5,8 @@ import numpy as np
 import pytest
 from raising import raises
 
-from tensormetrics.association import (
-    Query,
-    WordEmbeddingModel,
-    preprocess_word,
-)
-from tensormetrics.association.embeddings.lookup import Search
+from tensormetrics.association import Query, WordEmbeddingModel, preprocess_word
+from tensormetrics.association.embeddings.lookup import WordSearch
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_doors.json").read_text())
 CASING = GOLDEN["casing"]
@@ -62,7 +58,7 @@ def test_preprocess_word_invalid_arguments_raise():
 @pytest.mark.parametrize("case", GOLDEN["lookup"], ids=ids)
 def test_lookup_equals_golden_values(case, model):
     expected = case["expected"]
-    matches = Search(model, None, case["preprocessors"], case["strategy"]).words(case["words"])
+    matches = WordSearch(model, None, case["preprocessors"], case["strategy"]).words(case["words"])
     assert (matches.keys, matches.lost) == (expected["keys"], expected["lost"])
     assert len(matches.lost) / matches.total == expected["lost_fraction"]
     assert list(matches.not_found) == expected["not_found"]
@@ -137,32 +133,26 @@ def test_index_query_one_target_set_pairs_attributes(model):
 def test_index_query_invalid_options_raise(model):
     query = Query([["ana"]], [])
 
-    with raises(TypeError, "lost_vocabulary_threshold: got True, wanted a number between 0 and 1"):
-        model.index_query(query, lost_vocabulary_threshold=True)
-    with raises(TypeError, "lost_vocabulary_threshold: got '0', wanted a number between 0 and 1"):
-        model.index_query(query, lost_vocabulary_threshold="0")
-    with raises(ValueError, "lost_vocabulary_threshold: got 1.5, wanted a number between 0 and 1"):
-        model.index_query(query, lost_vocabulary_threshold=1.5)
-    with raises(
-        TypeError, "preprocessors: got a dict, wanted a list of dicts of options; tensormetrics.compat.wefe takes it"
+    options, lost = "wanted a list of dicts of options", "lost_vocabulary_threshold"
+    for name, value, kind, message in (
+        (lost, True, TypeError, "got True, wanted a number between 0 and 1"),
+        (lost, "0", TypeError, "got '0', wanted a number between 0 and 1"),
+        (lost, 1.5, ValueError, "got 1.5, wanted a number between 0 and 1"),
+        ("preprocessors", {}, TypeError, f"got a dict, {options}; tensormetrics.compat.wefe takes it"),
+        ("preprocessors", [], TypeError, "got an empty list, wanted at least one dict of options; write [{}] for none"),
+        ("preprocessors", None, TypeError, f"got a NoneType, {options}"),
+        ("strategy", "last", ValueError, "got 'last', wanted one of 'first', 'all'"),
+        ("paired", None, TypeError, "got None, wanted True or False"),
+        ("warn_not_found_words", None, TypeError, "got None, wanted True or False"),
     ):
-        model.index_query(query, preprocessors={}, strategy=None)
-    with raises(
-        TypeError, "preprocessors: got an empty list, wanted at least one dict of options; write [{}] for none"
+        with raises(kind, f"{name}: {message}"):
+            model.index_query(query, **{name: value})
+    for preprocessors, message in (
+        ([{}, "x"], "preprocessors[1]: got a str, wanted a dict of options"),
+        ([{}, {"preprocessor": 3}], "preprocessors[1]['preprocessor']: got a int, wanted a function of a word"),
+        ([{"preprocessor": len}], "preprocessor: got a int for the word 'ana', wanted a str"),
     ):
-        model.index_query(query, preprocessors=[])
-    with raises(TypeError, "preprocessors[1]: got a str, wanted a dict of options"):
-        model.index_query(query, preprocessors=[{}, "x"])
-    with raises(TypeError, "preprocessors[1]['preprocessor']: got a int, wanted a function of a word"):
-        model.index_query(query, preprocessors=[{}, {"preprocessor": 3}])
-    with raises(TypeError, "preprocessor: got a int for the word 'ana', wanted a str"):
-        model.index_query(query, preprocessors=[{"preprocessor": len}])
-    with raises(ValueError, "strategy: got 'last', wanted one of 'first', 'all'"):
-        model.index_query(query, strategy="last")
-    for flag in ("paired", "warn_not_found_words"):
-        with raises(TypeError, f"{flag}: got None, wanted True or False"):
-            model.index_query(query, **{flag: None})
-    with raises(TypeError, "preprocessors: got a NoneType, wanted a list of dicts of options"):
-        model.index_query(query, preprocessors=None)
+        with raises(TypeError, message):
+            model.index_query(query, preprocessors=preprocessors)
     with raises(TypeError, "query: got a list, wanted a Query"):
         model.index_query([["a"]])

@@ -8,19 +8,7 @@ import torch
 from metric_cases import GOLDEN, answer, flatten_values
 from raising import raises
 
-from tensormetrics.association import (
-    ECT,
-    GWEAT,
-    MAC,
-    RIPA,
-    RNSB,
-    SAME,
-    DirectBias,
-    IndexedQuery,
-    Query,
-    WordSet,
-    rnsb,
-)
+from tensormetrics.association import ECT, GWEAT, MAC, RIPA, RNSB, SAME, DirectBias, IndexedQuery, Query, WordSet, rnsb
 from tensormetrics.association.metrics._logistic import report
 
 

@@ -122,34 +122,25 @@ def test_update_and_batch_update_write_rows(model):
 
 def test_batch_update_invalid_arguments_write_nothing(model):
     before = model.vectors.clone()
-    with raises(ValueError, "words: ['x'] are not in the vocabulary of the model 'm'"):
-        model.batch_update(["a", "x"], torch.zeros(2, 2))
-    with raises(TypeError, "words[1]: got a int, wanted a word (str)"):
-        model.batch_update(["a", 1], torch.zeros(2, 2))
-    with raises(TypeError, "words: got a NoneType, wanted a list of words"):
-        model.batch_update(None, torch.zeros(2, 2))
-    with raises(TypeError, "words: got a str, wanted a list of words"):
-        model.batch_update("ab", torch.zeros(2, 2))
-    with raises(ValueError, "words: got ['a'] more than once, wanted distinct words"):
-        model.batch_update(["a", "a"], torch.zeros(2, 2))
-    with raises(ValueError, "embeddings: got shape (2, 3), wanted (2, 2)"):
-        model.batch_update(["a", "b"], torch.zeros(2, 3))
-    with raises(ValueError, "embeddings: got shape (1, 2), wanted (2, 2)"):
-        model.batch_update(["a", "b"], torch.zeros(1, 2))
-    with raises(TypeError, "embeddings[1]: got a list, wanted an array"):
-        model.batch_update(["a", "b"], [np.zeros(2, "f"), [0, 0]])
-    with raises(TypeError, "embeddings: got a NoneType, wanted an array, a tensor or a list of these"):
-        model.batch_update(["a", "b"], None)
-    with raises(ValueError, "embeddings: got rows of the shapes [(2,), (3,)] for 2 words"):
-        model.batch_update(["a", "b"], [np.zeros(2, "f"), np.zeros(3, "f")])
-    with raises(ValueError, "embeddings: got rows of the shapes [(2,)] for 2 words"):
-        model.batch_update(["a", "b"], [np.zeros(2, "f")])
-    with raises(
-        ValueError,
-        "embeddings: got torch.float64, which torch.float32 of the model 'm' cannot hold without loss; convert "
-        "them first",
+    zero, no_word, two = torch.zeros(2, 2), ", wanted a list of words", np.zeros(2, "f")
+    rows = "got rows of the shapes"
+    wide = "got torch.float64, which torch.float32 of the model 'm' cannot hold without loss; convert them first"
+    for words, embeddings, kind, message in (
+        (["a", "x"], zero, ValueError, "words: ['x'] are not in the vocabulary of the model 'm'"),
+        (["a", 1], zero, TypeError, "words[1]: got a int, wanted a word (str)"),
+        (None, zero, TypeError, f"words: got a NoneType{no_word}"),
+        ("ab", zero, TypeError, f"words: got a str{no_word}"),
+        (["a", "a"], zero, ValueError, "words: got ['a'] more than once, wanted distinct words"),
+        (["a", "b"], torch.zeros(2, 3), ValueError, "embeddings: got shape (2, 3), wanted (2, 2)"),
+        (["a", "b"], torch.zeros(1, 2), ValueError, "embeddings: got shape (1, 2), wanted (2, 2)"),
+        (["a", "b"], [two, [0, 0]], TypeError, "embeddings[1]: got a list, wanted an array"),
+        (["a", "b"], None, TypeError, "embeddings: got a NoneType, wanted an array, a tensor or a list of these"),
+        (["a", "b"], [two, np.zeros(3, "f")], ValueError, f"embeddings: {rows} [(2,), (3,)] for 2 words"),
+        (["a", "b"], [two], ValueError, "embeddings: got rows of the shapes [(2,)] for 2 words"),
+        (["a", "b"], np.zeros((2, 2)), ValueError, f"embeddings: {wide}"),
     ):
-        model.batch_update(["a", "b"], np.zeros((2, 2)))
+        with raises(kind, message):
+            model.batch_update(words, embeddings)
     with raises(TypeError, "embedding: got a list, wanted an array or a tensor"):
         model.update("a", [0, 0])
     with raises(ValueError, "embeddings: got shape (1, 3), wanted (1, 2)"):
@@ -164,22 +155,20 @@ def test_constructors_invalid_arguments_raise():
         "vocab; or write WordEmbeddingModel.from_tensor, from_word2vec, from_encoder or another of its from_...",
     ):
         WordEmbeddingModel({"a": [1.0]})
-    with raises(TypeError, "vectors: got a list, wanted a tensor"):
-        WordEmbeddingModel.from_tensor([[1.0]], ["a"])
-    with raises(ValueError, "vectors: got shape (3,), wanted (V, D)"):
-        WordEmbeddingModel.from_tensor(torch.zeros(3), WORDS)
-    with raises(TypeError, "vectors: got torch.int64, wanted a floating dtype; write vectors.float()"):
-        WordEmbeddingModel.from_tensor(torch.zeros(3, 2, dtype=torch.int64), WORDS)
+    zero = torch.zeros(3, 2)
+    for vectors, words, kind, message in (
+        ([[1.0]], ["a"], TypeError, "vectors: got a list, wanted a tensor"),
+        (zero[:, 0], WORDS, ValueError, "vectors: got shape (3,), wanted (V, D)"),
+        (zero.long(), WORDS, TypeError, "vectors: got torch.int64, wanted a floating dtype; write vectors.float()"),
+        (zero[:2], WORDS, ValueError, "words: got 3 words for 2 rows of vectors, wanted one for each"),
+        (zero, ["a", "b", "a"], ValueError, "words: got ['a'] more than once, wanted distinct words"),
+        (zero, "abc", TypeError, "words: got a str, wanted a list of str"),
+        (zero, ["a", 1, "c"], TypeError, "words[1]: got a int, wanted a str"),
+    ):
+        with raises(kind, message):
+            WordEmbeddingModel.from_tensor(vectors, words)
     with raises(TypeError, "array: got int64, wanted a floating dtype; write array.astype('float32')"):
         WordEmbeddingModel.from_numpy(np.zeros((3, 2), int), WORDS)
-    with raises(ValueError, "words: got 3 words for 2 rows of vectors, wanted one for each"):
-        WordEmbeddingModel.from_tensor(torch.zeros(2, 2), WORDS)
-    with raises(ValueError, "words: got ['a'] more than once, wanted distinct words"):
-        WordEmbeddingModel.from_tensor(torch.zeros(3, 2), ["a", "b", "a"])
-    with raises(TypeError, "words: got a str, wanted a list of str"):
-        WordEmbeddingModel.from_tensor(torch.zeros(3, 2), "abc")
-    with raises(TypeError, "words[1]: got a int, wanted a str"):
-        WordEmbeddingModel.from_tensor(torch.zeros(3, 2), ["a", 1, "c"])
     with raises(ValueError, "words: 'b' has the row 2, wanted 0 to 1"):
         WordEmbeddingModel(SimpleNamespace(vectors=torch.zeros(2, 2), key_to_index={"a": 0, "b": 2}))
     with raises(TypeError, "name: got a int, wanted a str or None"):
@@ -248,27 +237,16 @@ def test_from_encoder_contexts_mean_averages_templates():
 
 
 def test_from_encoder_invalid_outputs_raise():
-    def look_up(encode):
-        WordEmbeddingModel.from_encoder(encode).index_query(Query([["a", "b"]], []))
-
-    with raises(
-        TypeError, "encode: got a list for 2 strings, wanted a tensor, an array or a list of 2 rows of one length"
+    unequal = "got a list for 2 strings, wanted a tensor, an array or a list of 2 rows of one length"
+    for rows, kind, message in (
+        ([{"a": 1}, {}], TypeError, unequal),
+        ([torch.zeros(2), torch.zeros(3)], TypeError, unequal),
+        (np.zeros((1, 2)), ValueError, "got the shape (1, 2) for 2 strings, wanted (2, D)"),
+        (torch.zeros(2), ValueError, "got the shape (2,) for 2 strings, wanted (2, D)"),
+        (np.zeros((2, 2), int), TypeError, "got torch.int64, wanted a floating dtype"),
     ):
-        look_up(lambda s: [{"a": 1}, {}])
-    with raises(
-        TypeError, "encode: got a list for 2 strings, wanted a tensor, an array or a list of 2 rows of one length"
-    ):
-        look_up(lambda s: [torch.zeros(2), torch.zeros(3)])
-    with raises(ValueError, "encode: got the shape (1, 2) for 2 strings, wanted (2, D)"):
-        look_up(lambda s: np.zeros((1, 2)))
-    with raises(TypeError, "encode: got torch.int64, wanted a floating dtype"):
-        look_up(lambda s: np.zeros((2, 2), int))
-    with raises(ValueError, "encode: got the shape (1, 2) for 2 strings, wanted (2, D)"):
-        look_up(lambda s: torch.zeros(1, 2))
-    with raises(ValueError, "encode: got the shape (2,) for 2 strings, wanted (2, D)"):
-        look_up(lambda s: torch.zeros(2))
-    with raises(TypeError, "encode: got torch.int64, wanted a floating dtype"):
-        look_up(lambda s: torch.zeros(2, 2).long())
+        with raises(kind, f"encode: {message}"):
+            WordEmbeddingModel.from_encoder(lambda _, rows=rows: rows).index_query(Query([["a", "b"]], []))
 
 
 def test_from_encoder_invalid_options_raise():

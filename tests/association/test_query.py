@@ -71,39 +71,33 @@ def test_query_equality_repr_and_dict():
 
 
 def test_query_invalid_arguments_raise():
-    with raises(TypeError, "target_sets: got a str, wanted a list of lists of words"):
-        Query("ab", [])
-    with raises(TypeError, "attribute_sets: got a set, wanted a list of lists of words"):
-        Query([["a"]], {"b"})
-    with raises(TypeError, "target_sets[1]: got a str, wanted a list of words"):
-        Query([["a"], "b"], [])
-    with raises(TypeError, "attribute_sets[1][1]: got a int, wanted a word (str)"):
-        Query([["a"]], [["b"], ["c", 3]])
-    with raises(TypeError, "target_sets_names[0]: got a int, wanted a word (str)"):
-        Query([["a"]], [], [1])
-    with raises(TypeError, "target_sets_names: got a str, wanted a list of words"):
-        Query([["a"]], [], "T")
-    with raises(ValueError, "target_sets: got 0 sets, wanted at least one"):
-        Query([], [["a"]])
-    with raises(ValueError, "target_sets_names: got 2 names for 1 sets, wanted one for each"):
-        Query([["a"]], [], ["T", "U"])
-    with raises(ValueError, "attribute_sets_names: got ['A'] more than once, wanted distinct names"):
-        Query([["a"]], [["b"], ["c"]], ["T"], ["A", "A"])
+    twice = "more than once, wanted distinct names"
+    for arguments, kind, message in (
+        (("ab", []), TypeError, "target_sets: got a str, wanted a list of lists of words"),
+        (([["a"]], {"b"}), TypeError, "attribute_sets: got a set, wanted a list of lists of words"),
+        (([["a"], "b"], []), TypeError, "target_sets[1]: got a str, wanted a list of words"),
+        (([["a"]], [["b"], ["c", 3]]), TypeError, "attribute_sets[1][1]: got a int, wanted a word (str)"),
+        (([["a"]], [], [1]), TypeError, "target_sets_names[0]: got a int, wanted a word (str)"),
+        (([["a"]], [], "T"), TypeError, "target_sets_names: got a str, wanted a list of words"),
+        (([], [["a"]]), ValueError, "target_sets: got 0 sets, wanted at least one"),
+        (([["a"]], [], ["T", "U"]), ValueError, "target_sets_names: got 2 names for 1 sets, wanted one for each"),
+        (([["a"]], [["b"], ["c"]], ["T"], ["A", "A"]), ValueError, f"attribute_sets_names: got ['A'] {twice}"),
+    ):
+        with raises(kind, message):
+            Query(*arguments)
 
 
 def test_get_subqueries_invalid_templates_raise():
-    with raises(ValueError, "template: got 3 target sets, wanted 1 to 2, as many as 'a and b wrt x' has"):
-        named(["a", "b"], ["x"]).get_subqueries((3, 1))
-    with raises(ValueError, "template: got 0 target sets, wanted 1 to 2, as many as 'a and b wrt x' has"):
-        named(["a", "b"], ["x"]).get_subqueries((0, 1))
-    with raises(ValueError, "template: got 2 attribute sets, wanted 0 to 1, as many as 'a and b wrt x' has"):
-        named(["a", "b"], ["x"]).get_subqueries((1, 2))
-    with raises(TypeError, "template: got 'm' target sets, wanted an integer or 'n'"):
-        named(["a", "b"], ["x"]).get_subqueries(("m", 1))
-    with raises(TypeError, "template: got True attribute sets, wanted an integer or 'n'"):
-        named(["a", "b"], ["x"]).get_subqueries((1, True))
-    with raises(TypeError, "template: got 2, wanted a pair (target sets, attribute sets)"):
-        named(["a", "b"], ["x"]).get_subqueries(2)
+    for template, kind, message in (
+        ((3, 1), ValueError, "got 3 target sets, wanted 1 to 2, as many as 'a and b wrt x' has"),
+        ((0, 1), ValueError, "got 0 target sets, wanted 1 to 2, as many as 'a and b wrt x' has"),
+        ((1, 2), ValueError, "got 2 attribute sets, wanted 0 to 1, as many as 'a and b wrt x' has"),
+        (("m", 1), TypeError, "got 'm' target sets, wanted an integer or 'n'"),
+        ((1, True), TypeError, "got True attribute sets, wanted an integer or 'n'"),
+        (2, TypeError, "got 2, wanted a pair (target sets, attribute sets)"),
+    ):
+        with raises(kind, f"template: {message}"):
+            named(["a", "b"], ["x"]).get_subqueries(template)
 
 
 @pytest.fixture

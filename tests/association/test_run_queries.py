@@ -198,40 +198,29 @@ def test_run_queries_invalid_arguments_raise():
     def run(metric=RND, queries=[TWO], models=[random_model("m")], **change):  # noqa: B006, B008
         run_queries(metric, queries, models, **change)
 
-    with raises(TypeError, "metric: got 'WEAT', wanted a metric of this package or a subclass of BaseMetric"):
-        run(metric="WEAT")
-    with raises(TypeError, "queries: got a Query, wanted a list"):
-        run(queries=TWO)
-    with raises(ValueError, "queries: got an empty list, wanted at least one"):
-        run(queries=[])
-    with raises(TypeError, "queries[1]: query: got a int, wanted a Query"):
-        run(queries=[TWO, 3])
-    with raises(ValueError, "models: got an empty list, wanted at least one"):
-        run(models=[])
-    with raises(TypeError, "models: got a NoneType, wanted a list"):
-        run(models=None)
-    with raises(
-        TypeError, "models[0]: model: got a dict, wanted a WordEmbeddingModel; write WordEmbeddingModel(model)"
+    metric = "got 'WEAT', wanted a metric of this package or a subclass of BaseMetric"
+    model = "got a dict, wanted a WordEmbeddingModel; write WordEmbeddingModel(model)"
+    sets = "['T and U wrt A'] do not have the sets that the template (2, 2) of the metric WEAT takes"
+    two, value = "got different queries named ['T and U wrt A']", "got 'rnd' with correction='holm', wanted 'p_value'"
+    empty, same = "got an empty list, wanted at least one", [random_model("same"), random_model("same")]
+    for change, kind, message in (
+        ({"metric": "WEAT"}, TypeError, f"metric: {metric}"),
+        ({"queries": TWO}, TypeError, "queries: got a Query, wanted a list"),
+        ({"queries": []}, ValueError, f"queries: {empty}"),
+        ({"queries": np.array([])}, ValueError, f"queries: {empty}"),
+        ({"queries": [TWO, 3]}, TypeError, "queries[1]: query: got a int, wanted a Query"),
+        ({"models": []}, ValueError, f"models: {empty}"),
+        ({"models": None}, TypeError, "models: got a NoneType, wanted a list"),
+        ({"models": [{}]}, TypeError, f"models[0]: model: {model}"),
+        ({"models": same}, ValueError, "models: got ['same'] more than once, wanted distinct names"),
+        ({"queries": [TWO, OTHER]}, ValueError, f"queries: {two}, wanted distinct names"),
+        ({"metric": WEAT}, ValueError, f"queries: {sets}; write generate_subqueries=True to split larger ones"),
+        ({"generate_subqueries": 1}, TypeError, "generate_subqueries: got 1, wanted True or False"),
+        ({"value": "distance_by_word"}, ValueError, "value: got 'distance_by_word', wanted one of rnd of RND"),
+        ({"value": "rnd", "correction": "holm"}, ValueError, f"value: {value}"),
     ):
-        run(models=[{}])
-    with raises(ValueError, "models: got ['same'] more than once, wanted distinct names"):
-        run(models=[random_model("same"), random_model("same")])
-    with raises(ValueError, "queries: got different queries named ['T and U wrt A'], wanted distinct names"):
-        run(queries=[TWO, OTHER])
-    with raises(
-        ValueError,
-        "queries: ['T and U wrt A'] do not have the sets that the template (2, 2) of the metric WEAT takes; write "
-        "generate_subqueries=True to split larger ones",
-    ):
-        run(metric=WEAT)
-    with raises(TypeError, "generate_subqueries: got 1, wanted True or False"):
-        run(generate_subqueries=1)
-    with raises(ValueError, "queries: got an empty list, wanted at least one"):
-        run(queries=np.array([]))
-    with raises(ValueError, "value: got 'distance_by_word', wanted one of rnd of RND"):
-        run(value="distance_by_word")
-    with raises(ValueError, "value: got 'rnd' with correction='holm', wanted 'p_value'"):
-        run(value="rnd", correction="holm")
+        with raises(kind, message):
+            run(**change)
 
 
 def test_run_queries_without_tqdm_shows_no_progress(monkeypatch):

@@ -12,7 +12,7 @@ from scipy.stats import spearmanr
 from test_permutation import ALTERNATIVES, extreme
 
 from tensormetrics import association
-from tensormetrics.association import WEAT, Query, WordEmbeddingModel, WordSet, bootstrap_interval, permutation_p_value
+from tensormetrics.association import WEAT, Query, WordEmbeddingModel, WordSet, permutation_p_value
 
 ROWS = {"equal": [3, 3, 3, 3, 3, 3, 3], "unequal": [1, 4, 2, 2, 5, 1, 3]}
 every_rows = pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS.keys())
@@ -228,26 +228,6 @@ def test_group_permutation_of_words_with_rows_agrees_with_enumeration(rows, gene
     assert abs(p - exact) <= 4 * (exact * (1 - exact) / 4000) ** 0.5 + 1e-3
 
 
-def test_bootstrap_interval_copies_of_rows_change_nothing(generator, device):
-    """Three copies of every vector are the same words, also as pairs, as tuples and in groups."""
-    copies = functools.partial(torch.repeat_interleave, repeats=3)
-    for metric, shapes in (
-        (association.weat_effect_size, [(4, 5), (3, 5), (5, 5), (6, 5)]),
-        (association.ripa, [(4, 5), (4, 5), (5, 5)]),
-        (association.mac, [(4, 5), (2, 3, 5)]),
-        (association.same, [(4, 5), (2, 3, 5)]),
-        (association.direct_bias, [(4, 5), (2, 3, 5)]),
-    ):
-        sets = [torch.randn(shape, generator=generator, dtype=torch.float64).to(device) for shape in shapes]
-        expected = bootstrap_interval(metric, *sets, replicates=40)
-        copied = []
-        for vectors in sets:
-            words = copies(torch.arange(vectors.shape[-2], device=device), dim=0)
-            copied.append(WordSet(copies(vectors, dim=-2), words=words.expand(*vectors.shape[:-2], -1)))
-        actual = bootstrap_interval(metric, *copied, replicates=40)
-        torch.testing.assert_close([*actual], [*expected], rtol=1e-9, atol=1e-12)
-
-
 def test_p_values_invalid_word_ids_raise():
     u = torch.zeros(4)
     for words, kind, message in (
@@ -297,31 +277,6 @@ def test_run_query_p_values_with_contexts_equal_enumeration(counts, alternative)
         scores = partitions(numpy, 3, lambda u, v, score=score: score(u, v, attributes))
         p_value = answer(metric(**options), Query(SETS[:2], SETS[2:3]), model)["p_value"]
         assert p_value == pytest.approx(extreme(scores, scores[0], alternative), rel=1e-14)
-
-
-def test_run_query_p_values_of_pairs_and_single_words_equal_enumeration():
-    pairs = contexts_of(["x0", "y0", "a0"], [3])
-    several = contexts_of(WORDS, [3])
-    x, y, a = (torch.stack(rows_of(several, words)).numpy() for words in SETS[:3])
-    directions = (x - y) / np.linalg.norm(x - y, axis=-1, keepdims=True)  # (pairs, rows, D)
-    of_pair = (directions @ a.reshape(-1, 6).mean(0)).mean(-1)
-    flipped = [np.mean(np.array(signs) * of_pair) for signs in itertools.product([1, -1], repeat=3)]
-    query = Query(SETS[:2], SETS[2:3])
-    p = answer(association.RIPA(p_value=True), query, several)["p_value"]
-    assert p == pytest.approx(extreme(np.array(flipped), flipped[0], "greater"), rel=1e-14)
-    assert answer(association.RIPA(p_value=True), Query([["x0"], ["y0"]], [["a0"]]), pairs)["p_value"] in (
-        0.5,
-        1,
-    )
-
-    model = contexts_of(WORDS, [1, 4, 2])
-    w, a, b = (rows_of(model, words) for words in (SETS[0], *SETS[2:]))
-    unit = torch.nn.functional.normalize
-    p_values = answer(association.SCWEAT(p_value=True), Query(SETS[:1], SETS[2:]), model)["p_value_by_word"]
-    for name, word in zip(SETS[0], w, strict=True):
-        cosines = [(unit(word, dim=-1) @ unit(rows, dim=-1).T).mean(0).numpy() for rows in a + b]
-        d = partitions(cosines, 3, difference)
-        assert p_values[name] == pytest.approx(extreme(d, d[0], "greater"), rel=1e-14)
 
 
 ALL = (

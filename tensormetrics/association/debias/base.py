@@ -215,9 +215,7 @@ def num_components(pca_args: Any) -> int:
 
 def word_tuples(name: str, tuples: Any, size: int | None = None, sizes_differ: bool = False) -> list[list[str]]:
     """Check and copy tuples of `size` words, by default the size of the first, or of two or more if sizes differ."""
-    if isinstance(tuples, str) or not isinstance(tuples, Sequence):
-        raise TypeError(f"{name}: got a {type(tuples).__name__}, wanted a list of lists of words")
-    copies = [word_list(f"{name}[{i}]", words) for i, words in enumerate(tuples)]
+    copies = word_lists(name, tuples)
     for i, words in enumerate(copies):
         expected = size or max(2, len(copies[0]))
         if len(words) < 2 if sizes_differ else len(words) != expected:
@@ -264,9 +262,7 @@ def vectors_of_tuples(name: str, model: WordEmbeddingModel, tuples: Sequence[Seq
 def labelled_vectors(model: WordEmbeddingModel, groups: Any) -> tuple[Tensor, Tensor]:
     # ->  (N, D), (N,) int64
     """Return the vectors of the words in each group and the index of their group; unknown words are left out."""
-    if isinstance(groups, str) or not isinstance(groups, Sequence):
-        raise TypeError(f"groups: got a {type(groups).__name__}, wanted a list of lists of words")
-    lists = [word_list(f"groups[{i}]", words) for i, words in enumerate(groups)]
+    lists = word_lists("groups", groups)
     if len(lists) < 2:
         raise ValueError(f"groups: got {len(lists)}, wanted at least two lists of words, one for each class")
     vectors = [vectors_of_tuples(f"groups[{i}]", model, [[word] for word in words]) for i, words in enumerate(lists)]
@@ -328,6 +324,12 @@ def subspace(tuples: Tensor, k: int) -> Tensor:
 def without(vectors: Tensor, basis: Tensor) -> Tensor:
     # vectors: (..., N, D)  basis: (..., k, D), orthonormal or 0  ->  (..., N, D)
     return vectors - vectors @ basis.mT @ basis
+
+
+def word_lists(name: str, lists: Any) -> list[list[str]]:
+    if isinstance(lists, str) or not isinstance(lists, Sequence):
+        raise TypeError(f"{name}: got a {type(lists).__name__}, wanted a list of lists of words")
+    return [word_list(f"{name}[{i}]", words) for i, words in enumerate(lists)]
 
 
 def word_list(name: str, words: Any) -> list[str]:

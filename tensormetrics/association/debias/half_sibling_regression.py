@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ...core.arguments import checks
 from ..embeddings.model import WordEmbeddingModel
 from . import base
 from .base import Debias
@@ -37,8 +38,7 @@ class HalfSiblingRegression(Debias):
     @torch.no_grad()
     def fit_tensors(self, definitional: Tensor, alpha: float = 60.0) -> "HalfSiblingRegression":
         # definitional: (..., d, D)
-        if not alpha > 0:
-            raise ValueError(f"alpha: got {alpha!r}, wanted a number > 0")
+        checks.check_number("alpha", alpha, "a number > 0", lambda x: x > 0)
         rows = base.read("definitional", definitional, "...", "d", "D").clone()  # the table may change
         ridge = rows @ rows.mT + alpha * torch.eye(rows.shape[-2], dtype=rows.dtype, device=rows.device)
         self.definitional, self.coefficients = rows, torch.linalg.solve(ridge, rows)

@@ -86,8 +86,7 @@ class INLP(GroupDebias):
             projected = base.without(rows, basis)
             weights, intercepts = fit_probes(projected, members, training.unsqueeze(-2), self.C)
             w, c = weights.squeeze(-3), intercepts.squeeze(-2)
-            is_right = (predicted_classes(projected, w, c) == classes) & w.isfinite().all(-1).all(-1, keepdim=True)
-            accuracy = (is_right * held_out).sum(-1) / total
+            accuracy = ((predicted_classes(projected, w, c) == classes) * held_out).sum(-1) / total
             remains = remains & (accuracy > majority)
             if self.verbose:
                 print(f"INLP: iteration {iteration}, accuracy {accuracy.tolist()}, largest class {majority.tolist()}")

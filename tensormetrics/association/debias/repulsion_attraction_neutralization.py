@@ -53,8 +53,7 @@ class RepulsionAttractionNeutralization(DirectionDebias):
         self.n_neighbours = checks.check_int("n_neighbours", n_neighbours, 1)
         if len(weights) != 3:
             raise ValueError(f"weights: got {weights!r}, wanted three numbers: repulsion, attraction, neutralization")
-        if not learning_rate > 0:
-            raise ValueError(f"learning_rate: got {learning_rate!r}, wanted a number > 0")
+        checks.check_number("learning_rate", learning_rate, "a number > 0", lambda x: x > 0)
         self.theta, self.learning_rate, self.weights = theta, learning_rate, tuple(weights)
 
     def fit(

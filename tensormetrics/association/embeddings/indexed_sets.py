@@ -1,7 +1,7 @@
 """The target sets or the attribute sets of a query as rows of a table of vectors."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 
@@ -56,17 +56,18 @@ class IndexedSets(NamedTuple):
         # (..., N) each  ->  (Q, ..., N)
         shortest = tuple(map(min, zip(*(sets.shortest for sets in batch), strict=True)))
         longest = tuple(map(max, zip(*(sets.longest for sets in batch), strict=True)))
-        rows = torch.stack([_pad_or_truncate(sets.rows, sets.longest, longest) for sets in batch])
-        words = None
-        if any(sets.words is not None for sets in batch):
-            all_words = (torch.arange(len(s.rows), device=s.rows.device) if s.words is None else s.words for s in batch)
-            words = torch.stack(
-                [_pad_or_truncate(w, sets.longest, longest) for w, sets in zip(all_words, batch, strict=True)]
+
+        def stacked(tensors: Iterable[Tensor]) -> Tensor:
+            pairs = zip(tensors, batch, strict=True)
+            return torch.stack([_pad_or_truncate(tensor, sets.longest, longest) for tensor, sets in pairs])
+
+        rows, mask, words = stacked(s.rows for s in batch), None, None
+        if any(s.words is not None for s in batch):
+            words = stacked(
+                torch.arange(len(s.rows), device=s.rows.device) if s.words is None else s.words for s in batch
             )
-        if shortest == longest:
-            return IndexedSets(rows, None, shortest, longest, words)
-        masks = (torch.ones_like(s.rows, dtype=torch.bool) if s.mask is None else s.mask for s in batch)
-        mask = torch.stack([_pad_or_truncate(m, sets.longest, longest) for m, sets in zip(masks, batch, strict=True)])
+        if shortest != longest:
+            mask = stacked(torch.ones_like(s.rows, dtype=torch.bool) if s.mask is None else s.mask for s in batch)
         return IndexedSets(rows, mask, shortest, longest, words)
 
     @staticmethod
@@ -84,15 +85,15 @@ class IndexedSets(NamedTuple):
 
     def stacked(self) -> tuple[Tensor, Tensor | None]:
         # ->  rows (..., sets, W), mask (..., sets, W), at the width of the longest set; padded with row 0
-        sets, width = len(self.longest), max(self.longest, default=0)
         mask = self.mask
-        if mask is None and min(self.longest, default=0) < width:
+        if mask is None and len(set(self.longest)) > 1:
             mask = torch.ones_like(self.rows, dtype=torch.bool)
+        return self._as_stack(self.rows), None if mask is None else self._as_stack(mask)
 
-        def resize(t: Tensor) -> Tensor:
-            return _pad_or_truncate(t, self.longest, (width,) * sets).unflatten(-1, (sets, width))
-
-        return resize(self.rows), None if mask is None else resize(mask)
+    def _as_stack(self, tensor: Tensor) -> Tensor:
+        # tensor: (..., N)  ->  (..., sets, W)
+        sets, width = len(self.longest), max(self.longest, default=0)
+        return _pad_or_truncate(tensor, self.longest, (width,) * sets).unflatten(-1, (sets, width))
 
     def sets(self, vectors: Tensor, layout: Layout) -> Sequence[Vectors]:
         # vectors: (..., V, D)  ->  (..., W, D) each
@@ -127,8 +128,7 @@ class IndexedSets(NamedTuple):
         if self.words is None:
             return (None,) * (1 if isinstance(layout, str) else len(self.longest))
         if layout == "n":
-            sets, width = len(self.longest), max(self.longest, default=0)
-            return (_pad_or_truncate(self.words, self.longest, (width,) * sets).unflatten(-1, (sets, width)),)
+            return (self._as_stack(self.words),)
         if isinstance(layout, str):  # one joint set: equal ids in two sets are two words
             starts = np.repeat(np.cumsum((0, *self.longest))[:-1], self.longest)
             return (self.words + torch.from_numpy(starts).to(self.words.device),)

@@ -10,7 +10,7 @@ from torch import Tensor
 from ...core.numbers.exact_sums import index_add
 from ..sets import word_sets
 from .formats.transformers import parameter_version
-from .vocabulary import EncodedTable, Table
+from .vocabulary import EncodedTable, RowTable
 
 Bags = Callable[[Sequence[str]], list[list[int]]]  # strings -> the tokens averaged for the row of each
 
@@ -27,7 +27,7 @@ class InputTable(EncodedTable):
         super().__init__(self._encode, *options, **kwargs)
 
     def _clear(self) -> None:
-        Table.__init__(self, torch.empty(0, 0, dtype=torch.float32, device=self.device), {})
+        RowTable.__init__(self, torch.empty(0, 0, dtype=torch.float32, device=self.device), {})
         self.row_of: dict[str, int] = {}
         self.token_ids: list[int] = []
         self.row_ids: list[int] = []  # of each token
@@ -83,24 +83,19 @@ class InputTable(EncodedTable):
             "model.get_input_embeddings()"
         )
 
+    @torch.no_grad()
     def copied(self) -> EncodedTable:
         """Return a table whose rows no longer follow the module."""
-        return self._snapshot(None, None)
+        return self.stored(self.vectors.detach().clone())
 
+    @torch.no_grad()
     def to(self, device: Any, dtype: torch.dtype | None) -> EncodedTable:
-        return self if device is None and dtype is None else self._snapshot(device, dtype)
+        if device is None and dtype is None:
+            return self
+        return self.stored(self.vectors.detach().to(device=device, dtype=dtype, copy=True), device, dtype)
 
-    def equals(self, other: Table) -> bool:
+    def equals(self, other: RowTable) -> bool:
         return isinstance(other, InputTable) and self.module is other.module and super().equals(other)
-
-    def _snapshot(self, device: Any, dtype: torch.dtype | None) -> EncodedTable:
-        kwargs = {"can_encode": self.can_encode, "mark": self.mark, "words": self.words, "sentences": self.sentences}
-        table = EncodedTable(*self.options, device or self.device, dtype or self.dtype, **kwargs)  # type: ignore[arg-type]
-        with torch.no_grad():
-            table.vectors = self.vectors.detach().to(device=device, dtype=dtype, copy=True)
-        table.changes = self.changes
-        table.vocab, table.members, table.row_of = dict(self.vocab), dict(self.members), dict(self.row_of)
-        return table
 
     def _append_row(self, weighted: Sequence[tuple[int, float]]) -> int:
         row = self.row_ids[-1] + 1 if self.row_ids else 0

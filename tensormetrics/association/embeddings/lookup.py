@@ -86,15 +86,11 @@ def check_threshold(threshold: Any) -> None:
         raise ValueError(f"lost_vocabulary_threshold: got {threshold!r}, wanted a number between 0 and 1")
 
 
-class Search:
+class WordSearch:
     """Lookup of words in a vocabulary: the forms to try, and whether to use the first match or all matches."""
 
     def __init__(
-        self,
-        vocabulary: Container[str],
-        prefix: str | None,
-        preprocessors: list[PreprocessorArgs],
-        strategy: Strategy,
+        self, vocabulary: Container[str], prefix: str | None, preprocessors: list[PreprocessorArgs], strategy: Strategy
     ) -> None:
         self.functions = [str] if preprocessors is UNCHANGED else preprocessings(preprocessors)
         checks.check_choice("strategy", strategy, get_args(Strategy))
@@ -123,17 +119,15 @@ class Search:
         keys: dict[str, int] = {}
         not_found, lost = [], []
         for i, word in enumerate(words):
-            matched = False
+            found: list[str] = []
             for function in self.functions:
                 key = self.variant(word, function)
-                if key not in self.vocabulary:
-                    not_found.append(key)
-                    continue
-                matched = True
-                keys.setdefault(key, i)
-                if self.strategy == "first":
+                (found if key in self.vocabulary else not_found).append(key)
+                if found and self.strategy == "first":
                     break
-            if not matched:
+            for key in found:
+                keys.setdefault(key, i)
+            if not found:
                 lost.append(word)
         return WordMatches(list(keys), lost, len(words), not_found, self._origins(keys.values()))
 
@@ -141,11 +135,10 @@ class Search:
         """Look up tuples of words; a tuple is found if all its words are, under "all" by the same preprocessor."""
         tuples = list(tuples)
         if self.functions == [str] and not self.prefix and all(word in self.vocabulary for word in chain(*tuples)):
-            return WordMatches(tuples, [], len(tuples), origins=self._origins(range(1, len(tuples) + 1)))
+            return WordMatches(tuples, [], len(tuples), origins=self._origins(range(len(tuples))))
         keys: list[tuple[str | None, ...]] = []
-        origins, lost, total = [], [], 0
-        for words in tuples:
-            total += 1
+        origins, lost = [], []
+        for i, words in enumerate(tuples):
             if self.strategy == "first":
                 first = tuple(map(self.first, words))
                 matches = [] if None in first else [first]
@@ -153,10 +146,10 @@ class Search:
                 matches = dict.fromkeys(tuple(self.variant(word, f) for word in words) for f in self.functions)
                 matches = [variants for variants in matches if all(key in self.vocabulary for key in variants)]
             keys += matches
-            origins += [total] * len(matches)
+            origins += [i] * len(matches)
             if not matches:
                 lost.append(words)
-        return WordMatches(keys, lost, total, origins=self._origins(origins))
+        return WordMatches(keys, lost, len(tuples), origins=self._origins(origins))
 
     def _origins(self, origins: Iterable[int]) -> list[int] | None:
         return list(origins) if self.strategy == "all" else None
@@ -192,7 +185,7 @@ class QueryMatches(NamedTuple):
 
 
 def look_up(
-    query: Query, search: Search, model: str, threshold: float, paired: bool, warn_not_found_words: bool
+    query: Query, search: WordSearch, model: str, threshold: float, paired: bool, warn_not_found_words: bool
 ) -> QueryMatches:
     """Look up all sets of a query and log lost words.
 
@@ -206,7 +199,10 @@ def look_up(
     roles = ((query.target_sets, query.target_sets_names), (query.attribute_sets, query.attribute_sets_names))
     for role, (sets, names) in enumerate(roles):
         if role == aligned:
-            check_aligned(sets, names)
+            if len(set(map(len, sets))) > 1:
+                lengths = ", ".join(f"{name!r} has {len(members)}" for name, members in zip(names, sets, strict=True))
+                expected = "lists of one length, because they form tuples by position"
+                raise ValueError(f"query: {lengths} words, wanted {expected}")
             matches = search.tuples(zip(*sets, strict=True))
             loss_reasons.append((" and ".join(map(repr, names)), matches.loss_reason(threshold, "tuples")))
             words[role].extend([list(keys) for keys in zip(*matches.keys, strict=True)] or [[] for _ in sets])
@@ -230,10 +226,3 @@ def look_up(
         return QueryMatches(words, origins, lost, None)
     log.warning("the query %r has no score in the model %r", query.query_name, model)
     return QueryMatches(words, origins, lost, "; ".join(reasons))
-
-
-def check_aligned(sets: Sequence[Sequence[str]], names: Sequence[str]) -> None:
-    """Check that sets that form pairs or tuples by position have equal lengths."""
-    if len(set(map(len, sets))) > 1:
-        lengths = ", ".join(f"{name!r} has {len(members)}" for name, members in zip(names, sets, strict=True))
-        raise ValueError(f"query: {lengths} words, wanted lists of one length, because they form tuples by position")

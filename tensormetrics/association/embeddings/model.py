@@ -15,21 +15,14 @@ from ..sets import word_sets
 from .formats.arrays import npz_table, safetensors_table
 from .formats.fasttext import FastText
 from .formats.transformers import Transformer, model_name
-from .formats.word2vec import Options, read_word2vec
+from .formats.word2vec import Word2VecOptions, read_word2vec
 from .layer_tables import TransformerOptions, tables_of_transformer
-from .lookup import (
-    UNCHANGED,
-    PreprocessorArgs,
-    Search,
-    Strategy,
-    check_threshold,
-    look_up,
-)
+from .lookup import UNCHANGED, PreprocessorArgs, Strategy, WordSearch, check_threshold, look_up
 from .query import IndexedQuery, Query, check_query, check_words
 from .vocabulary import (
     Encode,
     EncodedTable,
-    Table,
+    RowTable,
     checked_vectors,
     from_array,
     indexed_rows_of_tuples,
@@ -71,11 +64,11 @@ class WordEmbeddingModel:
         for argument, value in ("name", name), ("vocab_prefix", vocab_prefix):
             if not isinstance(value, str | None):
                 raise TypeError(f"{argument}: got a {type(value).__name__}, wanted a str or None")
-        table: Table = (
-            wv if isinstance(wv, Table) else wv._table if isinstance(wv, WordEmbeddingModel) else table_of(wv)
+        table: RowTable = (
+            wv if isinstance(wv, RowTable) else wv._table if isinstance(wv, WordEmbeddingModel) else table_of(wv)
         )
-        self._table: Table = table.to(device, dtype) if device or dtype else table
-        self.wv = None if isinstance(wv, Table) else wv
+        self._table: RowTable = table.to(device, dtype) if device or dtype else table
+        self.wv = None if isinstance(wv, RowTable) else wv
         self.name = "Unnamed model" if name is None else name
         self.vocab_prefix = vocab_prefix
 
@@ -85,7 +78,9 @@ class WordEmbeddingModel:
     ) -> "WordEmbeddingModel":
         # vectors: (V, D)
         """Create a model that shares the tensor, also a Parameter, so that it follows training."""
-        return cls(Table(checked_vectors("vectors", vectors), vocabulary_of(words, len(vectors))), name, vocab_prefix)
+        return cls(
+            RowTable(checked_vectors("vectors", vectors), vocabulary_of(words, len(vectors))), name, vocab_prefix
+        )
 
     @classmethod
     def from_numpy(
@@ -104,7 +99,7 @@ class WordEmbeddingModel:
         *,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
-        **options: Unpack[Options],
+        **options: Unpack[Word2VecOptions],
     ) -> "WordEmbeddingModel":
         """Read a word2vec or GloVe file, also in a .gz or .zip.
 
@@ -114,7 +109,7 @@ class WordEmbeddingModel:
         counts.
         """
         words, vectors = read_word2vec(path, binary, **options)
-        table = Table(torch.from_numpy(vectors), vocabulary_of(words, len(vectors)))
+        table = RowTable(torch.from_numpy(vectors), vocabulary_of(words, len(vectors)))
         stem = Path(options.get("member") or path).name.removesuffix(".gz")
         return cls(table, Path(stem).stem if name is None else name, vocab_prefix, device=device, dtype=dtype)
 
@@ -397,9 +392,9 @@ class WordEmbeddingModel:
             rows_by_role[aligned] = indexed_rows_of_tuples(matches.words[aligned], self._table)
         return IndexedQuery.of(query, rows_by_role, matches, self.vectors.device)
 
-    def search(self, preprocessors: list[PreprocessorArgs], strategy: Strategy) -> Search:
+    def search(self, preprocessors: list[PreprocessorArgs], strategy: Strategy) -> WordSearch:
         """Return the lookup in this model's vocabulary; options as in `index_query`."""
-        return Search(self._table.vocabulary, self.vocab_prefix, preprocessors, strategy)
+        return WordSearch(self._table.vocabulary, self.vocab_prefix, preprocessors, strategy)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, WordEmbeddingModel):

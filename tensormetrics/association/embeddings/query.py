@@ -174,12 +174,12 @@ class IndexedQuery:
         for one stack of sets, "joined" for one set of all words, "distinct" for one set in which a word of several sets
         counts once (by its mask). Default: one tensor per set.
         """
-        layouts = self._layouts(template)
-        return tuple(
-            word_set
-            for indexed, layout in zip(self.roles, layouts, strict=True)
-            for word_set in indexed.sets(vectors, layout)
-        )
+        expected = self.template
+        layouts = template or expected
+        if any(layout != sets and not isinstance(layout, str) for layout, sets in zip(layouts, expected, strict=True)):
+            raise ValueError(f"template: got {tuple(layouts)!r} for a query of {expected} sets")
+        pairs = zip(self.roles, layouts, strict=True)
+        return tuple(word_set for indexed, layout in pairs for word_set in indexed.sets(vectors, layout))
 
     def with_words_identified(self) -> "IndexedQuery":
         """Return the query with ids of target words that are the same in every query; see `word_keys`."""
@@ -200,14 +200,6 @@ class IndexedQuery:
     def _mask(self, role: int) -> Tensor:
         rows, mask = self.roles[role].stacked()
         return torch.ones_like(rows, dtype=torch.bool) if mask is None else mask
-
-    def _layouts(self, template: Layouts | None) -> Layouts:
-        expected = self.template
-        if template is None or template == expected:
-            return expected
-        if any(layout != sets and not isinstance(layout, str) for layout, sets in zip(template, expected, strict=True)):
-            raise ValueError(f"template: got {tuple(template)!r} for a query of {expected} sets")
-        return template
 
 
 def check_query(query: Any) -> None:

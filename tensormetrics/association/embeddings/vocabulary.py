@@ -21,7 +21,7 @@ CHUNK = 2**24  # elements converted to float64 at a time
 MAX_ROWS = 10_000  # largest number of row tuples of a tuple of words
 
 
-class Table:
+class RowTable:
     """Rows of `vectors` (V, D) for the words of `vocab`; `members` has the rows of words with several rows."""
 
     on_demand = False
@@ -55,14 +55,14 @@ class Table:
         """Rewrite all rows in place, and rows that are computed later."""
         rewrite(self.vectors, torch.arange(len(self.vectors), device=self.vectors.device), function)
 
-    def copied(self) -> "Table":
+    def copied(self) -> "RowTable":
         """Return a table with a copy of the rows."""
-        return Table(self.vectors.detach().clone(), dict(self.vocab), dict(self.members))
+        return RowTable(self.vectors.detach().clone(), dict(self.vocab), dict(self.members))
 
     def refresh(self) -> None:
         """Compute the rows again; in this class they are stored, so nothing is computed."""
 
-    def equals(self, other: "Table") -> bool:
+    def equals(self, other: "RowTable") -> bool:
         a, b = self.vectors, other.vectors
         if (type(self), self.vocab) != (type(other), other.vocab):
             return False
@@ -83,11 +83,11 @@ class Table:
         pairs = [(row, i) for i, word in enumerate(words) for row in self.rows(word)]
         return [row for row, _ in pairs], [i for _, i in pairs]
 
-    def to(self, device: Any, dtype: torch.dtype | None) -> "Table":
-        return Table(_moved(self.vectors, device, dtype), self.vocab, self.members)
+    def to(self, device: Any, dtype: torch.dtype | None) -> "RowTable":
+        return RowTable(_moved(self.vectors, device, dtype), self.vocab, self.members)
 
 
-class EncodedTable(Table):
+class EncodedTable(RowTable):
     """Table that encodes templates filled in with a word once and stores the rows; "mean" adds a row for their mean.
 
     It contains every word, or the words that `can_encode` accepts; `words` are the words that the source lists. `mark`
@@ -210,9 +210,7 @@ class EncodedTable(Table):
         self.changes += (function,)
 
     def copied(self) -> "EncodedTable":
-        table = self.to(None, None)
-        table.vectors = self.vectors.clone()
-        return table
+        return self.stored(self.vectors.clone())
 
     def refresh(self) -> None:
         if self.has_custom_rows:
@@ -223,7 +221,7 @@ class EncodedTable(Table):
         self._clear()
         self.add(words)
 
-    def equals(self, other: Table) -> bool:
+    def equals(self, other: RowTable) -> bool:
         # Tables are equal if all rows that they will ever compute are equal, whatever was computed so far.
         if not isinstance(other, EncodedTable):
             return False
@@ -231,11 +229,14 @@ class EncodedTable(Table):
         return all(getattr(self, name) == getattr(other, name) for name in names)
 
     def to(self, device: Any, dtype: torch.dtype | None) -> "EncodedTable":
-        kwargs = {"can_encode": self.can_encode, "mark": self.mark, "words": self.words, "sentences": self.sentences}
-        table = EncodedTable(*self.options, device or self.device, dtype or self.dtype, **kwargs)  # type: ignore[arg-type]
-        table.vectors = _moved(self.vectors, device, dtype)
-        table.changes, table.has_custom_rows = self.changes, self.has_custom_rows
+        return self.stored(_moved(self.vectors, device, dtype), device, dtype)
+
+    def stored(self, vectors: Tensor, device: Any = None, dtype: torch.dtype | None = None) -> "EncodedTable":
+        """Return a table that holds these rows and encodes others on the same or another device, in the dtype."""
+        table = EncodedTable.__new__(EncodedTable)
+        vars(table).update(vars(self), device=device or self.device, dtype=dtype or self.dtype)
         table.vocab, table.members, table.row_of = dict(self.vocab), dict(self.members), dict(self.row_of)
+        table.vectors = vectors
         return table
 
     def _checked(self, rows: Any, num_strings: int) -> Tensor:
@@ -294,7 +295,7 @@ def rewrite(table: Tensor, rows: Tensor, function: Change) -> None:
         table[chunk] = function(vectors).to(table.dtype)
 
 
-def table_of_contexts(contexts: Mapping[str, Tensor]) -> Table:
+def table_of_contexts(contexts: Mapping[str, Tensor]) -> RowTable:
     # contexts: per word (K, D)
     if not contexts:
         raise ValueError("contexts: got no word, wanted at least one")
@@ -307,7 +308,7 @@ def table_of_contexts(contexts: Mapping[str, Tensor]) -> Table:
         raise ValueError(f"contexts: got no vector for {empty}, wanted at least one each")
     vocabulary_of(list(contexts), len(contexts))  # the words are str
     members = dict(zip(contexts, rows, strict=True))
-    return Table(torch.cat(pools), {word: rows[0] for word, rows in members.items()}, members)
+    return RowTable(torch.cat(pools), {word: rows[0] for word, rows in members.items()}, members)
 
 
 def _moved(vectors: Tensor, device: Any, dtype: torch.dtype | None) -> Tensor:
@@ -316,7 +317,7 @@ def _moved(vectors: Tensor, device: Any, dtype: torch.dtype | None) -> Tensor:
     return vectors if moved is vectors else moved.detach()
 
 
-def table_of(wv: Any) -> Table:
+def table_of(wv: Any) -> RowTable:
     vectors = getattr(wv, "vectors", None)
     attributes = ("key_to_index", "index_to_key", "vocab")
     # gensim 4 raises on access to `vocab`, so the first existing attribute is used.
@@ -333,7 +334,7 @@ def table_of(wv: Any) -> Table:
         rows = list(entries.values()) if attribute == "key_to_index" else [entry.index for entry in entries.values()]
     vectors = vectors if isinstance(vectors, Tensor) else from_array("wv.vectors", vectors)
     vectors = checked_vectors("wv.vectors", vectors)
-    return Table(vectors, vocabulary_of(list(entries), len(vectors), rows))
+    return RowTable(vectors, vocabulary_of(list(entries), len(vectors), rows))
 
 
 def checked_vectors(argument: str, vectors: Any) -> Tensor:
@@ -397,8 +398,8 @@ def repeated_words(words: Sequence[str]) -> list[str]:
     return [word for word, count in Counter(words).items() if count > 1][:5]
 
 
-def indexed_rows_of_tuples(sets: list[list[str]], table: Table) -> list[tuple[list[int], Sequence[int]]]:
-    """Return `Table.indexed_rows` of sets in which the words at one position form a tuple, and so do their rows.
+def indexed_rows_of_tuples(sets: list[list[str]], table: RowTable) -> list[tuple[list[int], Sequence[int]]]:
+    """Return `RowTable.indexed_rows` of sets in which the words at one position form a tuple, and so do their rows.
 
     Rows form tuples in order; a word with fewer rows repeats them, so that all rows of a word are used equally often.
     """

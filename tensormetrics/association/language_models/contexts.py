@@ -54,7 +54,13 @@ def _marked(name: str, word: str, context: Any) -> str:
     if OPEN in text or CLOSE in text:
         raise ValueError(f"{name}: got one of the characters U+E000 and U+E001, which mark words here; leave it out")
     if isinstance(occurrence, tuple):
-        spans = [_checked_span(name, text, occurrence)]
+        if len(occurrence) != 2 or not all(isinstance(end, int) for end in occurrence):
+            raise TypeError(f"{name}: got the span {occurrence}, wanted (start, end)")
+        start, end = occurrence
+        if not 0 <= start < end <= len(text):
+            expected = f"one within the {len(text)} characters of the sentence"
+            raise ValueError(f"{name}: got the span {occurrence}, wanted {expected}")
+        spans = [(start, end)]
     elif isinstance(context, tuple):
         spans = [match.span() for match in re.finditer(re.escape(occurrence), text)] if occurrence else []
         spans = word_spans(text, occurrence) or spans
@@ -70,11 +76,3 @@ def _marked(name: str, word: str, context: Any) -> str:
         parts += [text[end:start], OPEN, text[start:stop], CLOSE]
         end = stop
     return "".join([*parts, text[end:]])
-
-
-def _checked_span(name: str, text: str, span: tuple[Any, ...]) -> Span:
-    if len(span) != 2 or not all(isinstance(end, int) for end in span):
-        raise TypeError(f"{name}: got the span {span}, wanted (start, end)")
-    if not 0 <= span[0] < span[1] <= len(text):
-        raise ValueError(f"{name}: got the span {span}, wanted one within the {len(text)} characters of the sentence")
-    return span[0], span[1]

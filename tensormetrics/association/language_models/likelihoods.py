@@ -1,7 +1,7 @@
 """Probabilities of tokens, words and sentences under masked and causal language models."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import torch
@@ -20,6 +20,7 @@ class Probe(NamedTuple):
     ids: tuple[int, ...]  # the text, with a mask at the position
     position: int
     token: int
+    owner: int  # index of the text or word for which it is scored
 
 
 class Continuation(NamedTuple):
@@ -103,12 +104,7 @@ def log_probabilities(
 
 
 def sentence_log_likelihood(
-    model: Any,
-    tokenizer: Any,
-    sentences: Sequence[str],
-    contexts: Sequence[str] | None = None,
-    *,
-    batch_size: int = 64,
+    model: Any, tokenizer: Any, sentences: Sequence[str], contexts: Sequence[str] | None = None, *, batch_size: int = 64
 ) -> Tensor:
     """Compute the log-likelihoods of sentences under a causal language model.
 
@@ -200,17 +196,18 @@ def masked_token_sums(
     # ->  (len(ids),) float64
     """Sum the log-probabilities of tokens of each text, each masked separately."""
     mask = tokenizer.mask_token_id
-    probes, owners = [], []
-    for i, (row, row_positions) in enumerate(zip(ids, positions, strict=True)):
-        for position in row_positions:
-            probes.append(Probe((*row[:position], mask, *row[position + 1 :]), position, row[position]))
-            owners.append(i)
-    return sums_by_owner(masked_log_p(model, tokenizer, probes, batch_size), owners, len(ids))
+    probes = [
+        Probe((*row[:position], mask, *row[position + 1 :]), position, row[position], i)
+        for i, (row, row_positions) in enumerate(zip(ids, positions, strict=True))
+        for position in row_positions
+    ]
+    return sums_by_owner(masked_log_p(model, tokenizer, probes, batch_size), probes, len(ids))
 
 
-def sums_by_owner(values: Tensor, owners: Sequence[int], count: int) -> Tensor:
-    # values, owners: (N,)  ->  (count,) float64
-    return scatter_add(values.new_zeros(count), torch.tensor(owners, dtype=torch.int64, device=values.device), values)
+def sums_by_owner(values: Tensor, probes: Sequence[Probe], count: int) -> Tensor:
+    # values: (len(probes),)  ->  (count,) float64
+    owners = torch.tensor([probe.owner for probe in probes], dtype=torch.int64, device=values.device)
+    return scatter_add(values.new_zeros(count), owners, values)
 
 
 @torch.no_grad()
@@ -223,15 +220,12 @@ def masked_log_p(model: Any, tokenizer: Any, probes: Sequence[Probe], batch_size
         of_text.setdefault(probe.ids, []).append(i)
     texts = list(of_text)
     log_p = torch.zeros(len(probes), dtype=torch.float64, device=device)
-    with progress_bar(len(texts), "text", description="score", transient=True) as progress:
-        for batch in tokens.batches_by_length(model, [len(text) for text in texts], batch_size):
-            logits = _logits(model, tokenizer, [texts[i] for i in batch])
-            members = [(row, i) for row, text in enumerate(batch) for i in of_text[texts[text]]]
-            rows, probe_indices = torch.tensor(members, device=device).unbind(1)
-            positions = torch.tensor([probes[i].position for _, i in members], device=device)
-            target = torch.tensor([probes[i].token for _, i in members], device=device)
-            log_p[probe_indices] = _log_softmax_at(logits[rows, positions], target)
-            progress.advance(len(batch))
+    for batch, logits in _batches(model, tokenizer, texts, batch_size):
+        members = [(row, i) for row, text in enumerate(batch) for i in of_text[texts[text]]]
+        rows, probe_indices = torch.tensor(members, device=device).unbind(1)
+        positions = torch.tensor([probes[i].position for _, i in members], device=device)
+        target = torch.tensor([probes[i].token for _, i in members], device=device)
+        log_p[probe_indices] = _log_softmax_at(logits[rows, positions], target)
     return log_p
 
 
@@ -239,20 +233,16 @@ def masked_log_p(model: Any, tokenizer: Any, probes: Sequence[Probe], batch_size
 def causal_log_p(model: Any, tokenizer: Any, rows: Sequence[Continuation], batch_size: int) -> Tensor:
     # ->  (len(rows),) float64
     """Sum the log-probabilities of the scored tokens of each text."""
-    limit = tokens.token_limit(model, tokenizer, None)
-    check_lengths([row.ids for row in rows], limit)
+    texts = [row.ids for row in rows]
+    check_lengths(texts, tokens.token_limit(model, tokenizer, None))
     device = tokens.device_of(model)
     log_p = torch.zeros(len(rows), dtype=torch.float64, device=device)
-    with progress_bar(len(rows), "text", description="score", transient=True) as progress:
-        for batch in tokens.batches_by_length(model, [len(row.ids) for row in rows], batch_size):
-            texts = [rows[i] for i in batch]
-            logits = _logits(model, tokenizer, [text.ids for text in texts])
-            scored = [(k, i, text.ids[i]) for k, text in enumerate(texts) for i in range(text.start, len(text.ids))]
-            if scored:
-                row, position, target = torch.tensor(scored, device=device).unbind(1)
-                values = _log_softmax_at(logits[row, position - 1], target)
-                log_p[torch.tensor(batch, device=device)] = scatter_add(log_p.new_zeros(len(batch)), row, values)
-            progress.advance(len(batch))
+    for batch, logits in _batches(model, tokenizer, texts, batch_size):
+        scored = [(k, i, texts[n][i]) for k, n in enumerate(batch) for i in range(rows[n].start, len(texts[n]))]
+        if scored:
+            row, position, target = torch.tensor(scored, device=device).unbind(1)
+            values = _log_softmax_at(logits[row, position - 1], target)
+            log_p[torch.tensor(batch, device=device)] = scatter_add(log_p.new_zeros(len(batch)), row, values)
     return log_p
 
 
@@ -329,24 +319,28 @@ def whole_texts(model: Any, tokenizer: Any, strings: Sequence[str]) -> list[Toke
 def _word_log_probabilities(model: Any, tokenizer: Any, rows: Sequence[Tokens], batch_size: int) -> Tensor:
     # ->  (len(rows),) float64
     mask = tokenizer.mask_token_id
-    probes, owners = [], []
+    probes: list[Probe] = []
     unknown = []
     for i, row in enumerate(rows):
         positions = [k for k, is_word in enumerate(row.is_word) if is_word]
         unknown.append(not positions or any(row.ids[k] == tokenizer.unk_token_id for k in positions))
         ids = [mask if is_word else token for token, is_word in zip(row.ids, row.is_word, strict=True)]
         for position in positions:
-            probes.append(Probe(tuple(ids), position, row.ids[position]))
-            owners.append(i)
+            probes.append(Probe(tuple(ids), position, row.ids[position], i))
             ids[position] = row.ids[position]
-    sums = sums_by_owner(masked_log_p(model, tokenizer, probes, batch_size), owners, len(rows))
+    sums = sums_by_owner(masked_log_p(model, tokenizer, probes, batch_size), probes, len(rows))
     return sums.masked_fill(torch.tensor(unknown, device=sums.device), torch.nan)
 
 
-def _logits(model: Any, tokenizer: Any, ids: Sequence[Sequence[int]]) -> Tensor:
-    # ->  (B, T, V)
-    rows, real = tokens.padded(ids, tokenizer, tokens.device_of(model))
-    return model(input_ids=rows, attention_mask=real.long()).logits
+def _batches(
+    model: Any, tokenizer: Any, texts: Sequence[Sequence[int]], batch_size: int
+) -> Iterator[tuple[list[int], Tensor]]:
+    """Yield the indices of the texts of each batch and their logits (B, T, V)."""
+    with progress_bar(len(texts), "text", description="score", transient=True) as progress:
+        for batch in tokens.batches_by_length(model, [len(text) for text in texts], batch_size):
+            rows, real = tokens.padded([texts[i] for i in batch], tokenizer, tokens.device_of(model))
+            yield batch, model(input_ids=rows, attention_mask=real.long()).logits
+            progress.advance(len(batch))
 
 
 def _log_softmax_at(logits: Tensor, target: Tensor) -> Tensor:

@@ -69,8 +69,10 @@ def score_pairs(
         doi:10.18653/v1/2021.acl-long.416
     """
     if isinstance(pairs, SentencePairs):
-        score = _score_pairs_causal if is_causal(model) else _score_pairs_masked
-        return score(model, tokenizer, pairs, batch_size)
+        texts = [*pairs.more, *pairs.less]
+        if is_causal(model):
+            return sentence_log_likelihood(model, tokenizer, texts, batch_size=batch_size).tensor_split(2)
+        return _score_shared_tokens(model, tokenizer, texts, batch_size).tensor_split(2)
     if not isinstance(pairs, SentenceTriples):
         raise TypeError(f"pairs: got a {type(pairs).__name__}, wanted SentencePairs or SentenceTriples")
     sentences = [sentence for row in pairs.sentences for sentence in row]
@@ -87,27 +89,18 @@ def score_pairs(
     return scores.view(-1, 3).unbind(1)
 
 
-def _score_pairs_causal(model: Any, tokenizer: Any, pairs: SentencePairs, batch_size: int) -> tuple[Tensor, ...]:
-    scores = sentence_log_likelihood(model, tokenizer, [*pairs.more, *pairs.less], batch_size=batch_size)
-    return scores.tensor_split(2)
-
-
-def _score_pairs_masked(model: Any, tokenizer: Any, pairs: SentencePairs, batch_size: int) -> tuple[Tensor, ...]:
+def _score_shared_tokens(model: Any, tokenizer: Any, texts: Sequence[str], batch_size: int) -> Tensor:
+    # texts: 2 N, the first and the second sentences  ->  (2 N,) float64
     check_masked(model, "score_pairs")
-    ids = [row.ids for row in whole_texts(model, tokenizer, [*pairs.more, *pairs.less])]
-    count = len(pairs.more)
-    shared = [_shared_positions(first, second) for first, second in zip(ids[:count], ids[count:], strict=True)]
-    positions = [first[1:-1] for first, _ in shared] + [second[1:-1] for _, second in shared]
-    return masked_token_sums(model, tokenizer, ids, positions, batch_size).tensor_split(2)
-
-
-def _shared_positions(first: Sequence[int], second: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the positions of shared tokens in both sequences, the first and last tokens included."""
-    shared: tuple[list[int], list[int]] = ([], [])
-    for block in SequenceMatcher(None, first, second).get_matching_blocks():
-        shared[0].extend(range(block.a, block.a + block.size))
-        shared[1].extend(range(block.b, block.b + block.size))
-    return shared
+    ids = [row.ids for row in whole_texts(model, tokenizer, texts)]
+    count = len(ids) // 2
+    positions: list[list[int]] = [[] for _ in ids]
+    for i in range(count):
+        for block in SequenceMatcher(None, ids[i], ids[count + i]).get_matching_blocks():
+            positions[i] += range(block.a, block.a + block.size)
+            positions[count + i] += range(block.b, block.b + block.size)
+    inner = [shared[1:-1] for shared in positions]  # without the first and the last token
+    return masked_token_sums(model, tokenizer, ids, inner, batch_size)
 
 
 def _mean_log_likelihood(model: Any, tokenizer: Any, sentences: Sequence[str], batch_size: int) -> Tensor:
@@ -135,14 +128,13 @@ def _blank_log_probability(
     """Compute the logarithm of the mean probability of a word's tokens, each given the previous ones and one mask."""
     words = [blank_word(context, sentence) for context, sentence in zip(contexts, sentences, strict=True)]
     marked = [context.replace("BLANK", f"{OPEN}{word}{CLOSE}") for context, word in zip(contexts, words, strict=True)]
-    probes, owners = [], []
+    probes: list[Probe] = []
     for i, row in enumerate(whole_texts(model, tokenizer, marked)):
         positions = [k for k, is_word in enumerate(row.is_word) if is_word]
         for k, position in enumerate(positions):
             left_out = set(positions[k + 1 :])
             ids = [tokenizer.mask_token_id if j == position else t for j, t in enumerate(row.ids) if j not in left_out]
-            probes.append(Probe(tuple(ids), position, row.ids[position]))
-            owners.append(i)
+            probes.append(Probe(tuple(ids), position, row.ids[position], i))
     log_p = masked_log_p(model, tokenizer, probes, batch_size)
-    counts = sums_by_owner(torch.ones_like(log_p), owners, len(marked))
-    return (sums_by_owner(log_p.exp(), owners, len(marked)) / counts).log()
+    counts = sums_by_owner(torch.ones_like(log_p), probes, len(marked))
+    return (sums_by_owner(log_p.exp(), probes, len(marked)) / counts).log()

@@ -72,12 +72,6 @@ def check_tokenizer(tokenizer: Any) -> None:
         )
 
 
-def has_known_token(tokenizer: Any, word: str) -> bool:
-    """Return whether a word has a token other than the unknown token."""
-    ids = tokenizer(word, add_special_tokens=False)["input_ids"]
-    return any(token != tokenizer.unk_token_id for token in ids)
-
-
 def token_limit(model: Any, tokenizer: Any, max_length: int | None) -> int | None:
     """Return the largest number of tokens that a model reads at a time; None if it is unlimited."""
     if max_length is not None:

@@ -44,6 +44,7 @@ def fit_probes(rows: Tensor, members: Tensor, weights: Tensor, C: float) -> tupl
 
 
 def predicted_classes(rows: Tensor, w: Tensor, c: Tensor) -> Tensor:
-    # rows: (..., N, D)  w: (..., L, D)  c: (..., L)  ->  (..., N) int64
+    # rows: (..., N, D)  w: (..., L, D)  c: (..., L)  ->  (..., N) int64, -1 where the fit failed
     margins = rows @ w.mT + c.unsqueeze(-2)
-    return (margins[..., 0] > 0).long() if margins.shape[-1] == 1 else margins.argmax(-1)
+    classes = (margins[..., 0] > 0).long() if margins.shape[-1] == 1 else margins.argmax(-1)
+    return classes.where(w.isfinite().all(-1).all(-1, keepdim=True), -1)

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...core.arguments import checks
 from ...core.metric.sum_metric import SumMetric
 from ...core.native import native
 from ...core.numbers.exact_sums import GRIDS, parts, total
@@ -33,7 +34,19 @@ def _launch(scores: Tensor, state: Tensor) -> Tensor:
     return score_sums(scores, state)
 
 
-class ScoreMetric(SumMetric):
+def masked_mean(scores: Tensor, mask: Tensor | None) -> Tensor:
+    # scores: (..., N)  mask: (..., N) or (N,) bool  ->  (...), NaN for none
+    if mask is None:
+        return scores.mean(-1)
+    checks.tensor("mask", mask)
+    if mask.dtype != torch.bool:
+        raise TypeError(f"mask: got {mask.dtype}, wanted torch.bool; write mask > 0")
+    checks.shape("mask", mask, *(scores.shape if mask.ndim != 1 else scores.shape[-1:]))
+    checks.same_device(scores=scores, mask=mask)
+    return scores.where(mask, 0).sum(-1) / mask.sum(-1)
+
+
+class MeanScore(SumMetric):
     """Mean of all finite scores of all updates; `finite` and `not_finite` count the scores."""
 
     score_sums: Tensor

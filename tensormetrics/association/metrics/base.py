@@ -1,5 +1,6 @@
 """`BaseMetric`: an association test as a metric module and as a function of queries in words."""
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal, get_args
@@ -12,19 +13,19 @@ from typing_extensions import Unpack  # torch brings it
 from ...core.arguments import checks
 from ...core.metric.base import Options
 from ...core.results.estimates import Estimate, check_confidence
-from ..embeddings.lookup import UNCHANGED, PreprocessorArgs, Search, Strategy, check_threshold, log
+from ..embeddings.lookup import UNCHANGED, PreprocessorArgs, Strategy, WordSearch, check_threshold, log
 from ..embeddings.model import WordEmbeddingModel, check_model
 from ..embeddings.query import IndexedQuery, Layouts, Query, Template, check_query
 from ..resampling.bootstrap import bootstrap_interval
 from ..resampling.null_distribution import ALTERNATIVES, METHODS, Alternative, Method, NullDistribution
 from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors
-from ._score_sums import ScoreMetric
+from ._score_sums import MeanScore
 
 Unit = Literal["word", "row"]
 
 
-class QueryOptions(Options, total=False):
+class AssociationOptions(Options, total=False):
     """Keyword arguments of every association metric; see `BaseMetric`."""
 
     lost_vocabulary_threshold: float
@@ -42,14 +43,15 @@ class QueryOptions(Options, total=False):
     seed: int
 
 
-class BaseMetric(ScoreMetric):
+class BaseMetric(MeanScore):
     """Base class of association metrics; `metric_template` has the numbers of sets of a query, "n" is one or more.
 
     A subclass defines `measure(self, *sets)`, which maps sets (..., W, D), tensors or `WordSet`s, to named tensors
     (...), the first of which is the score, and inherits all else: `run_query` for words; `forward`, which returns the
     score of each item with leading dimensions; and `update` and `compute`, the mean of all finite scores. For "n" sets
     `measure` receives one set (..., n, W, D) unless `forms` has another layout, see `IndexedQuery.sets`. A subclass
-    that defines `null_distributions` has p-values, one that defines `score_function` has intervals over words.
+    that defines `null_distributions` has p-values. One whose `score_function` returns the score as a function of the
+    same sets has intervals over words; it is `function` with the metric's values of `function_options`, if declared.
 
     Args:
         lost_vocabulary_threshold: Largest fraction of a set's words that may be missing in a model.
@@ -85,13 +87,16 @@ class BaseMetric(ScoreMetric):
     metric_short_name: str
     is_differentiable = True
     model_options = (
-        *ScoreMetric.model_options,
+        *MeanScore.model_options,
         *("lost_vocabulary_threshold", "preprocessors", "strategy", "warn_not_found_words"),
         *("p_value", "alternative", "method", "permutations", "confidence"),
     )
 
     _scores: Tensor
 
+    function: Callable[..., Tensor] | None = None  # a static method
+    function_options: tuple[str, ...] = ()
+    compares_groups = False  # True for at least two attribute sets and, with "n" target sets, as many
     forms: Layouts | None = None  # layouts of the sets for `measure`; None: the template
     sums_over_words = False  # True if more rows per word give a larger score with unit="row"
     paired = False  # whether sets are aligned by position
@@ -118,7 +123,7 @@ class BaseMetric(ScoreMetric):
     ) -> None:
         super().__init__(replicates=replicates, seed=seed, **kwargs)
         check_threshold(lost_vocabulary_threshold)
-        Search((), None, preprocessors, strategy)  # which checks both
+        WordSearch((), None, preprocessors, strategy)  # which checks both
         flags = {"normalize": normalize, "warn_not_found_words": warn_not_found_words, "p_value": p_value}
         for name, flag in flags.items():
             checks.check_flag(name, flag)
@@ -140,12 +145,15 @@ class BaseMetric(ScoreMetric):
     def score(self, *sets: Any) -> Tensor:
         # sets: as in `measure`  ->  (...)
         """Return the first value of `measure`, if possible without the others."""
-        if type(self).score_function is not BaseMetric.score_function:
+        if self.has_score_function:
             return self.score_function()(*sets)
         return next(iter(self.measure(*sets).values()))
 
     def null_distributions(self, *sets: Any) -> dict[str, NullDistribution]:
-        """Return the null distribution of `p_value` (...), or of `p_value_by_word` (..., W), of the same sets."""
+        """Return the null distribution of `p_value` (...), or of `p_value_by_word` (..., W), of the same sets.
+
+        Attribute words are not permuted.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no p-value")
 
     def p_values(self, *sets: Any) -> dict[str, Tensor]:
@@ -155,7 +163,14 @@ class BaseMetric(ScoreMetric):
 
     def score_function(self) -> Callable[..., Tensor]:
         """Return the score as a function of the same arguments, for `bootstrap_interval`."""
-        raise NotImplementedError(f"{type(self).__name__} has no score_function")
+        if self.function is None:
+            raise NotImplementedError(f"{type(self).__name__} has no score_function")
+        options = {name: getattr(self, name) for name in self.function_options}
+        return functools.partial(self.function, **options) if options else self.function
+
+    @property
+    def has_score_function(self) -> bool:
+        return self.function is not None or type(self).score_function is not BaseMetric.score_function
 
     # measure_shared(targets, attributes, t, a): the same scores as `measure` for many queries that share sets. Targets
     # (T, W, D) and attributes (A, W, D) are `Words`; t and a (Q, sets) are the set indices of each query  ->  (Q,)
@@ -175,7 +190,7 @@ class BaseMetric(ScoreMetric):
     @property
     def has_intervals(self) -> bool:
         """Whether `evaluate` computes intervals over words."""
-        return bool(self.replicates) and type(self).score_function is not BaseMetric.score_function
+        return bool(self.replicates) and self.has_score_function
 
     def update(self, *sets: Any, ids: Any = None, groups: Any = None) -> None:
         """Add the scores of a batch of queries; `ids` and `groups` are for `interval`, as in `Uncertain`.
@@ -271,6 +286,14 @@ class BaseMetric(ScoreMetric):
     def check_query(self, query: Query) -> None:
         """Raise a ValueError for a query with the wrong number of sets."""
         check_template(query, self.metric_template, self.metric_short_name)
+        targets, attributes = query.template
+        equal = self.metric_template[0] == "n"
+        if self.compares_groups and (attributes < 2 or (equal and targets != attributes)):
+            expected = "equally many, at least 2" if equal else "at least 2 attribute sets"
+            raise ValueError(
+                f"query: {query.query_name!r} has {targets} target and {attributes} attribute sets, wanted {expected} "
+                f"for the metric {self.metric_short_name}"
+            )
 
     def describe(self, values: dict[str, Tensor], index: IndexedQuery) -> dict[str, Any]:
         # values: () each, those of words (W,)
@@ -289,17 +312,6 @@ def check_template(query: Query, template: Template, metric: str) -> None:
             raise ValueError(
                 f"query: {query.query_name!r} has {got} {role} sets, wanted {requested} for the metric {metric}"
             )
-
-
-def check_groups(query: Query, metric: str, equal: bool = False) -> None:
-    """Check for at least two attribute sets and, if `equal`, for as many target sets."""
-    targets, attributes = query.template
-    if attributes < 2 or (equal and targets != attributes):
-        expected = "equally many, at least 2" if equal else "at least 2 attribute sets"
-        raise ValueError(
-            f"query: {query.query_name!r} has {targets} target and {attributes} attribute sets, wanted {expected} for "
-            f"the metric {metric}"
-        )
 
 
 def _on_host(estimate: Estimate) -> Estimate:

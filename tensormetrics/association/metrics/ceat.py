@@ -1,8 +1,6 @@
 """Contextualized Embedding Association Test: WEAT over random contexts, combined by a meta-analysis."""
 
-import functools
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
@@ -22,7 +20,6 @@ from ._associations import associations, effect_size, null_of
 from .base import BaseMetric
 
 Variance = Literal["sample", "standard"]
-VARIANCES: tuple[Variance, ...] = get_args(Variance)
 
 
 @takes_arrays
@@ -119,7 +116,7 @@ def ceat(
     >>> print(ceat(x, y, a, b))
     1.074 [1.031, 1.116]
     """
-    checks.check_choice("variance", variance, VARIANCES)
+    checks.check_choice("variance", variance, get_args(Variance))
     samples = checks.check_int("samples", samples, 1)
     word_sets.check_correction(correction)
     pools = word_sets.read("x", "y", "a", "b", x=x, y=y, a=a, b=b)
@@ -196,6 +193,8 @@ class CEAT(BaseMetric):
     metric_template = (2, 2)
     metric_name = "Contextualized Embedding Association Test"
     metric_short_name = "CEAT"
+    function = staticmethod(effect_size)
+    function_options = ("correction",)
     no_interval = "its items are samples of contexts, not words; write run_query, which draws words"
     no_score = "in a sample the association does not vary over the target words, or a vector is not finite"
     effects: Tensor
@@ -216,11 +215,9 @@ class CEAT(BaseMetric):
         self.samples = checks.check_int("samples", samples, 1)
         if seed is not None:
             checks.check_int("seed", seed, 0)
-        word_sets.check_correction(correction)
-        checks.check_choice("variance", variance, VARIANCES)
-        self.seed = seed
-        self.correction = correction
-        self.variance = variance
+        self.correction = word_sets.check_correction(correction)
+        checks.check_choice("variance", variance, get_args(Variance))
+        self.seed, self.variance = seed, variance
         self.add_rows("effects")  # (samples, 2): effect and variance
 
     @property
@@ -255,15 +252,11 @@ class CEAT(BaseMetric):
             "samples": torch.full_like(effect.value, self.samples),
         }
 
-    def score_function(self) -> Callable[..., Tensor]:
-        return functools.partial(effect_size, correction=self.correction)
-
     def _interval_over_words(self, *pools: Vectors) -> Estimate:
         interval = super()._interval_over_words(*map(_rows_of_words, pools))
         return replace(interval, details={"effect_size": interval.value})
 
     def null_distributions(self, x: Vectors, y: Vectors, a: Vectors, b: Vectors) -> dict[str, NullDistribution]:
-        # attribute words are not permuted
         first, second, *attributes = (_rows_of_words(pool) for pool in (x, y, a, b))
         sets = word_sets.read(x=first, y=second, a=attributes[0], b=attributes[1])
         return {"p_value": null_of(*associations(*word_sets.units(*sets)), first, second, self.seed)}

@@ -1,7 +1,5 @@
 """Direct bias."""
 
-import functools
-from collections.abc import Callable
 from typing import Literal, overload
 
 import torch
@@ -9,10 +7,9 @@ from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ...core.arguments import checks
-from ..embeddings.query import Query
 from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors, WordSet
-from .base import BaseMetric, QueryOptions, check_groups
+from .base import AssociationOptions, BaseMetric
 
 Direction = Literal["pca", "mean_difference"]
 
@@ -82,11 +79,12 @@ def direct_bias(
     if groups.counts is not None:  # a tuple has the count of its words, 0 if a word is absent
         count = groups.counts.amin(-2)
         vectors = vectors.where((count > 0)[..., None, :, None], 0)
-    basis = (
-        _principal(vectors, count, k, min_length)
-        if direction == "pca"
-        else _mean_difference(vectors, count, min_length)
-    )
+    if direction == "pca":
+        basis = _principal(vectors, count, k, min_length)
+    else:
+        first, second = word_sets.Words(vectors, count.unsqueeze(-2)).mean().unbind(-2)
+        length = torch.linalg.vector_norm(first - second, dim=-1, keepdim=True)
+        basis = word_sets.unit(first - second).masked_fill(length <= min_length, torch.nan).unsqueeze(-2)
     cosines = t.unit().project_all(basis)
     squares = cosines.square().sum(-1)
     # A power below 1 has no gradient at 0.
@@ -99,14 +97,6 @@ def check_options(strictness: float, n_components: int, direction: str) -> None:
     checks.check_choice("direction", direction, ("pca", "mean_difference"))
     checks.check_int("n_components", n_components, 1)
     checks.check_number("strictness", strictness, "a number > 0", lambda x: x > 0)
-
-
-def _mean_difference(groups: Tensor, count: Tensor, min_length: float) -> Tensor:
-    # groups: (..., 2, P, D) unit vectors  count: (..., P)  ->  (..., 1, D), NaN for a difference of at most
-    # `min_length`
-    first, second = word_sets.Words(groups, count.unsqueeze(-2)).mean().unbind(-2)
-    length = torch.linalg.vector_norm(first - second, dim=-1, keepdim=True)
-    return word_sets.unit(first - second).masked_fill(length <= min_length, torch.nan).unsqueeze(-2)
 
 
 def _principal(groups: Tensor, count: Tensor, k: int, min_length: float) -> Tensor:
@@ -168,6 +158,9 @@ class DirectBias(BaseMetric):
     metric_template = (1, "n")
     metric_name = "Direct Bias"
     metric_short_name = "DB"
+    compares_groups = True
+    function = staticmethod(direct_bias)
+    function_options = ("strictness", "n_components", "direction")
     paired = True
     no_score = "the tuples span fewer than n_components dimensions, or a vector is not finite"
     values_by_word = {"bias_by_word": 0}
@@ -178,24 +171,14 @@ class DirectBias(BaseMetric):
         strictness: float = 1.0,
         n_components: int = 1,
         direction: Direction = "pca",
-        **kwargs: Unpack[QueryOptions],
+        **kwargs: Unpack[AssociationOptions],
     ) -> None:
         super().__init__(**kwargs)
         check_options(strictness, n_components, direction)
-        self.strictness = strictness
-        self.n_components = n_components
+        self.strictness, self.n_components = strictness, n_components
         self.direction: Direction = direction
 
     def measure(self, t: Vectors, groups: Vectors) -> dict[str, Tensor]:
         options = (self.strictness, self.n_components, self.direction)
         score, bias = direct_bias(t, groups, *options, per_word=True)
         return {"direct_bias": score, "bias_by_word": bias}
-
-    def score_function(self) -> Callable[..., Tensor]:
-        return functools.partial(
-            direct_bias, strictness=self.strictness, n_components=self.n_components, direction=self.direction
-        )
-
-    def check_query(self, query: Query) -> None:
-        super().check_query(query)
-        check_groups(query, self.metric_short_name)

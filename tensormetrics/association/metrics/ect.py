@@ -1,6 +1,5 @@
 """Embedding Coherence Test."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,11 +14,7 @@ from .base import BaseMetric
 
 @marks.score(range=(-1, 1))
 @torch.no_grad()
-def ect(
-    x: Vectors,
-    y: Vectors,
-    a: Vectors,
-) -> Tensor:
+def ect(x: Vectors, y: Vectors, a: Vectors) -> Tensor:
     """Compute Spearman's correlation of cos(mean x, a) and cos(mean y, a) over the attribute words.
 
     Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D), tensors or `WordSet`s -> (...) float64.
@@ -63,6 +58,7 @@ class ECT(BaseMetric):
     metric_template = (2, 1)
     metric_name = "Embedding Coherence Test"
     metric_short_name = "ECT"
+    function = staticmethod(ect)
     no_score = "fewer than two attribute words, or all are equally near to a target, or a vector is not finite"
 
     def __init__(self, *, alternative: Alternative = "less", **kwargs: Any) -> None:
@@ -83,9 +79,5 @@ class ECT(BaseMetric):
         (x, y), a = t.unbind(-1), a[:, 0]
         return {"ect": products[a, x, y] / (products[a, x, x] * products[a, y, y]).sqrt()}
 
-    def score_function(self) -> Callable[..., Tensor]:
-        return ect
-
     def null_distributions(self, x: Vectors, y: Vectors, a: Vectors) -> dict[str, NullDistribution]:
-        # attribute words are not permuted
         return {"p_value": target_null(self.score_function(), x, y, a, self.seed)}

@@ -1,6 +1,5 @@
 """Generalized Word Embedding Association Test."""
 
-from collections.abc import Callable
 from typing import Any, Literal, overload
 
 import torch
@@ -8,15 +7,15 @@ from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ...core.arguments import checks
-from ..embeddings.query import IndexedQuery, Query
+from ..embeddings.query import IndexedQuery
 from ..resampling.draws import random_int64_of_words
 from ..resampling.null_distribution import Alternative, NullDistribution
 from ..resampling.random import random_int64, stream
 from ..sets import marks, word_sets
 from ..sets.set_checks import weights_as_masks
-from ..sets.word_ids import check_words, count_words, dense_word_indices, joined_words, word_ids_by_index
+from ..sets.word_ids import count_words, dense_word_indices, joined_words, word_ids_by_index
 from ..sets.word_sets import Vectors, WordSet
-from .base import BaseMetric, QueryOptions, by_word, check_groups
+from .base import AssociationOptions, BaseMetric, by_word
 
 
 @overload
@@ -51,12 +50,7 @@ def gweat(x: Vectors, a: Vectors, *, per_group: bool = False) -> Tensor | tuple[
 
 @marks.score()
 def group_permutation_p_value(
-    x: Vectors,
-    a: Vectors,
-    *,
-    alternative: Alternative = "greater",
-    replicates: int = 10000,
-    seed: int | None = 0,
+    x: Vectors, a: Vectors, *, alternative: Alternative = "greater", replicates: int = 10000, seed: int | None = 0
 ) -> Tensor:
     """Compute the p-value of `gweat` under random shuffles of all target words among groups of the same sizes.
 
@@ -79,7 +73,6 @@ def group_null(x: Vectors, a: Vectors, seed: int | None = 0) -> NullDistribution
     observed = gweat(x, a)  # first, because it checks its arguments
     (targets,) = word_sets.read("x", x=x)
     x, attributes = WordSet.of(x), WordSet.of(a).repeated(3)
-    check_words("x.words", x.words, "x", x.values[..., 0])
     batch_shape = torch.broadcast_shapes(x.values.shape[:-3], targets.weights.shape[:-2])
     (groups, width, dims), device = x.values.shape[-3:], x.values.device
     valid_mask = (targets.weights.expand(*batch_shape, groups, width) > 0).flatten(-2)
@@ -131,8 +124,10 @@ class GWEAT(BaseMetric):
     metric_template = ("n", "n")
     metric_name = "Generalized WEAT"
     metric_short_name = "GWEAT"
+    compares_groups = True
+    function = staticmethod(gweat)
 
-    def __init__(self, **kwargs: Unpack[QueryOptions]) -> None:
+    def __init__(self, **kwargs: Unpack[AssociationOptions]) -> None:
         super().__init__(**kwargs)
         checks.check_choice("method", self.method, ("auto", "approximate"))  # there is no exact test
 
@@ -140,15 +135,8 @@ class GWEAT(BaseMetric):
         score, terms = gweat(x, a, per_group=True)
         return {"gweat": score, "by_group": terms}
 
-    def score_function(self) -> Callable[..., Tensor]:
-        return gweat
-
     def null_distributions(self, x: Vectors, a: Vectors) -> dict[str, NullDistribution]:
-        # attribute words are not permuted
         return {"p_value": group_null(x, a, self.seed)}
-
-    def check_query(self, query: Query) -> None:
-        check_groups(query, self.metric_short_name, equal=True)
 
     def describe(self, values: dict[str, Tensor], index: IndexedQuery) -> dict[str, Any]:
         return {**values, "by_group": by_word(index.query.target_sets_names, values["by_group"])}

@@ -1,13 +1,12 @@
 """Log probability bias score of masked language models."""
 
-import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
 from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
 from ...core.resampling.weights import ResamplingUnits
-from ._score_sums import ScoreMetric
+from ._score_sums import MeanScore, masked_mean
 
 
 @takes_arrays
@@ -25,15 +24,7 @@ def lpbs(x: Tensor, x_prior: Tensor, y: Tensor, y_prior: Tensor, *, mask: Tensor
         >>> lpbs(*p.log())
         tensor(0.4904, dtype=torch.float64)
     """
-    scores = _scores(x, x_prior, y, y_prior)
-    if mask is None:
-        return scores.mean(-1)
-    checks.tensor("mask", mask)
-    if mask.dtype != torch.bool:
-        raise TypeError(f"mask: got {mask.dtype}, wanted torch.bool; write mask > 0")
-    checks.shape("mask", mask, *(scores.shape if mask.ndim != 1 else scores.shape[-1:]))
-    checks.same_device(x=x, mask=mask)
-    return scores.where(mask, 0).sum(-1) / mask.sum(-1)
+    return masked_mean(_scores(x, x_prior, y, y_prior), mask)
 
 
 def _scores(x: Tensor, x_prior: Tensor, y: Tensor, y_prior: Tensor) -> Tensor:
@@ -51,7 +42,7 @@ def _scores(x: Tensor, x_prior: Tensor, y: Tensor, y_prior: Tensor) -> Tensor:
     return (x - x_prior) - (y - y_prior)
 
 
-class LPBS(ScoreMetric):
+class LPBS(MeanScore):
     """Mean of `lpbs` over the sentences of all updates, with `replicates` also its interval.
 
     A sentence with a non-finite score, for example of a token of probability 0, is ignored and counted in `not_finite`.
@@ -66,5 +57,4 @@ class LPBS(ScoreMetric):
         # x, x_prior, y, y_prior: (N,)  ids, groups: (N,) integer or names
         """Add sentences: log-probabilities (N,) of both targets, with and without the attribute."""
         checks.shape("x", x, "N")
-        scores = _scores(x, x_prior, y, y_prior).detach()
-        self.add_scores(scores, **items)
+        self.add_scores(_scores(x, x_prior, y, y_prior), **items)

@@ -1,6 +1,5 @@
 """Mean Average Cosine Similarity."""
 
-from collections.abc import Callable
 from typing import Any, Literal, overload
 
 import torch
@@ -49,14 +48,12 @@ class MAC(BaseMetric):
     metric_template = ("n", "n")
     metric_name = "Mean Average Cosine Similarity"
     metric_short_name = "MAC"
+    function = staticmethod(mac)
     forms = ("joined", "n")
 
     def measure(self, t: Vectors, a: Vectors) -> dict[str, Tensor]:
         score, distances = mac(t, a, per_word=True)
         return {"mac": score, "targets_eval": distances}
-
-    def score_function(self) -> Callable[..., Tensor]:
-        return mac
 
     def describe(self, values: dict[str, Tensor], index: IndexedQuery) -> dict[str, Any]:
         names, targets_eval = index.query.attribute_sets_names, {}

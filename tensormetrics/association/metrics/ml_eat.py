@@ -1,7 +1,5 @@
 """Multilevel Embedding Association Test: an association test decomposed into three levels."""
 
-import functools
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -13,7 +11,7 @@ from ..resampling.null_distribution import NullDistribution
 from ..sets import word_sets
 from ..sets.word_sets import Vectors
 from ._associations import associations, effect_size, null_of
-from .base import BaseMetric, QueryOptions
+from .base import AssociationOptions, BaseMetric
 
 
 class MLEATResult(NamedTuple):
@@ -31,13 +29,7 @@ class MLEATResult(NamedTuple):
 
 
 @takes_arrays
-def ml_eat(
-    x: Vectors,
-    y: Vectors,
-    a: Vectors,
-    b: Vectors,
-    correction: int = 1,
-) -> MLEATResult:
+def ml_eat(x: Vectors, y: Vectors, a: Vectors, b: Vectors, correction: int = 1) -> MLEATResult:
     # x: (..., X, D)  y: (..., Y, D)  a: (..., A, D)  b: (..., B, D)  ->  `MLEATResult`
     """Compute associations at three levels: both targets against each other, each target, each target and attribute.
 
@@ -97,12 +89,13 @@ class MLEAT(BaseMetric):
     metric_template = (2, 2)
     metric_name = "Multilevel Embedding Association Test"
     metric_short_name = "ML-EAT"
+    function = staticmethod(effect_size)
+    function_options = ("correction",)
     no_score = "the association with the attributes does not vary over the target words, or a vector is not finite"
 
-    def __init__(self, *, correction: int = 1, **kwargs: Unpack[QueryOptions]) -> None:
+    def __init__(self, *, correction: int = 1, **kwargs: Unpack[AssociationOptions]) -> None:
         super().__init__(**kwargs)
-        word_sets.check_correction(correction)
-        self.correction = correction
+        self.correction = word_sets.check_correction(correction)
 
     def measure(self, x: Vectors, y: Vectors, a: Vectors, b: Vectors) -> dict[str, Tensor]:
         effect, by_target, mean, deviation = ml_eat(x, y, a, b, self.correction)
@@ -112,9 +105,6 @@ class MLEAT(BaseMetric):
                 f"{name}_{pair}": value for pair, value in zip(PAIRS, values.flatten(-2).unbind(-1), strict=True)
             }
         return results
-
-    def score_function(self) -> Callable[..., Tensor]:
-        return functools.partial(effect_size, correction=self.correction)
 
     def null_distributions(self, x: Vectors, y: Vectors, a: Vectors, b: Vectors) -> dict[str, NullDistribution]:
         first, second, *attributes = word_sets.units(*word_sets.read(x=x, y=y, a=a, b=b))

@@ -19,6 +19,7 @@ from ...core.resampling.resampling import Items, Joined, Resampled, combine
 from ...core.resampling.weights import check_draws
 from ...core.results.estimates import Comparison, Estimate
 from ...uncertainty.pairs.sampled import ComparisonOptions, Sample
+from ._score_sums import masked_mean
 
 PROTOCOLS = ("crows-pairs", "stereoset")
 ALL = "all"
@@ -57,14 +58,7 @@ def pair_preference(more: Tensor, less: Tensor, *, protocol: str | None = None, 
     """
     if protocol is not None:
         checks.check_choice("protocol", protocol, PROTOCOLS[:1])
-    preferred = _preferred(more, less, protocol) * (1.0 if protocol is None else 100.0)
-    if mask is None:
-        return preferred.mean(-1)
-    checks.tensor("mask", mask)
-    if mask.dtype != torch.bool:
-        raise TypeError(f"mask: got {mask.dtype}, wanted torch.bool; write mask > 0")
-    checks.shape("mask", mask, *(preferred.shape if mask.ndim != 1 else preferred.shape[-1:]))
-    return preferred.where(mask, 0).sum(-1) / mask.sum(-1)
+    return masked_mean(_preferred(more, less, protocol) * (1.0 if protocol is None else 100.0), mask)
 
 
 class PairPreference(RowMetric):
@@ -202,7 +196,7 @@ class PairPreference(RowMetric):
     def not_finite(self) -> Tensor:
         # ->  () int64
         """Number of pairs with a NaN or infinite score."""
-        return (~self.preferred.view(-1, 2).isfinite().all(-1)).sum()
+        return self.preferred.view(-1, 2).shape[0] - self.finite
 
     def sign_test(self, *, correction: str = "max-t", **options: Any) -> Any:
         """Test whether the share differs from one half.
@@ -227,8 +221,8 @@ class PairPreference(RowMetric):
         comparisons = Sample.of(self, chosen).compared(Sample(self.scale / 2), chosen)
         if isinstance(comparisons, Comparison):
             return without_draws(comparisons)
-        comparisons = {name: value for name, value in comparisons.items() if name in self._preference_names()}
-        names = self._preference_names()[1:]
+        _, *names = shares = self._share_names()
+        comparisons = {name: value for name, value in comparisons.items() if name in shares}
         if names:
             comparisons |= dict(zip(names, corrected([comparisons[name] for name in names], correction), strict=True))
         return {name: without_draws(comparison) for name, comparison in comparisons.items()}
@@ -236,10 +230,8 @@ class PairPreference(RowMetric):
     def _direction(self, name: str) -> bool | None:
         return True if name.rpartition("/")[2] in ("lms", "icat") else None
 
-    def _preference_names(self) -> list[str]:
-        if self.protocol != "stereoset":
-            return [ALL, *self.categories]
-        return ["ss", *(f"{name}/ss" for name in self.categories)]
+    def _share_names(self) -> list[str]:
+        return self._names("ss") if self.protocol == "stereoset" else [ALL, *self.categories]
 
     def _in_order(self, results: Sequence[dict[str, Any]]) -> dict[str, Any]:
         merged = {name: value for result in results for name, value in result.items()}
@@ -265,19 +257,19 @@ class PairPreference(RowMetric):
         counts = weights.new_zeros(len(weights), weights.shape[1]).index_add_(0, term, weights)
         return (weights / counts[term]).where(weights > 0, 0)
 
-    def _numerators(self) -> Tensor:
-        # ->  (N, 1 or 2, 1 + C), for the shares, and for StereoSet for preferences over unrelated sentences
-        weights = self._weights()
-        kinds = 2 if self.protocol == "stereoset" else 1
+    def _sums(self) -> tuple[Tensor, Tensor]:
+        # ->  (N, 1 or 2, 1 + C), for the shares, and for StereoSet over unrelated sentences  (N, 1 + C)
+        """Return the weighted values of each item, and its weights."""
+        weights, kinds = self._weights(), 2 if self.protocol == "stereoset" else 1
         values = self.scale * self.preferred[:, :kinds, None].double()
-        return (values * weights[:, None]).where(weights[:, None] > 0, 0)
+        return (values * weights[:, None]).where(weights[:, None] > 0, 0), weights
 
     def _means(self) -> Items:
         """Return the items of the shares, which are means."""
-        numerators, weights = self._numerators(), self._weights()
+        numerators, weights = self._sums()
         kinds, count = numerators.shape[1:]
         rows = torch.cat([numerators.flatten(1), *[weights] * kinds], 1)
-        names = [ALL, *self.categories] if kinds == 1 else [*self._preference_names(), *self._names("lms")]
+        names = self._share_names() + (self._names("lms") if kinds == 2 else [])
 
         def read(sums: Tensor) -> Any:
             # sums: (..., 1, 2 V)
@@ -290,8 +282,8 @@ class PairPreference(RowMetric):
 
     def _icat(self) -> Items:
         """Return the items of the idealized score, which is a function of two means."""
-        weights = self._weights()
-        rows = torch.cat([self._numerators().flatten(1), weights], 1)
+        numerators, weights = self._sums()
+        rows = torch.cat([numerators.flatten(1), weights], 1)
         ones = torch.ones(weights.shape[1], dtype=torch.float64, device="cpu")
 
         def read(sums: Tensor) -> dict[str, Tensor]:
@@ -336,7 +328,6 @@ def _with_upper_bound(icat: Estimate, ss: Estimate, lms: Estimate) -> Estimate:
 def _preferred(more: Tensor, less: Tensor, protocol: str | None) -> Tensor:
     # more, less: (..., N)  ->  (..., N) float64, NaN if a score is not finite
     for name, scores in ("more", more), ("less", less):
-        checks.tensor(name, scores)
         checks.floating(name, scores)
     if more.ndim < 1:
         raise ValueError("more: got shape (), wanted (..., N)")

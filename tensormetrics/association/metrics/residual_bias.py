@@ -121,8 +121,10 @@ def _word_scores(
     training = weights * (
         fold.unsqueeze(-2) != torch.arange(num_folds, device=fold.device).unsqueeze(-1)
     )  # (..., F, N)
+    standardized = standardize(rows, weights.expand(rows.shape[:-1]))
+    probed = predicted_classes(standardized.unsqueeze(-3), *fit_probes(standardized, members, training, C))
     predictions = [
-        _probe(rows, members, training, weights, C).gather(-2, fold.unsqueeze(-2)).squeeze(-2),
+        probed.gather(-2, fold.unsqueeze(-2)).squeeze(-2),
         _clustered(rows, members, training, seed).gather(-2, fold.unsqueeze(-2)).squeeze(-2),
         _voted(rows, members, weights, fold, neighbors),
         _mode(training @ members).gather(-1, fold),
@@ -131,14 +133,6 @@ def _word_scores(
     right = right.where(is_finite[..., None, None], torch.nan)
     sums = rows.new_zeros(*right.shape[:-2], len(word_ids), len(NAMES))
     return index_add(sums, -2, word_index, right * weights.unsqueeze(-1)), word_ids
-
-
-def _probe(rows: Tensor, members: Tensor, training: Tensor, weights: Tensor, C: float) -> Tensor:
-    # rows: (..., N, D)  members: (..., N, K)  training: (..., F, N)  weights: (N,)  ->  (..., F, N) int64
-    rows = standardize(rows, weights.expand(rows.shape[:-1]))
-    w, c = fit_probes(rows, members, training, C)
-    predicted = predicted_classes(rows.unsqueeze(-3), w, c)
-    return predicted.where(w.isfinite().all(-1).all(-1).unsqueeze(-1), -1)
 
 
 def _clustered(rows: Tensor, members: Tensor, training: Tensor, seed: int) -> Tensor:

@@ -1,7 +1,5 @@
 """Relational Inner Product Association."""
 
-import functools
-from collections.abc import Callable
 from typing import Literal, overload
 
 import torch
@@ -15,35 +13,20 @@ from ..sets import marks, word_sets
 from ..sets.set_checks import check_mask
 from ..sets.word_ids import joint_mask, joint_words, mixed_words
 from ..sets.word_sets import Vectors, WordSet
-from .base import BaseMetric, QueryOptions
+from .base import AssociationOptions, BaseMetric
 
 
 @overload
 def ripa(
-    x: Vectors,
-    y: Vectors,
-    a: Vectors,
-    normalize_direction: bool = ...,
-    *,
-    per_word: Literal[False] = ...,
+    x: Vectors, y: Vectors, a: Vectors, normalize_direction: bool = ..., *, per_word: Literal[False] = ...
 ) -> Tensor: ...
 @overload
 def ripa(
-    x: Vectors,
-    y: Vectors,
-    a: Vectors,
-    normalize_direction: bool = ...,
-    *,
-    per_word: Literal[True],
+    x: Vectors, y: Vectors, a: Vectors, normalize_direction: bool = ..., *, per_word: Literal[True]
 ) -> tuple[Tensor, Tensor]: ...
 @marks.score(tuples=("x", "y"))
 def ripa(
-    x: Vectors,
-    y: Vectors,
-    a: Vectors,
-    normalize_direction: bool = True,
-    *,
-    per_word: bool = False,
+    x: Vectors, y: Vectors, a: Vectors, normalize_direction: bool = True, *, per_word: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Compute the mean inner product of attribute words and directions of pairs: mean of a . (x - y) / |x - y|.
 
@@ -101,11 +84,13 @@ class RIPA(BaseMetric):
     metric_template = (2, 1)
     metric_name = "Relational Inner Product Association"
     metric_short_name = "RIPA"
+    function = staticmethod(ripa)
+    function_options = ("normalize_direction",)
     paired = True
     no_score = "no pair of unequal vectors, or a vector is not finite"
     values_by_word = {"mean_by_word": 1, "std_by_word": 1}
 
-    def __init__(self, *, normalize_direction: bool = True, **kwargs: Unpack[QueryOptions]) -> None:
+    def __init__(self, *, normalize_direction: bool = True, **kwargs: Unpack[AssociationOptions]) -> None:
         super().__init__(**kwargs)
         checks.check_flag("normalize_direction", normalize_direction)
         self.normalize_direction = normalize_direction
@@ -124,16 +109,7 @@ class RIPA(BaseMetric):
             "pairs": pairs.squeeze(-1).round(),
         }
 
-    def score_function(self) -> Callable[..., Tensor]:
-        return functools.partial(ripa, normalize_direction=self.normalize_direction)
-
-    def null_distributions(
-        self,
-        x: Vectors,
-        y: Vectors,
-        a: Vectors,
-    ) -> dict[str, NullDistribution]:
-        # attribute words are not permuted
+    def null_distributions(self, x: Vectors, y: Vectors, a: Vectors) -> dict[str, NullDistribution]:
         a, pair = _directions(x, y, a, self.normalize_direction)
         words = mixed_words(WordSet.of(x).words, WordSet.of(y).words)
         return {"p_value": sign_null(WordSet(pair.project(a.mean()), pair.weights > 0, words), self.seed)}

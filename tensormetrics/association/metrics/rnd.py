@@ -1,7 +1,5 @@
 """Relative Norm Distance."""
 
-import functools
-from collections.abc import Callable
 from typing import Literal, get_args, overload
 
 import torch
@@ -13,40 +11,22 @@ from ..resampling.null_distribution import NullDistribution
 from ..resampling.target_permutation import target_null
 from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors
-from .base import BaseMetric, QueryOptions
+from .base import AssociationOptions, BaseMetric
 
 Distance = Literal["norm", "cos", "cos_similarity"]
-DISTANCES: tuple[Distance, ...] = get_args(Distance)
 
 
 @overload
-def rnd(
-    x: Vectors,
-    y: Vectors,
-    a: Vectors,
-    distance: Distance = ...,
-    *,
-    per_word: Literal[False] = ...,
-) -> Tensor: ...
+def rnd(x: Vectors, y: Vectors, a: Vectors, distance: Distance = ..., *, per_word: Literal[False] = ...) -> Tensor: ...
 @overload
 def rnd(
-    x: Vectors,
-    y: Vectors,
-    a: Vectors,
-    distance: Distance = ...,
-    *,
-    per_word: Literal[True],
+    x: Vectors, y: Vectors, a: Vectors, distance: Distance = ..., *, per_word: Literal[True]
 ) -> tuple[Tensor, Tensor]: ...
 
 
 @marks.score(biased=(("x", "y"), lambda options: options.get("distance", "norm") == "norm"))
 def rnd(
-    x: Vectors,
-    y: Vectors,
-    a: Vectors,
-    distance: Distance = "norm",
-    *,
-    per_word: bool = False,
+    x: Vectors, y: Vectors, a: Vectors, distance: Distance = "norm", *, per_word: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Compute the mean difference of distances of attribute words to the means of x and y: mean_a d(a, x) - d(a, y).
 
@@ -64,7 +44,7 @@ def rnd(
     >>> rnd(x, y, a)
     tensor(-0.4343, dtype=torch.float64)
     """
-    checks.check_choice("distance", distance, DISTANCES)
+    checks.check_choice("distance", distance, get_args(Distance))
     x, y, a = word_sets.read(x=x, y=y, a=a)
     if distance == "norm":
         to_x, to_y = (torch.linalg.vector_norm(a.vectors - s.mean().unsqueeze(-2), dim=-1) for s in (x, y))
@@ -87,11 +67,13 @@ class RND(BaseMetric):
     metric_template = (2, 1)
     metric_name = "Relative Norm Distance"
     metric_short_name = "RND"
+    function = staticmethod(rnd)
+    function_options = ("distance",)
     values_by_word = {"distance_by_word": 1}
 
-    def __init__(self, *, distance: Distance = "norm", **kwargs: Unpack[QueryOptions]) -> None:
+    def __init__(self, *, distance: Distance = "norm", **kwargs: Unpack[AssociationOptions]) -> None:
         super().__init__(**kwargs)
-        checks.check_choice("distance", distance, DISTANCES)
+        checks.check_choice("distance", distance, get_args(Distance))
         self.distance: Distance = distance
 
     def measure(self, x: Vectors, y: Vectors, a: Vectors) -> dict[str, Tensor]:
@@ -111,9 +93,5 @@ class RND(BaseMetric):
         x, y = t.unbind(-1)
         return {"rnd": nearness[a[:, 0], x] - nearness[a[:, 0], y]}
 
-    def score_function(self) -> Callable[..., Tensor]:
-        return functools.partial(rnd, distance=self.distance)
-
     def null_distributions(self, x: Vectors, y: Vectors, a: Vectors) -> dict[str, NullDistribution]:
-        # attribute words are not permuted
         return {"p_value": target_null(self.score_function(), x, y, a, self.seed)}

@@ -1,8 +1,6 @@
 """Relative Negative Sentiment Bias."""
 
-import functools
 import math
-from collections.abc import Callable
 from typing import Any, Literal, overload
 
 import torch
@@ -15,7 +13,7 @@ from ..embeddings.query import IndexedQuery
 from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors, WordSet
 from ._logistic import check_estimator, logistic_regression, predict_negative, report, sigmoid
-from .base import BaseMetric, QueryOptions, by_set, by_word
+from .base import AssociationOptions, BaseMetric, by_set, by_word
 
 
 @overload
@@ -30,24 +28,12 @@ def rnsb(
 ) -> Tensor: ...
 @overload
 def rnsb(
-    t: Vectors,
-    a: Vectors,
-    b: Vectors,
-    C: float = ...,
-    penalize_intercept: bool = ...,
-    *,
-    per_word: Literal[True],
+    t: Vectors, a: Vectors, b: Vectors, C: float = ..., penalize_intercept: bool = ..., *, per_word: Literal[True]
 ) -> tuple[Tensor, Tensor]: ...
 @marks.score(range=(0, math.inf))
 @torch.no_grad()
 def rnsb(
-    t: Vectors,
-    a: Vectors,
-    b: Vectors,
-    C: float = 1.0,
-    penalize_intercept: bool = True,
-    *,
-    per_word: bool = False,
+    t: Vectors, a: Vectors, b: Vectors, C: float = 1.0, penalize_intercept: bool = True, *, per_word: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Measure how unevenly a sentiment classifier distributes negative sentiment over the target words, in nats.
 
@@ -123,6 +109,8 @@ class RNSB(BaseMetric):
     metric_template = ("n", 2)
     metric_name = "Relative Negative Sentiment Bias"
     metric_short_name = "RNSB"
+    function = staticmethod(rnsb)
+    function_options = ("C", "penalize_intercept")
     forms = ("distinct", 2)
     no_score = "100 Newton steps did not fit the classifier, or a vector is not finite"
 
@@ -137,7 +125,7 @@ class RNSB(BaseMetric):
         print_model_evaluation: bool = False,
         estimator: type | None = None,
         estimator_params: dict[str, Any] | None = None,
-        **kwargs: Unpack[QueryOptions],
+        **kwargs: Unpack[AssociationOptions],
     ) -> None:
         super().__init__(**kwargs)
         check_strength(C)
@@ -151,13 +139,10 @@ class RNSB(BaseMetric):
         if self.replicates and (holdout or estimator):
             got = "holdout=True" if holdout else "an estimator"
             raise ValueError(f"replicates: got {self.replicates} with {got}, wanted 0")
-        self.C = C
-        self.penalize_intercept = penalize_intercept
-        self.holdout = holdout
-        self.random_state = random_state
+        self.C, self.penalize_intercept = C, penalize_intercept
+        self.holdout, self.random_state = holdout, random_state
         self.n_iterations = checks.check_int("n_iterations", n_iterations, 1)
-        self.print_model_evaluation = print_model_evaluation
-        self.estimator = estimator
+        self.print_model_evaluation, self.estimator = print_model_evaluation, estimator
         self.estimator_params = dict(estimator_params) if estimator_params else None
 
     @property
@@ -181,9 +166,6 @@ class RNSB(BaseMetric):
 
     def score(self, *sets: Any) -> Tensor:
         return self.measure(*sets)["rnsb"]  # by the options of the fit
-
-    def score_function(self) -> Callable[..., Tensor]:
-        return functools.partial(rnsb, C=self.C, penalize_intercept=self.penalize_intercept)
 
     @torch.no_grad()
     def _fit_and_score(self, t: Vectors, a: Vectors, b: Vectors) -> tuple[Tensor, Tensor]:

@@ -1,8 +1,6 @@
 """SAME score."""
 
-import functools
 import math
-from collections.abc import Callable
 from typing import Literal, get_args, overload
 
 import torch
@@ -10,13 +8,11 @@ from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ...core.arguments import checks
-from ..embeddings.query import Query
 from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors, WordSet
-from .base import BaseMetric, QueryOptions, check_groups
+from .base import AssociationOptions, BaseMetric
 
 Weighting = Literal["length", "unit"]
-WEIGHTINGS: tuple[Weighting, ...] = get_args(Weighting)
 
 
 @overload
@@ -30,32 +26,17 @@ def same(
 ) -> Tensor: ...
 @overload
 def same(
-    t: Vectors,
-    groups: Vectors,
-    weighting: Weighting = ...,
-    *,
-    per_word: Literal[True],
-    terms: bool = ...,
+    t: Vectors, groups: Vectors, weighting: Weighting = ..., *, per_word: Literal[True], terms: bool = ...
 ) -> tuple[Tensor, ...]: ...
 @overload
 def same(
-    t: Vectors,
-    groups: Vectors,
-    weighting: Weighting = ...,
-    *,
-    per_word: Literal[False] = ...,
-    terms: Literal[True],
+    t: Vectors, groups: Vectors, weighting: Weighting = ..., *, per_word: Literal[False] = ..., terms: Literal[True]
 ) -> tuple[Tensor, Tensor]: ...
 
 
 @marks.score(grouped=("groups",), range=(0, math.inf))
 def same(
-    t: Vectors,
-    groups: Vectors,
-    weighting: Weighting = "length",
-    *,
-    per_word: bool = False,
-    terms: bool = False,
+    t: Vectors, groups: Vectors, weighting: Weighting = "length", *, per_word: bool = False, terms: bool = False
 ) -> Tensor | tuple[Tensor, ...]:
     """Measure the target words along the directions between groups: mean_t sum_j |cos(t, b_j)| l_j.
 
@@ -72,7 +53,7 @@ def same(
     >>> same(torch.tensor([[1.0, -1.0], [1.0, 1.0]]), groups)
     tensor(0.5000, dtype=torch.float64)
     """
-    checks.check_choice("weighting", weighting, WEIGHTINGS)
+    checks.check_choice("weighting", weighting, get_args(Weighting))
     values = WordSet.of(groups).values
     t, groups = word_sets.read("groups", t=t, groups=groups)
     min_length = max(1e-10, word_sets.resolution(values))
@@ -113,11 +94,14 @@ class SAME(BaseMetric):
     metric_template = (1, "n")
     metric_name = "SAME Score"
     metric_short_name = "SAME"
+    compares_groups = True
+    function = staticmethod(same)
+    function_options = ("weighting",)
     values_by_word = {"same_by_word": 0}
 
-    def __init__(self, *, weighting: Weighting = "length", **kwargs: Unpack[QueryOptions]) -> None:
+    def __init__(self, *, weighting: Weighting = "length", **kwargs: Unpack[AssociationOptions]) -> None:
         super().__init__(**kwargs)
-        checks.check_choice("weighting", weighting, WEIGHTINGS)
+        checks.check_choice("weighting", weighting, get_args(Weighting))
         self.weighting: Weighting = weighting
 
     def measure(self, t: Vectors, groups: Vectors) -> dict[str, Tensor]:
@@ -130,10 +114,3 @@ class SAME(BaseMetric):
             squares = (signed - skew.unsqueeze(-1)).square()
             values |= {"skew": skew, "stereotype": words.average(squares).sqrt()}
         return {**values, "same_by_word": by_word}
-
-    def score_function(self) -> Callable[..., Tensor]:
-        return functools.partial(same, weighting=self.weighting)
-
-    def check_query(self, query: Query) -> None:
-        super().check_query(query)
-        check_groups(query, self.metric_short_name)

@@ -14,16 +14,11 @@ from ..resampling.permutation import partition_null
 from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors, WordSet
 from ._associations import associations, batched_associations, batched_score, null_of
-from .base import BaseMetric, QueryOptions
+from .base import AssociationOptions, BaseMetric
 
 
 @marks.score(lean=True, range=(-2, 2), range_per_word=("x", "y"))
-def weat(
-    x: Vectors,
-    y: Vectors,
-    a: Vectors,
-    b: Vectors,
-) -> Tensor:
+def weat(x: Vectors, y: Vectors, a: Vectors, b: Vectors) -> Tensor:
     """Compute the difference of the associations of the targets x and y with the attributes a rather than b.
 
     Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D); b: (..., B, D), tensors or `WordSet`s -> (...) float64.
@@ -42,13 +37,7 @@ def weat(
 
 
 @marks.score(lean=True, contrast=("x", "y"))
-def weat_effect_size(
-    x: Vectors,
-    y: Vectors,
-    a: Vectors,
-    b: Vectors,
-    correction: int = 0,
-) -> Tensor:
+def weat_effect_size(x: Vectors, y: Vectors, a: Vectors, b: Vectors, correction: int = 0) -> Tensor:
     """Compute the WEAT effect size: (mean_x s - mean_y s) / sd of s over all targets, a word in both counts twice.
 
     Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D); b: (..., B, D), tensors or `WordSet`s -> (...) float64.
@@ -107,13 +96,12 @@ class WEAT(BaseMetric):
     no_score = "the association with the attributes does not vary over the target words, or a vector is not finite"
 
     def __init__(
-        self, *, return_effect_size: bool = False, correction: int = 0, **kwargs: Unpack[QueryOptions]
+        self, *, return_effect_size: bool = False, correction: int = 0, **kwargs: Unpack[AssociationOptions]
     ) -> None:
         super().__init__(**kwargs)
         checks.check_flag("return_effect_size", return_effect_size)
         self.return_effect_size = return_effect_size
-        word_sets.check_correction(correction)
-        self.correction = correction
+        self.correction = word_sets.check_correction(correction)
 
     def measure(self, x: Vectors, y: Vectors, a: Vectors, b: Vectors) -> dict[str, Tensor]:
         return self._named(*_scores(x, y, a, b, self.correction))
@@ -146,18 +134,12 @@ class WEAT(BaseMetric):
         return weat
 
     def null_distributions(self, x: Vectors, y: Vectors, a: Vectors, b: Vectors) -> dict[str, NullDistribution]:
-        # attribute words are not permuted
         u, v = associations(*word_sets.units(*word_sets.read(x=x, y=y, a=a, b=b)))
         return {"p_value": null_of(u, v, x, y, self.seed)}
 
 
 @marks.score()
-def sc_weat(
-    w: Vectors,
-    a: Vectors,
-    b: Vectors,
-    correction: int = 0,
-) -> Tensor:
+def sc_weat(w: Vectors, a: Vectors, b: Vectors, correction: int = 0) -> Tensor:
     """Compute the effect size of each word: (mean_a cos(w, a) - mean_b cos(w, b)) / sd of its A + B cosines.
 
     Shapes: w: (..., W, D); a: (..., A, D); b: (..., B, D), tensors or `WordSet`s -> (..., W) float64.
@@ -180,12 +162,7 @@ def sc_weat(
 
 
 @marks.score()
-def mean_sc_weat(
-    w: Vectors,
-    a: Vectors,
-    b: Vectors,
-    correction: int = 0,
-) -> Tensor:
+def mean_sc_weat(w: Vectors, a: Vectors, b: Vectors, correction: int = 0) -> Tensor:
     """Compute the mean of `sc_weat` over the words.
 
     Shapes: w: (..., W, D); a: (..., A, D); b: (..., B, D), tensors or `WordSet`s -> (...) float64.
@@ -223,20 +200,18 @@ class SCWEAT(BaseMetric):
     metric_template = (1, 2)
     metric_name = "Single-Category WEAT"
     metric_short_name = "SC-WEAT"
+    function = staticmethod(mean_sc_weat)
+    function_options = ("correction",)
     no_score = "the cosines of a target word do not vary, or a vector is not finite"
     values_by_word = {"effect_size_by_word": 0, "p_value_by_word": 0}
 
-    def __init__(self, *, correction: int = 0, **kwargs: Unpack[QueryOptions]) -> None:
+    def __init__(self, *, correction: int = 0, **kwargs: Unpack[AssociationOptions]) -> None:
         super().__init__(**kwargs)
-        word_sets.check_correction(correction)
-        self.correction = correction
+        self.correction = word_sets.check_correction(correction)
 
     def measure(self, w: Vectors, a: Vectors, b: Vectors) -> dict[str, Tensor]:
         effects = sc_weat(w, a, b, self.correction)
         return {"sc_weat": _mean(effects, w), "effect_size_by_word": effects}
-
-    def score_function(self) -> Callable[..., Tensor]:
-        return functools.partial(mean_sc_weat, correction=self.correction)
 
     def null_distributions(self, w: Vectors, a: Vectors, b: Vectors) -> dict[str, NullDistribution]:
         targets, *attributes = word_sets.read(w=w, a=a, b=b)

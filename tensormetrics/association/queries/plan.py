@@ -1,9 +1,10 @@
 """Queries as indices into a list of distinct word sets."""
 
+import operator
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, compress
 
 from ..embeddings.indexed_sets import Ints
 from ..embeddings.query import Query, Template, joined
@@ -12,7 +13,7 @@ Names = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Plan:
+class QueryPlan:
     """Queries of distinct names; query `i` takes sets `targets[i]` and `attributes[i]` under the names `labels[i]`."""
 
     names: list[str]
@@ -26,7 +27,7 @@ class Plan:
         return Query(targets, attributes, *map(list, self.labels[i]))
 
 
-def plan_queries(queries: Sequence[Query]) -> Plan:
+def plan_queries(queries: Sequence[Query]) -> QueryPlan:
     """Plan queries without splitting them. ValueError if different queries have the same name."""
     plan, clashes = _plan(queries, ("n", "n"))
     if clashes:
@@ -34,14 +35,12 @@ def plan_queries(queries: Sequence[Query]) -> Plan:
     return plan
 
 
-def plan_subqueries(queries: Sequence[Query], template: Template, metric: str) -> Plan:
+def plan_subqueries(queries: Sequence[Query], template: Template, metric: str) -> QueryPlan:
     """Plan all choices of `template` sets from each query, without duplicates; warn about ignored ones."""
     minimum = [1 if size == "n" else size for size in template]
-    large = [query for query in queries if query.template[0] >= minimum[0] and query.template[1] >= minimum[1]]
-    if len(large) < len(queries):
-        small = [
-            query.query_name for query in queries if query.template[0] < minimum[0] or query.template[1] < minimum[1]
-        ]
+    fits = [all(map(operator.ge, query.template, minimum)) for query in queries]
+    large = list(compress(queries, fits))
+    if small := [query.query_name for query, is_large in zip(queries, fits, strict=True) if not is_large]:
         warnings.warn(
             f"queries: {small} have fewer sets than the template {template} of the metric {metric}, and are left out",
             UserWarning,
@@ -59,7 +58,7 @@ def plan_subqueries(queries: Sequence[Query], template: Template, metric: str) -
     return plan
 
 
-def _plan(queries: Sequence[Query], template: Template) -> tuple[Plan, list[str]]:
+def _plan(queries: Sequence[Query], template: Template) -> tuple[QueryPlan, list[str]]:
     """Return the plan, and the names that different queries share."""
     set_indices: dict[tuple[str, ...], int] = {}
     planned: dict[str, tuple] = {}
@@ -81,4 +80,4 @@ def _plan(queries: Sequence[Query], template: Template) -> tuple[Plan, list[str]
                 if planned.setdefault(name, entry) != entry:
                     clashes[name] = None
     targets, attributes, labels = map(list, zip(*planned.values(), strict=True))
-    return Plan(list(planned), list(map(list, set_indices)), targets, attributes, labels), list(clashes)
+    return QueryPlan(list(planned), list(map(list, set_indices)), targets, attributes, labels), list(clashes)

@@ -17,7 +17,7 @@ from ...core.results.table import Table
 from ..embeddings.model import WordEmbeddingModel, check_model
 from ..embeddings.query import Query, check_query
 from ..metrics.base import BaseMetric, check_template
-from .plan import Plan, plan_queries, plan_subqueries
+from .plan import QueryPlan, plan_queries, plan_subqueries
 from .scoring import Progress, Reasons, corrected_p_values, scores_of_queries
 
 CORRECTIONS = ("max-t", *P_VALUE_CORRECTIONS)
@@ -90,7 +90,7 @@ def run_queries(
 
 
 def scored(
-    metric: BaseMetric, plan: Plan, models: Sequence[WordEmbeddingModel]
+    metric: BaseMetric, plan: QueryPlan, models: Sequence[WordEmbeddingModel]
 ) -> tuple[dict[str, Tensor], dict[tuple[str, str], str]]:
     # ->  name: (models, queries) float64
     """Return "value", "low", "high" and the numbers in the details of `run_query`, and the reasons of missing scores.
@@ -113,7 +113,7 @@ def scored(
 
 
 def corrected(
-    metric: BaseMetric, plan: Plan, models: Sequence[WordEmbeddingModel], correction: str
+    metric: BaseMetric, plan: QueryPlan, models: Sequence[WordEmbeddingModel], correction: str
 ) -> tuple[Tensor, dict[tuple[str, str], str]]:
     # ->  (models, queries) float64
     """Return p-values corrected for the number of queries, and the reasons of missing ones."""
@@ -135,9 +135,9 @@ def corrected(
 
 
 def _in_models(
-    score: Callable[[BaseMetric, Plan, WordEmbeddingModel, Progress], tuple[Any, Reasons]],
+    score: Callable[[BaseMetric, QueryPlan, WordEmbeddingModel, Progress], tuple[Any, Reasons]],
     metric: BaseMetric,
-    plan: Plan,
+    plan: QueryPlan,
     models: Sequence[WordEmbeddingModel],
 ) -> tuple[list[Any], dict[tuple[str, str], str]]:
     parts, reasons = [], dict[tuple[str, str], str]()
@@ -150,7 +150,7 @@ def _in_models(
     return parts, reasons
 
 
-def planned(metric: Any, queries: Any, models: Any, generate_subqueries: bool) -> tuple[BaseMetric, Plan]:
+def planned(metric: Any, queries: Any, models: Any, generate_subqueries: bool) -> tuple[BaseMetric, QueryPlan]:
     """Check the arguments of `run_queries`; return the metric and the plan of the queries."""
     metric = metric() if isinstance(metric, type) and issubclass(metric, BaseMetric) else metric
     if not isinstance(metric, BaseMetric):

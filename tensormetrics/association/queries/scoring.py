@@ -19,7 +19,7 @@ from ..metrics.base import BaseMetric
 from ..resampling.null_distribution import NullDistribution, max_t_p_values
 from ..sets import word_sets
 from ..sets.word_sets import Vectors
-from .plan import Plan
+from .plan import QueryPlan
 
 BUDGET = 2**22  # elements of float64 word vectors held at a time
 
@@ -28,68 +28,58 @@ Progress = Callable[[int], Any]
 
 
 def scores_of_queries(
-    metric: BaseMetric, plan: Plan, model: WordEmbeddingModel, progress: Progress
+    metric: BaseMetric, plan: QueryPlan, model: WordEmbeddingModel, progress: Progress
 ) -> tuple[dict[str, Tensor], Reasons]:
     # ->  name: (Q,) float64, NaN where a query has no such number
     """Return "value", "low", "high" and the numbers in the details of each query's estimate.
 
     A ValueError affects only the queries of its batch.
     """
-    reasons = _refused_queries(metric, plan)
+    run = _Run(metric, plan, model, _refused_queries(metric, plan), BaseMetric.evaluate)
     numbers: dict[str, Tensor] = {}
-    for queries, evaluate in _batches(_Run(metric, plan, model, reasons, BaseMetric.evaluate)):
-        try:
-            estimate = evaluate()
-        except ValueError as error:
-            reasons |= dict.fromkeys(queries, str(error))
-        else:
-            if not isinstance(estimate, Estimate):
-                got = type(estimate).__name__
-                raise TypeError(f"{metric.metric_short_name}.run_query: got a {got}, wanted an Estimate")
-            if why := estimate.details.get("reason"):
-                reasons |= dict.fromkeys(queries, why)
-            named = {"value": estimate.value, "low": estimate.low, "high": estimate.high, **estimate.details}
-            index = torch.tensor(queries, device=estimate.value.device)
-            for name, values in named.items():
-                if isinstance(values, Tensor) and values.shape == estimate.value.shape:
-                    if name not in numbers:
-                        numbers[name] = values.new_full((len(plan.names),), torch.nan, dtype=torch.float64)
-                    numbers[name][index] = values.double()
-        progress(len(queries))
-    return numbers, reasons
+    for queries, estimate in _results(run, progress):
+        if not isinstance(estimate, Estimate):
+            got = type(estimate).__name__
+            raise TypeError(f"{metric.metric_short_name}.run_query: got a {got}, wanted an Estimate")
+        if why := estimate.details.get("reason"):
+            run.reasons.update(dict.fromkeys(queries, why))
+        named = {"value": estimate.value, "low": estimate.low, "high": estimate.high, **estimate.details}
+        index = torch.tensor(queries, device=estimate.value.device)
+        for name, values in named.items():
+            if isinstance(values, Tensor) and values.shape == estimate.value.shape:
+                if name not in numbers:
+                    numbers[name] = values.new_full((len(plan.names),), torch.nan, dtype=torch.float64)
+                numbers[name][index] = values.double()
+    return numbers, run.reasons
 
 
 def corrected_p_values(
-    metric: BaseMetric, plan: Plan, model: WordEmbeddingModel, progress: Progress
+    metric: BaseMetric, plan: QueryPlan, model: WordEmbeddingModel, progress: Progress
 ) -> tuple[Tensor, Reasons]:
     # ->  (Q,) float64
     """Compute the p-values of all queries jointly, from null scores that share random numbers per word."""
-    reasons, nulls = _refused_queries(metric, plan), []
+    run = _Run(metric, plan, model, _refused_queries(metric, plan), _null, identifies_words=True)
+    nulls: list[NullDistribution] = []
     scored_queries: list[int] = []
-    for queries, null in _batches(_Run(metric, plan, model, reasons, _null, identifies_words=True)):
-        try:
-            nulls.append(null())
-        except ValueError as error:
-            reasons |= dict.fromkeys(queries, str(error))
-        else:
-            scored_queries += queries
-        progress(len(queries))
+    for queries, null in _results(run, progress):
+        nulls.append(null)
+        scored_queries += queries
     p_values = torch.full((len(plan.names),), torch.nan, dtype=torch.float64, device=model.vectors.device)
     if nulls:
         corrected = max_t_p_values(nulls, metric.alternative, metric.permutations)
         p_values[torch.tensor(scored_queries, device=p_values.device)] = corrected
-    return p_values, reasons
+    return p_values, run.reasons
 
 
 def _null(metric: BaseMetric, *sets: Vectors) -> NullDistribution:
     return metric.null_distributions(*sets)["p_value"]
 
 
-def _refused_queries(metric: BaseMetric, plan: Plan) -> Reasons:
+def _refused_queries(metric: BaseMetric, plan: QueryPlan) -> Reasons:
     """Return queries of the right template that the metric refuses."""
-    if type(metric).check_query is BaseMetric.check_query:
-        return {}
-    reasons = {}
+    reasons: Reasons = {}
+    if type(metric).check_query is BaseMetric.check_query and not metric.compares_groups:
+        return reasons
     for i in range(len(plan.names)):
         try:
             metric.check_query(plan.query(i))
@@ -109,7 +99,7 @@ class _Run(NamedTuple):
     """
 
     metric: BaseMetric
-    plan: Plan
+    plan: QueryPlan
     model: WordEmbeddingModel
     reasons: Reasons
     method: Method
@@ -122,8 +112,15 @@ class _Run(NamedTuple):
     def evaluate(self, index: IndexedQuery) -> Any:
         return self.method(self.metric, *self.metric.read_sets(index, self.model))
 
-    def evaluate_stacked(self, indices: Sequence[IndexedQuery]) -> Any:
-        return self.evaluate(IndexedQuery.stack(indices))
+
+def _results(run: _Run, progress: Progress) -> Iterator[tuple[Sequence[int], Any]]:
+    """Yield the queries of each batch and their results; the queries of a batch with a ValueError get a reason."""
+    for queries, evaluate in _batches(run):
+        try:
+            yield queries, evaluate()
+        except ValueError as error:
+            run.reasons.update(dict.fromkeys(queries, str(error)))
+        progress(len(queries))
 
 
 def _batches(run: _Run) -> Batches:
@@ -153,7 +150,7 @@ def _paired_batches(run: _Run) -> Batches:
         width = sum(template) * max(max(sets.longest, default=0) for _, index in group for sets in index.roles)
         for chunk in _chunks(group, width * model.vectors.shape[1]):
             queries, indices = zip(*chunk, strict=True)
-            yield queries, functools.partial(run.evaluate_stacked, indices)
+            yield queries, functools.partial(run.evaluate, IndexedQuery.stack(indices))
 
 
 def _set_batches(run: _Run) -> Batches:
@@ -170,7 +167,9 @@ def _set_batches(run: _Run) -> Batches:
     table, mask = padded(sets.rows, device)
     word_ids = sets.identities() if run.identifies_words else sets.word_ids
     words = None if word_ids is None else padded(word_ids, device)[0]
-    shared = _supports_sharing(metric) and not metric.p_value and not metric.replicates
+    # The class that defines `measure` may also define `measure_shared`, which computes the same score.
+    kind = next(kind for kind in type(metric).__mro__ if {"measure", "measure_shared"} & vars(kind).keys())
+    shared = bool(vars(kind).get("measure_shared")) and not metric.p_value and not metric.replicates
     size = mask.shape[1] * dims
     # Sets that are part of many queries are read once, if all of them fit in memory.
     fits_in_memory = shared and len(sets.rows) * max(size, len(sets.rows) * mask.shape[1]) <= BUDGET
@@ -178,16 +177,10 @@ def _set_batches(run: _Run) -> Batches:
         for chunk in _chunks(queries, mask.shape[1] if fits_in_memory else sum(template) * size):
             t, a = ([indices[i] for i in chunk] for indices in (plan.targets, plan.attributes))
             if shared:
-                yield chunk, functools.partial(_evaluate_shared, metric, table, mask, words, t, a, model)
+                yield chunk, functools.partial(_evaluate_shared, run, table, mask, words, t, a)
             else:
                 index = IndexedQuery.of_sets(table, mask, np.array(sets.lengths()), t, a, words)
                 yield chunk, functools.partial(run.evaluate, index)
-
-
-def _supports_sharing(metric: BaseMetric) -> bool:
-    """Return whether the class that defines `measure` also defines `measure_shared`, which computes the same score."""
-    first = next(kind for kind in type(metric).__mro__ if {"measure", "measure_shared"} & vars(kind).keys())
-    return vars(first).get("measure_shared") is not None
 
 
 def _batch_key(metric: BaseMetric, template: tuple[int, int], lengths: Any) -> tuple[Any, ...]:
@@ -210,7 +203,7 @@ class _SetRows(NamedTuple):
     loss_reasons: dict[int, str]  # set -> reason why it is unusable
 
     @staticmethod
-    def look_up(metric: BaseMetric, plan: Plan, model: WordEmbeddingModel) -> "_SetRows":
+    def look_up(metric: BaseMetric, plan: QueryPlan, model: WordEmbeddingModel) -> "_SetRows":
         """Look up all sets of a plan as `WordEmbeddingModel.index_query` does."""
         search = model.search(metric.preprocessors, metric.strategy)
         matches = [search.words(members) for members in plan.sets]
@@ -246,7 +239,7 @@ class _SetRows(NamedTuple):
         word_ids = self.word_ids or [range(n) for n in self.lengths()]
         return [word_keys(keys, ids) for keys, ids in zip(self.keys, word_ids, strict=True)]
 
-    def explain(self, plan: Plan, reasons: Reasons) -> None:
+    def explain(self, plan: QueryPlan, reasons: Reasons) -> None:
         """Add the queries with an unusable set to the reasons."""
         for i, set_indices in enumerate(zip(plan.targets, plan.attributes, strict=True)):
             descriptions = [
@@ -276,24 +269,19 @@ def _loss_reasons(matches: list[WordMatches], model: WordEmbeddingModel, thresho
 
 
 def _evaluate_shared(
-    metric: BaseMetric,
-    table: Tensor,
-    mask: Tensor,
-    words_of_rows: Tensor | None,
-    targets: list,
-    attributes: list,
-    model: WordEmbeddingModel,
+    run: _Run, table: Tensor, mask: Tensor, words_of_rows: Tensor | None, targets: list, attributes: list
 ) -> Estimate:
+    metric = run.metric
     words, queries = [], []
     for indices in targets, attributes:
         sets, positions = torch.tensor(indices, device=table.device).unique(return_inverse=True)
-        vectors = model.vectors[table[sets]]
+        vectors = run.model.vectors[table[sets]]
         if metric.normalize:
             vectors = word_sets.unit(vectors.double())
         ids = None if words_of_rows is None or metric.unit == "row" else words_of_rows[sets]
         words.append(word_sets.as_words(vectors, mask[sets], words=ids))
         queries.append(positions)
-    assert metric.measure_shared is not None  # see `_supports_sharing`
+    assert metric.measure_shared is not None  # see `_set_batches`
     measured = metric.measure_shared(*words, *queries)
     value = next(iter(measured.values()))
     nan = torch.full_like(value, torch.nan)

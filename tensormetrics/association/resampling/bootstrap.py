@@ -110,14 +110,8 @@ def bootstrap_interval(
         bias = bias * (sizes[0] != sizes[1])
         moved, details["corrected"] = moved - bias, value.double() - bias.view(value.shape)
         _warn_of_sizes(score, sizes)
-    ends = equal_tailed_interval(moved, confidence)
-    least, largest = _range(score, population)
-    low, high = (scale.back(end.view(*value.shape, 1)).squeeze(-1).clamp(least, largest) for end in ends)
-    is_alike = (standard_error <= TOLERANCE * stretched.abs().clamp(min=1)).view(value.shape) & value.isfinite()
-    if value.device.type != "cpu" or is_alike.numpy().any():
-        limits = _limits(scale, value, least, largest)
-        ends = _ends_of_alike(value.double(), samples, limits, confidence, len(draws), seed)
-        low, high = low.where(~is_alike, ends[0]), high.where(~is_alike, ends[1])
+    is_alike = (standard_error <= TOLERANCE * stretched.abs().clamp(min=1)).view(value.shape)
+    low, high = _ends(value, moved, is_alike, scale, _range(score, population), samples, confidence, seed)
     low, high = torch.fmin(low, value.double()), torch.fmax(high, value.double())
     return Estimate(value, low, high, confidence=confidence, method="bayesian bootstrap", details=details)
 
@@ -129,7 +123,7 @@ def _draws(samples: list[WordSample], scores: Scores, cost: int, replicates: int
         scores([sample.reweighted(part[i : i + n]) for sample, part in zip(samples, weights, strict=True)])
         for i, n in chunks(replicates, cost, min_rows=2)  # one draw would not reveal a function that ignores weights
     ])  # fmt: skip
-    return draws.where(draws.isfinite(), torch.nan)
+    return draws.nan_to_num(math.nan, math.nan, math.nan)
 
 
 def _names(metric: Callable[..., Tensor]) -> Iterator[str]:
@@ -213,11 +207,16 @@ def _scale(score: Callable[..., Tensor], population: _Population) -> _Scale:
     names = getattr(score, "contrast", None)
     if names is None:
         return _Scale(lambda scores: scores, lambda ends: ends)
-    first, second = _sizes(score, population, names)
-    limit = (first + second) / (first * second).double().sqrt()
+    limit = _largest_contrast(score, population, names).unsqueeze(-1)
     return _Scale(
         lambda scores: torch.atanh((scores / limit).clamp(-LARGEST, LARGEST)), lambda ends: limit * torch.tanh(ends)
     )
+
+
+def _largest_contrast(score: Callable[..., Tensor], population: _Population, names: Sequence[str]) -> Tensor:
+    # ->  (...), where the two sets have equal values
+    first, second = _sizes(score, population, names)
+    return ((first + second) / (first * second).double().sqrt()).squeeze(-1)
 
 
 def _sizes(score: Callable[..., Tensor], population: _Population, names: Sequence[str]) -> Iterator[Tensor]:
@@ -230,10 +229,13 @@ def _sizes(score: Callable[..., Tensor], population: _Population, names: Sequenc
 
 def _range(score: Callable[..., Tensor], population: _Population) -> tuple[Any, Any]:
     """Return the smallest and the largest possible score, numbers or (...)."""
+    if names := getattr(score, "contrast", None):
+        limit = _largest_contrast(score, population, names)
+        return -limit, limit
     least, largest = getattr(score, "range", (-math.inf, math.inf))
     if names := getattr(score, "range_per_word", ()):
-        first, second = (size.squeeze(-1) for size in _sizes(score, population, names))
-        return least * (first + second), largest * (first + second)
+        size = sum(_sizes(score, population, names)).squeeze(-1)
+        return least * size, largest * size
     return least, largest
 
 
@@ -243,9 +245,8 @@ def _jackknife(
     # value: (V,), V elements of the shape  ->  (V,) each
     """Return the standard error, the degrees of freedom, and the bias due to the `biased` samples."""
     squares, counts = [], []
-    bias = None
+    bias, others = None, [sample.unchanged() for sample in samples]
     for index, sample in enumerate(samples):
-        others = [other.unchanged() for other in samples]
         without = torch.cat([
             scores([*others[:index], sample.without(*part), *others[index + 1 :]])
             for part in chunks(sample.num_words, cost)
@@ -260,39 +261,60 @@ def _jackknife(
     return *joint_jackknife(torch.cat(squares), torch.cat(counts)), bias
 
 
-def _limits(scale: _Scale, value: Tensor, least: Any, largest: Any) -> tuple[Tensor, Tensor]:
-    # value: (...)  ->  (...) each
-    """Return the ends of the range of a score, or of its scale if that is smaller."""
-    infinite = value.new_full((*value.shape, 1), math.inf, dtype=torch.float64)
-    low, high = (scale.back(sign * infinite).squeeze(-1).clamp(least, largest) for sign in (-1, 1))
-    return low, high
-
-
-def _ends_of_alike(
+def _ends(
     value: Tensor,
+    moved: Tensor,
+    is_alike: Tensor,
+    scale: _Scale,
+    limits: tuple[Any, Any],
     samples: list[WordSample],
-    limits: tuple[Tensor, Tensor],
     confidence: float,
-    replicates: int,
     seed: int,
 ) -> tuple[Tensor, Tensor]:
-    # value, limits: (...)  ->  (...) each
-    """Return the ends of scores that do not depend on any single word.
+    # value, is_alike: (...)  moved: (R, V), on the scale  limits: numbers or (...)  ->  (...) each
+    """Return the ends of the draws or, where no word changes the score, of draws beside an imagined score.
 
-    As of the mean of as many equal scores as the smallest set has words, and of an imagined one, half of it the least
-    and half the largest; the range itself where it is infinite. Sets of one word stay fixed.
+    These are the limits where one is infinite. Sets of one word stay fixed.
     """
-    sizes = torch.stack([s.sizes.expand(*value.shape, s.sizes.shape[-1]).amin(-1) for s in samples]).double()
-    words, (least, largest) = sizes.where(sizes > 1, torch.inf).amin(0), limits
-    df = 2 * words.nan_to_num(posinf=1.0).flatten()
-    scales = _t_scales(df, 2 * sum(s.num_words for s in samples), replicates, seed)
+    may_be_alike = value.device.type != "cpu" or bool(is_alike.numpy().any())
+    is_bounded = all(isinstance(limit, Tensor) or math.isfinite(limit) for limit in limits)
+    if may_be_alike:
+        words = _fewest_words(samples, value.shape)
+        if is_bounded:
+            imagined = _draws_of_alike(value.double(), words, samples, limits, len(moved), seed)
+            moved = torch.cat([moved, imagined.view(len(moved), -1)], 1)  # one call for both
+    # with imagined draws (2, ...) each, else (1, ...)
+    ends = [end.view(-1, *value.shape) for end in equal_tailed_interval(moved, confidence)]
+    low, high = (scale.back(end[0].unsqueeze(-1)).squeeze(-1).clamp(*limits) for end in ends)
+    if not may_be_alike:
+        return low, high
+    if is_bounded:
+        return torch.where(is_alike, ends[0][1], low), torch.where(is_alike, ends[1][1], high)
+    is_alike = is_alike & words.isfinite() & value.isfinite()
+    return torch.where(is_alike, limits[0], low), torch.where(is_alike, limits[1], high)
+
+
+def _fewest_words(samples: list[WordSample], shape: torch.Size) -> Tensor:
+    # ->  (*shape) float64, the words of the smallest set, inf if all sets have one word, as these are fixed
+    sizes = [s.sizes.squeeze(-1) if s.sizes.shape[-1] == 1 else s.sizes.amin(-1) for s in samples]
+    sizes = torch.stack([size.expand(shape) for size in sizes]).double()
+    return sizes.where(sizes > 1, torch.inf).amin(0)
+
+
+def _draws_of_alike(
+    value: Tensor, words: Tensor, samples: list[WordSample], limits: tuple[Any, Any], replicates: int, seed: int
+) -> Tensor:
+    # value, words: (...)  limits: numbers or (...)  ->  (R, ...)
+    """Draw scores that do not depend on any single word.
+
+    As the mean of as many equal scores as the smallest set has words, and of an imagined one, half of it the least and
+    half the largest.
+    """
+    least, largest = limits
+    scales = _t_scales(2 * words.flatten(), 2 * sum(s.num_words for s in samples), replicates, seed)
     total = words / scales.view(-1, *words.shape).square()  # Gamma(words)
     low, high = _pseudo_masses(value, seed, replicates).view(2, -1, *[1] * value.ndim)
-    draws = value + (low * (least - value) + high * (largest - value)) / (total + low + high)
-    ends = equal_tailed_interval(draws, confidence)
-    is_bounded, is_fixed = least.isfinite() & largest.isfinite(), words.isinf()
-    low, high = (end.where(is_bounded, limit) for end, limit in zip(ends, limits, strict=True))
-    return low.where(~is_fixed, value), high.where(~is_fixed, value)
+    return value + (low * (least - value) + high * (largest - value)) / (total + low + high)
 
 
 @cached_per_device
@@ -324,10 +346,10 @@ def _warn_of_sizes(score: Callable[..., Tensor], sizes: list[Tensor]) -> None:
 def _t_scales(df: Tensor, num_words: int, replicates: int, seed: int) -> Tensor:
     # df: (V,)  ->  (R, V)
     max_df = min(num_words, MAX_DF)
-    df = (df.nan_to_num(1.0) * (1 + 1e-9)).floor().clamp(1, max_df)  # 3.999... is an integer, rounded
+    df = (df.nan_to_num(1.0) * (1 + 1e-9)).clamp(1, max_df).long()  # 3.999... is an integer, rounded
     if df.device.type == "cpu" and len(df) <= max_df:
         return t_scales(seed, replicates, df, df.device)
-    return _t_scales_up_to(df, max_df, replicates, seed)[:, df.long() - 1]
+    return _t_scales_up_to(df, max_df, replicates, seed)[:, df - 1]
 
 
 @cached_per_device

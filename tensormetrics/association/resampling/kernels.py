@@ -205,17 +205,8 @@ def random_signs(out: Tensor, stream_offset: int, start: int) -> Tensor:
     # out: (1, rows, pairs) bool, is written
     if out.numel():
         grid = (triton.cdiv(out.numel(), 1024),)
-        launch(
-            _signs,
-            grid,
-            out.view(torch.int8),
-            stream_offset,
-            start,
-            out.numel(),
-            out.shape[-1],
-            SIZE=1024,
-            enable_fp_fusion=False,
-        )
+        sizes = out.numel(), out.shape[-1]
+        launch(_signs, grid, out.view(torch.int8), stream_offset, start, *sizes, SIZE=1024, enable_fp_fusion=False)
     return out
 
 

@@ -4,7 +4,6 @@ Both tests count subset sums of integers: the sums under the null hypothesis tha
 """
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -82,7 +81,7 @@ def sign_flip_p_value(
 def partition_null(u: Vectors, v: Vectors, seed: int | None = 0) -> NullDistribution:
     """Return differences of means under random partitions; arguments as in `permutation_p_value`."""
     (u, v), scores, valid_mask, batch_shape = _read(u=u, v=v)
-    (units, grid, is_finite), stream_offset, n = _units(scores), stream(seed), u.values.shape[-1]
+    (units, grid, is_finite), n = _units(scores), u.values.shape[-1]
     is_ragged = u.mask is not None or v.mask is not None
     words = None
     if u.words is not None or v.words is not None:
@@ -90,29 +89,13 @@ def partition_null(u: Vectors, v: Vectors, seed: int | None = 0) -> NullDistribu
         first, second = (_merge_rows(*operand, batch_shape) for operand in operands)
         units, valid_mask, words = (torch.cat(pair, -1) for pair in zip(first, second, strict=True))
         n, is_ragged = first[0].shape[-1], True
-    pool = _Pool(units, valid_mask, n, is_ragged, words)
-    count = functools.partial(_count_draws, pool, stream_offset)
+    pool = _Pool(units, valid_mask, n, is_ragged, grid, batch_shape, stream(seed), words)
     n, size = pool.sizes
-    is_valid = is_finite & (n > 0) & (n < size)
-    draw_units, draw_units_by_word = _draw_of(pool, stream_offset), _draw_by_word_of(pool, stream_offset)
-
-    def score() -> Tensor:
-        return (pool.observed() * grid).view(batch_shape)
-
-    def draw(start: int, rows: int) -> Tensor:
-        return (draw_units(start, rows) * grid).view(*batch_shape, rows)
-
-    def draw_by_word(start: int, rows: int) -> Tensor:
-        return (draw_units_by_word(start, rows) * grid).view(*batch_shape, rows)
-
-    exact = Exact(
-        units.shape[-1], "positions", AUTO_POSITIONS, MAX_POSITIONS, functools.partial(_extreme_fraction, pool)
-    )
-    by_word = None if words is None else draw_by_word
+    is_valid = (is_finite & (n > 0) & (n < size)).view(batch_shape)
+    exact = Exact(units.shape[-1], "positions", AUTO_POSITIONS, MAX_POSITIONS, pool.extreme_fraction)
+    by_word = None if words is None else pool.draw_by_word
     cost = (2 if words is None else 4) * units.numel()
-    return NullDistribution(
-        is_valid.view(batch_shape), score, draw, cost, exact=exact, count=count, draw_by_word=by_word
-    )
+    return NullDistribution(is_valid, pool.score, pool.draw, cost, exact=exact, count=pool.count, draw_by_word=by_word)
 
 
 def sign_null(r: Vectors, seed: int | None = 0) -> NullDistribution:
@@ -169,6 +152,9 @@ class _Pool:
     valid_mask: Tensor  # (B, N) bool
     split: int
     is_ragged: bool  # whether words of some rows are not valid
+    grid: Tensor  # (B, 1) float64, one unit
+    batch_shape: torch.Size
+    stream_offset: int
     words: Tensor | None = None  # (B, N) int64, the id of each word of each set
 
     @functools.cached_property
@@ -179,80 +165,83 @@ class _Pool:
             return first, both
         return self.valid_mask[:, : self.split].sum(-1), self.valid_mask.sum(-1)
 
-    def observed(self) -> Tensor:
-        # ->  (B, 1)
-        return self.difference(self.units[:, : self.split].sum(-1, keepdim=True).double())
+    def score(self) -> Tensor:
+        # ->  (...)
+        return self._differences(self.units[:, : self.split].sum(-1, keepdim=True).double()).squeeze(-1)
 
-    def difference(self, sums: Tensor) -> Tensor:
-        # sums: (B, P) float64, over the words of the first set in each partition  ->  (B, P)
-        """Return the differences of means in units, exact except for the divisions."""
-        total = self.units.sum(-1, keepdim=True).double()
-        n, size = (count.unsqueeze(-1) for count in self.sizes)
-        return sums / n - (total - sums) / (size - n)
+    def draw(self, start: int, rows: int) -> Tensor:
+        # ->  (..., rows), from partitions that queries of equal sizes share
+        sizes, group, units = self._by_size
+        selected = random_partitions(self.stream_offset, sizes[:, 0], sizes[:, 1], units.shape[-1], start, rows)
+        return self._of_partitions(selected, group, units)
 
+    def draw_by_word(self, start: int, rows: int) -> Tensor:
+        # ->  (..., rows), from partitions by word ids, which equal pools share
+        words, valid_mask, n, group = self._by_words
+        selected = partitions_by_word(self.stream_offset, words, valid_mask, n, start, rows)
+        return self._of_partitions(selected, group, self.units.double())
 
-def _extreme_fraction(pool: _Pool, alternative: Alternative) -> Tensor:
-    n, size = pool.sizes
-    partitions = number_of_subsets(size, n)
-    extreme = extreme_subsets(pool.units, pool.valid_mask, n, size, _partition_tails(pool, alternative))
-    return extreme.minimum(partitions).double() / partitions  # overlapping tails count sums twice
+    def count(self, alternative: Alternative, replicates: int) -> Tensor:
+        # ->  (B,) int64
+        units, (n, size) = self.units, self.sizes
+        if self.is_ragged:
+            units = units.gather(-1, _valid_first(self.valid_mask))
+        else:  # all queries share their draws
+            n, size = n[:1], size[:1]
+        return extreme_draws(units, n, size, self._tails(alternative), self.stream_offset, replicates)
 
+    def extreme_fraction(self, alternative: Alternative) -> Tensor:
+        # ->  (B,) float64
+        n, size = self.sizes
+        partitions = number_of_subsets(size, n)
+        extreme = extreme_subsets(self.units, self.valid_mask, n, size, self._tails(alternative))
+        return extreme.minimum(partitions).double() / partitions  # overlapping tails count sums twice
 
-def _draw_of(pool: _Pool, stream_offset: int) -> Callable[[int, int], Tensor]:
-    """Return the function that draws differences in units; queries of equal sizes share their partitions."""
-
-    @functools.cache
-    def prepared() -> tuple[Tensor, Tensor, Tensor]:
-        by_query = torch.stack(pool.sizes, 1)
+    @functools.cached_property
+    def _by_size(self) -> tuple[Tensor, Tensor, Tensor]:
+        # ->  (G, 2), the distinct sizes  (B,), the index of each query's  (B, N), valid units first
+        by_query = torch.stack(self.sizes, 1)
         sizes = by_query.unique(dim=0)
         group = (by_query[:, None] == sizes).all(-1).double().argmax(-1)
-        order = _valid_first(pool.valid_mask)
-        return sizes, group, pool.units.gather(-1, order).double()
+        return sizes, group, self.units.gather(-1, _valid_first(self.valid_mask)).double()
 
-    def draw(start: int, rows: int) -> Tensor:
-        # ->  (B, rows)
-        sizes, group, units = prepared()
-        selected = random_partitions(stream_offset, sizes[:, 0], sizes[:, 1], units.shape[-1], start, rows).double()
-        if len(selected) == 1:
-            return pool.difference(units @ selected[0].mT)
-        return pool.difference((selected[group] @ units.unsqueeze(-1)).squeeze(-1))
-
-    return draw
-
-
-def _draw_by_word_of(pool: _Pool, stream_offset: int) -> Callable[[int, int], Tensor]:
-    """Return the function that draws differences in units by word ids; equal pools are drawn once."""
-
-    @functools.cache
-    def prepared() -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        assert pool.words is not None
-        positions = torch.arange(pool.words.shape[-1], device=pool.words.device).expand_as(pool.words)
-        words = word_ids_by_index(pool.words, pool.valid_mask, positions, positions.shape[-1])
-        keys = torch.cat([words, pool.valid_mask.long(), pool.sizes[0].unsqueeze(-1)], -1)
+    @functools.cached_property
+    def _by_words(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        # ->  (P, N), (P, N), (P,), of the distinct pools  (B,), the index of each query's
+        assert self.words is not None
+        positions = torch.arange(self.words.shape[-1], device=self.words.device).expand_as(self.words)
+        words = word_ids_by_index(self.words, self.valid_mask, positions, positions.shape[-1])
+        keys = torch.cat([words, self.valid_mask.long(), self.sizes[0].unsqueeze(-1)], -1)
         pools, group = keys.unique(dim=0, return_inverse=True)
         words, valid_mask, n = pools.split_with_sizes([positions.shape[-1], positions.shape[-1], 1], -1)
         return words, valid_mask > 0, n.squeeze(-1), group
 
-    def draw(start: int, rows: int) -> Tensor:
-        # ->  (B, rows)
-        words, valid_mask, n, group = prepared()
-        selected = partitions_by_word(stream_offset, words, valid_mask, n, start, rows).double()
-        units = pool.units.double()
+    def _of_partitions(self, selected: Tensor, group: Tensor, units: Tensor) -> Tensor:
+        # selected: (G, rows, N) bool  group: (B,)  units: (B, N) float64  ->  (..., rows)
+        selected = selected.double()
         if len(selected) == 1:
-            return pool.difference(units @ selected[0].mT)
-        return pool.difference((selected[group] @ units.unsqueeze(-1)).squeeze(-1))
+            return self._differences(units @ selected[0].mT)
+        return self._differences((selected[group] @ units.unsqueeze(-1)).squeeze(-1))
 
-    return draw
+    def _differences(self, sums: Tensor) -> Tensor:
+        # sums: (B, P) float64, over the words of the first set in each partition  ->  (..., P)
+        """Return the differences of means; in units they are exact except for the divisions."""
+        total = self.units.sum(-1, keepdim=True).double()
+        n, size = (count.unsqueeze(-1) for count in self.sizes)
+        return ((sums / n - (total - sums) / (size - n)) * self.grid).view(*self.batch_shape, sums.shape[-1])
 
-
-def _count_draws(pool: _Pool, stream_offset: int, alternative: Alternative, replicates: int) -> Tensor:
-    # ->  (B,) int64
-    sums, (n, size), tails = pool.units, pool.sizes, _partition_tails(pool, alternative)
-    if pool.is_ragged:
-        sums = sums.gather(-1, _valid_first(pool.valid_mask))
-    else:  # all queries share their draws
-        n, size = n[:1], size[:1]
-    return extreme_draws(sums, n, size, tails, stream_offset, replicates)
+    def _tails(self, alternative: Alternative) -> Tails:
+        # Rounding moves a sum by less than `size` units, so sums that close are equal.
+        n, size = self.sizes
+        observed = self.units[:, : self.split].sum(-1)
+        if alternative == "greater":
+            return Tails(observed - size, None)
+        if alternative == "less":
+            return Tails(None, observed + size)
+        # d = mean u - mean v is (size * sum - n * total) / (n * m): both tails in terms of the sum.
+        size, expected = size.clamp(min=1), n * self.units.sum(-1)
+        margin = (size * observed - expected).abs() - size * size
+        return Tails(-((-expected - margin) // size), (expected - margin) // size)
 
 
 def concatenate(sets: tuple[word_sets.Words, ...]) -> tuple[Tensor, Tensor]:
@@ -319,20 +308,6 @@ def _units(scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     largest = torch.nn.functional.pad(scores.abs(), (1, 0), value=1).amax(-1, keepdim=True)
     grid = largest / largest.frexp().mantissa / 2.0 ** (bits + 1)  # 2^-bits for scores below 2
     return (scores / grid).nan_to_num(0).round().long(), grid, scores.isfinite().all(-1)
-
-
-def _partition_tails(pool: _Pool, alternative: Alternative) -> Tails:
-    # Rounding moves a sum by less than `size` units, so sums that close are equal.
-    n, size = pool.sizes
-    observed = pool.units[:, : pool.split].sum(-1)
-    if alternative == "greater":
-        return Tails(observed - size, None)
-    if alternative == "less":
-        return Tails(None, observed + size)
-    # d = mean u - mean v is (size * sum - n * total) / (n * m): both tails in terms of the sum.
-    size, expected = size.clamp(min=1), n * pool.units.sum(-1)
-    margin = (size * observed - expected).abs() - size * size
-    return Tails(-((-expected - margin) // size), (expected - margin) // size)
 
 
 def _sign_tails(total: Tensor, pairs: Tensor, alternative: Alternative) -> Tails:

@@ -11,7 +11,7 @@ from ...core.arguments.checks import takes_arrays
 from ...core.numbers.exact_sums import ratio
 from ..sets import word_sets
 from ..sets.set_checks import weights_as_masks
-from ..sets.word_ids import check_words, count_words, dense_word_indices, joined_words, word_ids_by_index
+from ..sets.word_ids import count_words, dense_word_indices, joined_words, word_ids_by_index
 from ..sets.word_sets import Vectors, WordSet
 from .draws import chunks, partitions_by_word, random_partitions
 from .null_distribution import Alternative, Exact, Method, NullDistribution, count_extreme
@@ -64,8 +64,6 @@ def target_null(
     """Return scores under random partitions of the target words; arguments as in `target_permutation_p_value`."""
     observed = metric(x, y, a)  # first, because it checks its arguments
     x, y, attributes = map(WordSet.of, (x, y, a))
-    check_words("x.words", x.words, "x", x.values[..., 0])
-    check_words("y.words", y.words, "y", y.values[..., 0])
     vectors, valid_mask = concatenate(word_sets.read(x=x, y=y))
     batch_shape, n, num_words, device = valid_mask.shape[:-1], x.values.shape[-2], valid_mask.shape[-1], vectors.device
     words = joined_words(batch_shape, (x.words, n, device), (y.words, y.values.shape[-2], device))

@@ -46,7 +46,7 @@ class WordSample(NamedTuple):
         word_indices = self._by_row(self.word_indices)
         by_word = weights.view(-1, *self.shape)
         by_word = by_word.expand(*word_indices.shape[: -len(self.shape) - 1], *by_word.shape)
-        return self._normalized(by_word.take_along_dim(word_indices, -1))
+        return self._normalized(by_word.take_along_dim(word_indices, -1) * self._by_row(self.valid_mask))
 
     def without(self, start: int, count: int) -> Tensor:
         # ->  (..., count, *shape)
@@ -63,9 +63,8 @@ class WordSample(NamedTuple):
         return tensor.unsqueeze(-1 - len(self.shape))
 
     def _normalized(self, weights: Tensor) -> Tensor:
-        valid_mask = self._by_row(self.valid_mask)
-        weights = weights * valid_mask
-        return weights * (valid_mask.sum(-1, keepdim=True) / weights.sum(-1, keepdim=True)).nan_to_num(0)
+        num_rows = self._by_row(self.valid_mask).sum(-1, keepdim=True)
+        return weights * (num_rows / weights.sum(-1, keepdim=True)).nan_to_num(0)
 
 
 def word_sample(mask: Tensor | None, words: Tensor | None, shape: torch.Size, device: torch.device) -> WordSample:
@@ -75,7 +74,7 @@ def word_sample(mask: Tensor | None, words: Tensor | None, shape: torch.Size, de
     if words is not None:
         valid_mask, words = torch.broadcast_tensors(valid_mask, words)
     word_indices = dense_word_indices(valid_mask, words)
-    sizes = count_words(word_indices, valid_mask)
+    sizes = valid_mask.sum(-1) if words is None else count_words(word_indices, valid_mask)
     return WordSample(valid_mask, word_indices, sizes if len(shape) > 1 else sizes.unsqueeze(-1))
 
 

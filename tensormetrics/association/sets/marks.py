@@ -64,13 +64,13 @@ def in_chunks(function: Score) -> Score:
     def chunked(*sets: Any) -> tuple[Tensor, ...]:
         if isinstance(sets[0], Tensor) and sets[0].ndim < 3:
             return function(*sets)
-        fields = (field for s in sets for field in (s if isinstance(s, WordSet) else [s]))
+        fields = [field for s in sets for field in (s if isinstance(s, WordSet) else [s])]
         tensors = [field for field in fields if isinstance(field, Tensor)]
         size = sum(t.numel() for t in tensors)
         batch_shape = tensors[0].shape[:-2] if size > CHUNK else ()
-        # A set has two more dimensions than the batch, a mask one more.
-        shapes = {t.shape[: -1 - t.is_floating_point()] for t in tensors}
-        if not batch_shape or shapes != {batch_shape} or any(t.device.type != "cpu" for t in tensors):
+        # a set has two more dimensions, a mask one more
+        equal = all(t.shape[: -1 - t.is_floating_point()] == batch_shape and t.device.type == "cpu" for t in tensors)
+        if not batch_shape or not equal:
             return function(*sets)
         chunk_size = max(1, CHUNK * batch_shape[0] // size)
         results = [function(*chunk) for chunk in zip(*(_split(s, chunk_size) for s in sets), strict=False)]

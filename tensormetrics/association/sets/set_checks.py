@@ -31,8 +31,7 @@ def check_vectors(name: str, vectors: Tensor, dims: int, first: str, like: Tenso
         raise ValueError(f"{name}: got shape {tuple(vectors.shape)}, wanted {expected}")
     if vectors.size(-1) != like.size(-1):
         raise ValueError(f"{name}: got {vectors.shape[-1]} dimensions, wanted {like.shape[-1]} as {first} has")
-    if vectors.device != like.device:
-        raise ValueError(f"devices differ: {first} on {like.device}, {name} on {vectors.device}; use .to(device)")
+    check_device(name, vectors, first, like)
 
 
 def check_mask(name: str, mask: Tensor, vectors: Tensor, dims: int = 2) -> None:
@@ -42,11 +41,12 @@ def check_mask(name: str, mask: Tensor, vectors: Tensor, dims: int = 2) -> None:
     shape = vectors.shape[-dims:-1]
     if mask.shape[1 - dims :] != shape:
         raise ValueError(f"{name}: got shape {tuple(mask.shape)}, wanted (..., {', '.join(map(str, shape))})")
-    if mask.device != vectors.device:
-        vectors_name = name.removesuffix(".mask")
-        raise ValueError(
-            f"devices differ: {vectors_name} on {vectors.device}, {name} on {mask.device}; use .to(device)"
-        )
+    check_device(name, mask, name.removesuffix(".mask"), vectors)
+
+
+def check_device(name: str, tensor: Tensor, first: str, like: Tensor) -> None:
+    if tensor.device != like.device:
+        raise ValueError(f"devices differ: {first} on {like.device}, {name} on {tensor.device}; use .to(device)")
 
 
 def check_broadcast(batch_shapes: list[tuple[str, torch.Size]]) -> None:

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ...core.numbers.splitmix import random_bits_at
+from .set_checks import check_broadcast, check_device
 
 
 def check_words(name: str, words: Tensor | None, like: str, rows: Tensor) -> None:
@@ -19,13 +20,8 @@ def check_words(name: str, words: Tensor | None, like: str, rows: Tensor) -> Non
         raise TypeError(f"{name}: got {words.dtype}, wanted an integer dtype: the id of each row's word")
     if words.shape[-1:] != rows.shape[-1:]:
         raise ValueError(f"{name}: got shape {tuple(words.shape)}, wanted (..., {rows.shape[-1]}), one for each row")
-    try:
-        torch.broadcast_shapes(words.shape[:-1], rows.shape[:-1])
-    except RuntimeError:
-        got = f"{tuple(words.shape[:-1])} of {name}, {tuple(rows.shape[:-1])} of {like}"
-        raise ValueError(f"leading dimensions do not broadcast: {got}") from None
-    if words.device != rows.device:
-        raise ValueError(f"devices differ: {like} on {rows.device}, {name} on {words.device}; use .to(device)")
+    check_broadcast([(name, words.shape[:-1]), (like, rows.shape[:-1])])
+    check_device(name, words, like, rows)
 
 
 def joint_mask(*masks: Tensor | None) -> Tensor | None:

@@ -310,9 +310,10 @@ def dot(u: Tensor, v: Tensor) -> Tensor:
     return torch.linalg.vecdot(u, v)
 
 
-def check_correction(correction: int) -> None:
+def check_correction(correction: int) -> int:
     if correction not in (0, 1) or isinstance(correction, bool):
         raise ValueError(f"correction: got {correction!r}, wanted 0 or 1")
+    return correction
 
 
 Values = tuple[Tensor, Tensor | None]  # (..., n), and the count of each (..., n), None for 1

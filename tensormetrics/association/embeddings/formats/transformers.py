@@ -11,19 +11,12 @@ from ...language_models import tokens
 from ...language_models.contexts import unmarked
 from ...language_models.tokens import Tokens
 
-Layers = int | str | Sequence[Any]  # "input", a layer number, or a list of numbers and ...
-
 
 class Transformer:
     """Encoder of marked strings by the mean of a layer's vectors over the tokens that `pool` selects."""
 
     def __init__(
-        self,
-        model: Any,
-        tokenizer: Any,
-        pool: str = "word",
-        batch_size: int = 64,
-        max_length: int | None = None,
+        self, model: Any, tokenizer: Any, pool: str = "word", batch_size: int = 64, max_length: int | None = None
     ) -> None:
         checks.check_choice("pool", pool, ("word", "all", "first", "last"))
         tokens.check_tokenizer(tokenizer)
@@ -35,7 +28,8 @@ class Transformer:
 
     def knows(self, word: str) -> bool:
         """Return whether a word has a token other than the unknown token."""
-        return tokens.has_known_token(self.tokenizer, word)
+        ids = self.tokenizer(word, add_special_tokens=False)["input_ids"]
+        return any(token != self.tokenizer.unk_token_id for token in ids)
 
     def input_embeddings(self) -> torch.nn.Module:
         """Return the model's table of input embeddings."""
@@ -59,16 +53,14 @@ class Transformer:
         pooled = []
         for string, row in zip(strings, tokens.tokenize(self.tokenizer, strings), strict=True):
             row = row if self.limit is None else row.window(self.limit)
-            positions = self._positions(row)
+            positions = [0 if self.pool == "first" else len(row.ids) - 1]
+            if self.pool in ("word", "all"):
+                is_pooled = row.is_word if self.pool == "word" else [not special for special in row.is_special]
+                positions = [i for i, selected in enumerate(is_pooled) if selected]
             if not positions:
                 raise ValueError(f"tokenizer: found no token for the word in {unmarked(string)[0]!r}")
             pooled.append((row, positions))
         return pooled
-
-    def _positions(self, row: Tokens) -> list[int]:
-        if self.pool in ("first", "last"):
-            return [0 if self.pool == "first" else len(row.ids) - 1]
-        return [i for i in range(len(row.ids)) if (row.is_word[i] if self.pool == "word" else not row.is_special[i])]
 
     def encode(self, strings: Sequence[str], layers: Sequence[int]) -> list[Tensor]:
         # ->  (len(strings), D) for each layer

@@ -24,7 +24,7 @@ MAX_DIMENSIONS = 2**20
 Rows = tuple[str, int, list[bytes], np.ndarray]
 
 
-class Options(TypedDict, total=False):
+class Word2VecOptions(TypedDict, total=False):
     """Options of `read_word2vec`."""
 
     limit: int | None
@@ -64,7 +64,7 @@ def read_word2vec(
         raise ValueError("no_header: got True for a binary file, where only the header tells the number of dimensions")
     table = _Table(path, only, encoding, errors)
     with open_stream(path, member) as file:
-        layout = _Layout.of(_without_mark(file.read(CHUNK), path), path, binary, no_header)
+        layout = _FileLayout.of(_without_mark(file.read(CHUNK), path), path, binary, no_header)
         expected = min((n for n in (layout.num_rows, limit) if n is not None), default=None)
         num_read = 0
         try:
@@ -91,7 +91,7 @@ def _without_mark(head: bytes, path: Path) -> bytes:
     return head.removeprefix(codecs.BOM_UTF8)
 
 
-class _Layout(NamedTuple):
+class _FileLayout(NamedTuple):
     """Layout of a file: the numbers of rows and of dimensions, None without a header."""
 
     num_rows: int | None
@@ -101,15 +101,15 @@ class _Layout(NamedTuple):
     rest: bytes  # the rows read so far
 
     @staticmethod
-    def of(head: bytes, path: Path, binary: bool | None, no_header: bool | None) -> "_Layout":
+    def of(head: bytes, path: Path, binary: bool | None, no_header: bool | None) -> "_FileLayout":
         first, _, rest = head.partition(b"\n")
         if no_header is None:
             no_header = not binary and len(first.split()) > 2
         if no_header:
-            return _Layout(None, None, False, False, head)
+            return _FileLayout(None, None, False, False, head)
         num_rows, dim = _header(first, path)
         is_guess = binary is None and not _is_text(rest, dim, is_prefix=len(head) >= CHUNK - len(codecs.BOM_UTF8))
-        return _Layout(num_rows, dim, _looks_binary(rest) if is_guess else bool(binary), is_guess, rest)
+        return _FileLayout(num_rows, dim, _looks_binary(rest) if is_guess else bool(binary), is_guess, rest)
 
     def rows(self, file: IO[bytes], path: Path) -> Iterator[Rows]:
         if self.binary and self.dim is not None:
