@@ -60,7 +60,7 @@ LISTS: dict[str, Callable[[], Any]] = {
     "CORRECTIONS": lambda: ("max-t", *_assigned("core/resampling/corrections.py", "CORRECTIONS")),
     "DISTANCES": lambda: _assigned("retrieval/search/distance.py", "DistanceName"),
     "POSTERIOR": lambda: _aliases("posterior/metrics/classification.py", "Score", lambda names: min(names, key=len)),
-    "POSTERIOR_AVERAGES": lambda: _aliases("posterior/metrics/averaging.py", "Average", lambda names: names[0]),
+    "POSTERIOR_AVERAGES": lambda: _aliases("posterior/metrics/averaging.py", "AverageRow", lambda names: names[0]),
     "RETRIEVAL": _retrieval,
     "TAGS": lambda: _assigned("structured/suites/entities/tags.py", "_SCHEMES"),
 }

@@ -17,7 +17,7 @@ from .pairs.model_tables import compare_models
 from .pairs.sampled import ComparisonOptions, PairedScores, Sample, check_comparable, compare_sequences
 
 
-class Options(SampleOptions, total=False):
+class CompareOptions(SampleOptions, total=False):
     """Options of `compare`."""
 
     score: str | None
@@ -30,19 +30,21 @@ class Options(SampleOptions, total=False):
 
 
 @overload
-def compare(a: HasInterval[Estimate], b: Any, **options: Unpack[Options]) -> Comparison: ...
-@overload
-def compare(a: HasInterval[Mapping[str, Estimate]], b: Any, **options: Unpack[Options]) -> ScoreTable[Comparison]: ...
+def compare(a: HasInterval[Estimate], b: Any, **options: Unpack[CompareOptions]) -> Comparison: ...
 @overload
 def compare(
-    a: Any, b: None = None, *, baseline: str, model: str | None = None, **options: Unpack[Options]
+    a: HasInterval[Mapping[str, Estimate]], b: Any, **options: Unpack[CompareOptions]
+) -> ScoreTable[Comparison]: ...
+@overload
+def compare(
+    a: Any, b: None = None, *, baseline: str, model: str | None = None, **options: Unpack[CompareOptions]
 ) -> Table: ...
 @overload
 def compare(
-    a: Any, b: None = None, *, baseline: None = None, model: str | None = None, **options: Unpack[Options]
+    a: Any, b: None = None, *, baseline: None = None, model: str | None = None, **options: Unpack[CompareOptions]
 ) -> ComparisonTable: ...
 @overload
-def compare(a: Any, b: Any, **options: Unpack[Options]) -> Comparison: ...
+def compare(a: Any, b: Any, **options: Unpack[CompareOptions]) -> Comparison: ...
 def compare(
     a: Any,
     b: Any = None,

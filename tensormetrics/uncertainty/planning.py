@@ -12,7 +12,7 @@ from ..core.arguments import checks
 from ..core.arguments.checks import array_as_tensor
 from ..core.numbers.exact_sums import ratio
 from ..core.numbers.student import t_quantiles_of, t_sf
-from ..core.results.estimates import Comparison, check_confidence
+from ..core.results.estimates import Comparison, check_confidence, check_rope
 
 MAX_ITEMS = 2**40
 STEPS = 60  # of a bisection
@@ -106,8 +106,7 @@ def plan(
     if sum(value is None for value in (difference, items, power)) != 1:
         raise ValueError("difference, items, power: wanted two of them; the third one is the answer")
     confidence = check_confidence(confidence)
-    if rope is not None:
-        checks.check_number("rope", rope, "None or a number >= 0", lambda x: x >= 0)
+    check_rope(rope)
     pilot_sd, size = _pilot(pilot, sd)
     inputs = {"sd": pilot_sd, "difference": difference, "items": items, "power": power}
     values = {name: _as_numbers(value, pilot_sd.device) for name, value in inputs.items() if value is not None}

@@ -34,7 +34,7 @@ from ..option_types import (
 )
 from ..output import find_device, publish, status_of, stdout_aside
 from ..score_tables import caption_of, comparison_json, comparison_table, score_json, score_table
-from .retrieval_inputs import FILES, Files, RetrievalInputs, part_of, read_inputs
+from .retrieval_inputs import FILES, Files, InputsOfFiles, part_of, read_inputs
 
 KNN = {"faiss": FaissKNN, "keops": KeOpsKNN}
 OPTIONS = {
@@ -215,7 +215,7 @@ def _compiler_output_aside(options: dict[str, Any]) -> AbstractContextManager[No
     return stdout_aside() if options["knn"] == "keops" else nullcontext()  # keops prints what it compiles
 
 
-def _calculator(options: dict[str, Any], inputs: RetrievalInputs, device: torch.device) -> AccuracyCalculator:
+def _calculator(options: dict[str, Any], inputs: InputsOfFiles, device: torch.device) -> AccuracyCalculator:
     searcher: dict[str, Any] = {"distance": options["distance"]}
     if options["knn"] != "torch":
         factory: dict[str, Any] = {"index_init_fn": options["index"]} if options["index"] else {}
@@ -264,7 +264,7 @@ def _depth(k: str | None) -> Any:
 
 
 def _in_one_process(
-    calculator: AccuracyCalculator, inputs: RetrievalInputs, device: torch.device, checkpoint: dict[str, Any]
+    calculator: AccuracyCalculator, inputs: InputsOfFiles, device: torch.device, checkpoint: dict[str, Any]
 ) -> dict[str, float]:
     query, references = inputs.query.to(device), inputs.reference.to(device) if inputs.reference else {}
     return calculator.get_accuracy(
@@ -280,7 +280,7 @@ def _in_one_process(
 
 
 def _on_ranks(
-    calculator: AccuracyCalculator, inputs: RetrievalInputs, device: torch.device, checkpoint: dict[str, Any]
+    calculator: AccuracyCalculator, inputs: InputsOfFiles, device: torch.device, checkpoint: dict[str, Any]
 ) -> dict[str, float]:
     """Score on several ranks; every rank returns the result of a single process.
 

@@ -45,7 +45,7 @@ class EmbeddingTable(NamedTuple):
         return inputs if self.cameras is None else inputs | {"cameras": self.cameras.codes.to(device)}
 
 
-class RetrievalInputs(NamedTuple):
+class InputsOfFiles(NamedTuple):
     """Queries, references and relevance read from files; `groups` are the resampling clusters of the queries."""
 
     query: EmbeddingTable
@@ -54,7 +54,7 @@ class RetrievalInputs(NamedTuple):
     gains: tuple[Tensor, Tensor, Tensor] | None
 
 
-def read_inputs(files: Files, levels: bool, in_blocks: bool) -> RetrievalInputs:
+def read_inputs(files: Files, levels: bool, in_blocks: bool) -> InputsOfFiles:
     query = _read_embeddings(files, "query", levels)
     groups = query.labels[0]
     if files["groups"]:
@@ -76,7 +76,7 @@ def read_inputs(files: Files, levels: bool, in_blocks: bool) -> RetrievalInputs:
     if reference is not None and query.cameras and reference.cameras:
         pair = _joined(query.cameras, reference.cameras, files, "cameras")
         query, reference = query._replace(cameras=pair[0]), reference._replace(cameras=pair[1])
-    return RetrievalInputs(query, reference, groups, gains)
+    return InputsOfFiles(query, reference, groups, gains)
 
 
 def part_of(rows: Any, row_slice: slice) -> Any:

@@ -39,14 +39,6 @@ def unit_of(largest: Tensor) -> Tensor:
     return 2.0**-18 / power_of_two(largest)
 
 
-def exact_sum(values: Tensor) -> Tensor:
-    # values: (N,) float64  ->  ()
-    """Sum numbers, each rounded to 52 bits below the largest of them."""
-    if not len(values):
-        return values.sum()
-    return total([part.sum() for part in parts(values, unit_of(values.abs().amax()), COARSE)])
-
-
 def ratio(counts: Tensor, total: float) -> Tensor:
     """Return counts / total in float64, rounded once: a GPU multiplies by the reciprocal of a Python number."""
     return counts.double() / torch.full((), total, dtype=torch.float64, device=counts.device)

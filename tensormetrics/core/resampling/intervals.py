@@ -24,7 +24,7 @@ from .draws import (
     t_scales,
 )
 from .errors import UncertaintyWarning
-from .resampling import Joined, Resampled, Values, values_of
+from .resampling import FlatValues, Joined, Resampled, values_of
 from .units import Units
 
 MIN_UNITS = 5  # fewer: the interval rests on the range of the scores
@@ -68,7 +68,7 @@ class Operand(NamedTuple):
     """A metric, with its sign where it is one of the two of a comparison."""
 
     resampled: Resampled
-    values: Values
+    values: FlatValues
     sign: float = 1.0
 
 

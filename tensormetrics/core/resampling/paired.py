@@ -19,7 +19,7 @@ from .intervals import (
     shifted,
     unit_count_warning,
 )
-from .resampling import Joined, Resampled, Values, values_of
+from .resampling import FlatValues, Joined, Resampled, values_of
 from .statements import Evidence, Question, statements, swap_count_warning
 from .swaps import TOLERANCE, ExactTest, binomial_test, either, swap_test
 from .units import Units
@@ -109,7 +109,7 @@ def _of_one(operand: Operand, question: Question) -> tuple[Evidence, dict[str, A
     return evidence, counts, unit_count_warning(jackknife, draws, counts["groups"] != counts["items"])
 
 
-def _values_of_both(a: Resampled, b: Resampled) -> tuple[Values, Values]:
+def _values_of_both(a: Resampled, b: Resampled) -> tuple[FlatValues, FlatValues]:
     values, others = values_of(a), values_of(b)
     if len(a.weighted) != len(b.weighted):
         raise ValueError(f"replicates: got {len(b.weighted)} for b, wanted {len(a.weighted)} as a has")
@@ -223,7 +223,7 @@ def comparisons_with(a: Resampled | Joined, reference: float, question: Question
     return statements(values, evidence, question, counts, message)
 
 
-def _exact_test(a: Resampled, values: Values, reference: float) -> tuple[ExactTest | None, bool]:
+def _exact_test(a: Resampled, values: FlatValues, reference: float) -> tuple[ExactTest | None, bool]:
     """Return the binomial test for fractions of items, else that of signs; and whether all values are fractions."""
     signs, fractions = _sign_test(a, values, reference), _fractions(a, values)
     if fractions is None or not 0 <= reference <= 1:
@@ -235,7 +235,7 @@ def _exact_test(a: Resampled, values: Values, reference: float) -> tuple[ExactTe
     return either(applies, exact, others), bool(applies.all())
 
 
-def _sign_test(a: Resampled, values: Values, reference: float) -> ExactTest | None:
+def _sign_test(a: Resampled, values: FlatValues, reference: float) -> ExactTest | None:
     """Return the test that swaps each unit with one of equal weight in which every item scores the reference."""
     if a.half is None or a.bounds is None or not a.bounds.is_mean:
         return None
@@ -257,7 +257,7 @@ def _sign_test(a: Resampled, values: Values, reference: float) -> ExactTest | No
     )
 
 
-def _fractions(a: Resampled, values: Values) -> tuple[Tensor, Tensor, Tensor] | None:
+def _fractions(a: Resampled, values: FlatValues) -> tuple[Tensor, Tensor, Tensor] | None:
     # ->  successes, trials and whether the value is their ratio, (V,) each
     """Count the items of value 1 and all items that have a value, where a value is the fraction of the former.
 

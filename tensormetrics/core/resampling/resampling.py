@@ -133,7 +133,7 @@ def value_of(resampled: Resampled | Joined) -> Any:
     return resampled.read(resampled.observed)
 
 
-class Values(NamedTuple):
+class FlatValues(NamedTuple):
     """Values (...) by name as one tensor (..., V), and back."""
 
     read: Callable[[Tensor], Tensor]
@@ -151,7 +151,7 @@ class Values(NamedTuple):
         return tree_unflatten(results, self.spec)
 
 
-def values_of(resampled: Resampled) -> Values:
+def values_of(resampled: Resampled) -> FlatValues:
     leaves, spec = tree_flatten(resampled.read(resampled.observed))
     sum_ndim = resampled.observed.ndim
 
@@ -159,7 +159,7 @@ def values_of(resampled: Resampled) -> Values:
         batch = sums.ndim - sum_ndim
         return torch.cat([leaf.double().flatten(batch) for leaf in _leaves(resampled.read(sums), batch)], -1)
 
-    return Values(read, [leaf.double() for leaf in leaves], spec)
+    return FlatValues(read, [leaf.double() for leaf in leaves], spec)
 
 
 def _leaves(value: Any, batch: int) -> list[Tensor]:

@@ -14,7 +14,7 @@ from ..results.estimates import Comparison
 from .errors import UncertaintyWarning
 from .families import MEMBER, FamilyMember, consistent
 from .intervals import DrawSets
-from .resampling import Values
+from .resampling import FlatValues
 from .swaps import ExactTest
 
 ALTERNATIVES = "two-sided", "greater", "less"
@@ -45,7 +45,7 @@ class Evidence(NamedTuple):
     df: int | None = None  # of the standard error, by default one less than the number of units
 
 
-def statements(values: Values, evidence: Evidence, question: Question, counts: dict[str, Any], message: str) -> Any:
+def statements(values: FlatValues, evidence: Evidence, question: Question, counts: dict[str, Any], message: str) -> Any:
     """Return a `Comparison` for each value, in the structure of `values`; warn with `message` unless it is empty.
 
     `counts` are fields of `Comparison`, among them "groups", the number of units.
@@ -181,7 +181,7 @@ def _p_better(evidence: Evidence, draw_sets: list[Tensor], direction: Tensor) ->
     return p_better.clamp(mid_p / 2, 1 - mid_p / 2)
 
 
-def _signs(values: Values, direction: Callable[[str], bool | None]) -> Tensor:
+def _signs(values: FlatValues, direction: Callable[[str], bool | None]) -> Tensor:
     # ->  (V,), -1 where less is better, else 1
     leaves = tree_unflatten([str(i) for i in range(len(values.leaves))], values.spec)
     names = list(leaves) if isinstance(leaves, dict) else [""] * len(values.leaves)

@@ -250,3 +250,8 @@ def check_confidence(confidence: float) -> float:
     """Return a number in (0, 1) as a float, or raise a ValueError."""
     checks.check_number("confidence", confidence, "a number between 0 and 1", lambda x: 0 < x < 1)
     return float(confidence)
+
+
+def check_rope(rope: float | None) -> None:
+    if rope is not None:
+        checks.check_number("rope", rope, "None or a number >= 0", lambda x: x >= 0)

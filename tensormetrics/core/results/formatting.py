@@ -50,10 +50,6 @@ def interval_text(
     return f"{value_text} [{low_text}, {high_text}]"
 
 
-def _fixed(values: list[float], precision: int) -> list[str]:
-    return [f"{value:.{precision}f}" for value in values]
-
-
 def p_value_text(p_value: float) -> str:
     """Write "p = 0.012", or "p < 0.001" where three decimals would be 0."""
     return "p < 0.001" if p_value < 0.0005 else f"p = {p_value:.3f}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 FONT = 9.0  # points
 LINE, CHARACTER = 0.16, 0.08  # inches, of text of that size
 WIDTH = 28  # characters to a line of a label
-# Four lightnesses, never equal in adjacent series, in two rows of hues: series of equal hatches differ in gray too.
+# Four lightnesses, never equal in adjacent series, in two rows of hues.
 COLORS = "#18366e", "#e07b20", "#1b7340", "#9accf0", "#5a1a5e", "#4f9fa8", "#a8322d", "#e8c95a"
 ON_DARK = "#7fa8f5", "#e07b20", "#4fc47e", "#d5eafc", "#b07fd0", "#5fb7c0", "#ef7d76", "#f3dc86"
 STROKES, MARKERS = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1))), "osv^DPX"

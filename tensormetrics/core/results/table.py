@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -300,7 +301,7 @@ class Table:
 
         NaN is null, and infinity "inf" or "-inf".
         """
-        return saved(table_formats.to_json(self), path)
+        return saved(json.dumps(table_formats.document_of(self), allow_nan=False), path)
 
     @classmethod
     def from_json(cls, source: str | os.PathLike) -> Table:

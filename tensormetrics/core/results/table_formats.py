@@ -128,11 +128,7 @@ def to_csv(table: Any) -> str:
     return file.getvalue()
 
 
-def to_json(table: Any) -> str:
-    return json.dumps(_document(table), allow_nan=False)
-
-
-def _document(table: Any) -> dict[str, Any]:
+def document_of(table: Any) -> dict[str, Any]:
     columns = [{"name": name, "higher_is_better": better} for name, better in table.higher_is_better.items()]
     rows = [
         {
@@ -142,7 +138,7 @@ def _document(table: Any) -> dict[str, Any]:
         for name in table.rows
     ]
     texts = {"title": table.title, "caption": table.caption, "index": table.index}
-    models = {"models": _document(table.models)} if hasattr(table, "models") else {}
+    models = {"models": document_of(table.models)} if hasattr(table, "models") else {}
     return {"schema": SCHEMA, **texts, "columns": columns, "rows": rows, **models}
 
 

@@ -7,7 +7,8 @@ import math
 import os
 import unicodedata
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ..text.files import open_atomic
@@ -77,10 +78,6 @@ def _pipe(headers: list[str], cells: list[list[str]], numeric: list[bool], colon
     return "\n".join(f"| {' | '.join(line)} |" for line in (lines[0], rule, *lines[1:]))
 
 
-def _github(headers: list[str], cells: list[list[str]], numeric: list[bool]) -> str:
-    return _pipe(headers, cells, numeric, colons=False)
-
-
 def _aligned_text(headers: list[str], cells: list[list[str]], numeric: list[bool]) -> str:
     return "\n".join("  ".join(line).rstrip() for line in _aligned(headers, cells, numeric))
 
@@ -148,8 +145,8 @@ def data_frame(
     return pandas.DataFrame(list(rows), columns=list(columns), index=pandas.Index(list(names), name=index_name))
 
 
-TEXTS = {
-    "github": _github,
+TEXTS: dict[str, Callable[..., str]] = {
+    "github": partial(_pipe, colons=False),
     "pipe": _pipe,
     "html": _html,
     "latex": _latex,

@@ -11,7 +11,7 @@ from .quantity import total
 from .registry import Averaging
 
 
-class Average(NamedTuple):
+class AverageRow(NamedTuple):
     aliases: tuple[str, ...]  # the first is canonical
     full_name: str
     formula: Callable[..., Tensor]  # of the values, then what it depends on (..., C) each; keywords are options
@@ -66,26 +66,26 @@ def _minimum(values: Tensor, *, skip_nan: bool = False) -> Tensor:
 
 
 AVERAGINGS = (
-    Average(
+    AverageRow(
         ("macro", "macro_average", "mean"),
         "Macro Averaging",
         lambda values, *, skip_nan=False: _mean(values, skip_nan),
         "macro",
     ),
-    Average(("weighted", "weighted_average"), "Class Prevalence Weighted Averaging", _weighted, "weighted"),
-    Average(("micro", "micro_average"), "Micro Averaging", lambda values: values, "micro", pools_sums=True),
-    Average(("select_positive", "binary", "select"), "Select Positive Class", _select, "binary"),
-    Average(("harmonic", "harm"), "Harmonic Mean Averaging", _harmonic),
-    Average(("geometric", "geom"), "Geometric Mean Averaging", _geometric),
-    Average(("min", "minimum"), "Minimum", _minimum),
-    Average(("max", "maximum"), "Maximum", _maximum),
+    AverageRow(("weighted", "weighted_average"), "Class Prevalence Weighted Averaging", _weighted, "weighted"),
+    AverageRow(("micro", "micro_average"), "Micro Averaging", lambda values: values, "micro", pools_sums=True),
+    AverageRow(("select_positive", "binary", "select"), "Select Positive Class", _select, "binary"),
+    AverageRow(("harmonic", "harm"), "Harmonic Mean Averaging", _harmonic),
+    AverageRow(("geometric", "geom"), "Geometric Mean Averaging", _geometric),
+    AverageRow(("min", "minimum"), "Minimum", _minimum),
+    AverageRow(("max", "maximum"), "Maximum", _maximum),
 )
 
 
 class TableAveraging(Averaging):
     """An averaging that a row of `AVERAGINGS` describes."""
 
-    row: Average
+    row: AverageRow
 
     def __init__(self, **options: Any) -> None:
         super().__init__()

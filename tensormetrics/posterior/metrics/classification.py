@@ -182,7 +182,7 @@ SCORES = (
 # fmt: on
 
 
-class ScoreMetric(ConfusionMetric):
+class TableMetric(ConfusionMetric):
     """A metric that a row of `SCORES` describes."""
 
     row: Score
@@ -215,7 +215,7 @@ class ScoreMetric(ConfusionMetric):
 
 
 for _row in SCORES:
-    ScoreMetric.of_row(
+    TableMetric.of_row(
         _row,
         1 if _row.weights else 0,  # the cost
         options={"zero_division": _row.zero_division},

@@ -50,8 +50,10 @@ class TableAggregator(ExperimentAggregator):
     def _pooled(self, experiment_samples: Any, bounds: tuple[float, float]) -> Tensor:
         samples = without_subclass(experiment_samples)
         checks.floating("experiment_samples", samples)
-        if samples.ndim not in (2, 3):
+        if samples.ndim not in (2, 3) or not samples.shape[1]:
             raise ValueError(f"experiment_samples: got shape {tuple(samples.shape)}, wanted (S, M) or (S, M, classes)")
+        if not isinstance(bounds, tuple | list) or len(bounds) != 2 or not bounds[0] <= bounds[1]:
+            raise ValueError(f"bounds: got {bounds!r:.60}, wanted (low, high) with low <= high")
         draws = () if self.row.formula is pooling.pool_singleton else (_uniform(self.rng, samples), bounds)
         return self.row.formula(samples, *draws, **{name: getattr(self, name) for name in self.defaults})
 

@@ -277,6 +277,6 @@ def paired(pairs: Sequence[tuple[Experiment, Experiment]]) -> list[bool]:
             "ones; write items='test' in add_experiment of both to compare them item by item, or items=False if "
             "their items do differ",
             PosteriorWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
     return [bool(a.items and b.items and a.items.label == b.items.label) for a, b in pairs]

@@ -2,16 +2,28 @@
 
 import inspect
 import math
+import operator
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
-from ...core.results.table import Table
+from ...core.arguments import checks
+from ...core.results.estimates import Comparison, Estimate
+from ...core.results.table import Table, pairs_table
+from ...uncertainty.comparison import compare as compare_metrics
+from ...uncertainty.pairs.model_tables import correct_comparisons
+from ...uncertainty.statistics.sample_comparison import compare_samples
+from ...uncertainty.statistics.samples import estimate
 from ..plots.distributions import Shown, plot_distributions
 from ..sampling.errors import ConfigError
-from . import config, tables
+from . import config
+from .config import full_name, is_pooled, paired, split_name
+from .confusion_posterior import ConfusionPosterior
 from .samples import Label, StudySamples
 
 if TYPE_CHECKING:
@@ -73,7 +85,25 @@ class Study(StudySamples):
             small  0.750 [0.661, 0.828]  0.503 [0.321, 0.653]
             large  0.870 [0.802, 0.932]  0.741 [0.608, 0.863]
         """
-        return tables.table(self, metrics, class_label, experiments)
+        names = self.list_experiments() if experiments is None else [*map(full_name, experiments)]
+        if not names:
+            raise ValueError("the study has no experiments; add some by add_experiment")
+        selected = [metrics] if isinstance(metrics, str) else [*self.metrics] if metrics is None else metrics
+        columns: dict[str, bool | None] = {}
+        rows: dict[str, dict[str, Any]] = {short: {} for short in short_names(names)}
+        for metric in selected:
+            direction = self.find_metric(metric).higher_is_better
+            for row, name in zip(rows, names, strict=True):
+                for column, label in self._columns(metric, class_label, name).items():
+                    rows[row][column] = self._estimate(metric, label, name)
+                    columns[column] = direction
+        for column in [*columns]:
+            fractions = {row: cells[column].details["nan_fraction"] for row, cells in rows.items() if column in cells}
+            if any(fractions.values()):
+                columns[f"{column} NaN"] = None
+                for row, fraction in fractions.items():
+                    rows[row][f"{column} NaN"] = fraction
+        return Table(list(rows), columns, [{**dict.fromkeys(columns), **row} for row in rows.values()])
 
     def compare(
         self,
@@ -106,7 +136,83 @@ class Study(StudySamples):
         Raises:
             ValueError: If the study has fewer than two experiments, or a name is unknown or an option out of range.
         """
-        return tables.compare(self, metrics, class_label, baseline, rope, correction)
+        names = self.list_experiments()
+        if len(names) < 2:
+            raise ValueError(f"the study has {len(names)} experiments, a comparison needs at least 2")
+        short = dict(zip(names, short_names(names), strict=True))
+        if baseline is not None:
+            baseline = full_name(baseline)
+            checks.check_choice("baseline", baseline, names)
+        pairs: list[tuple[str, str]] = [*combinations(names, 2)]
+        if baseline is not None:
+            pairs = [(name, baseline) for name in names if name != baseline]
+        columns: dict[str, tuple[Any, Label]]
+        if metrics is None or isinstance(metrics, list | tuple):
+            labels = {metric: self._columns(metric, class_label, names[0]) for metric in metrics or self.metrics}
+            columns = {name: (metric, label) for metric, found in labels.items() for name, label in found.items()}
+        else:
+            columns = {str(metrics): (metrics, class_label)}
+        are_paired = dict(zip(pairs, paired([(self[a], self[b]) for a, b in pairs]), strict=True))
+        compared: dict[tuple[str, str], dict[str, Comparison]] = {(short[a], short[b]): {} for a, b in pairs}
+        for column, (metric, label) in columns.items():
+            with_items = {name: self._with_items(metric, name) for name in names if self[name].items}
+            for (a, b), is_paired in are_paired.items():
+                if is_paired:
+                    options = {"confidence": self.ci_probability, "seed": self.seed, "rope": rope}
+                    (comparison,) = compare_metrics(with_items[a], with_items[b], **options).values()
+                    if comparison.difference.ndim:
+                        comparison = tree_map(operator.itemgetter(self.class_index(metric, label, b)), comparison)
+                else:
+                    comparison = self._compare_posteriors(metric, label, a, b, rope)
+                compared[short[a], short[b]][column] = comparison
+        return pairs_table(correct_comparisons(compared, correction), [*columns])
+
+    def _with_items(self, metric: str, name: str) -> ConfusionPosterior:
+        """Return a metric that was updated with the items of an experiment."""
+        experiment, zero_division = self[name], self.zero_division
+        assert experiment.items is not None
+        C, (_, cells, groups) = experiment.num_classes, experiment.items
+        updated = ConfusionPosterior(C, self.find_metric(metric).name, zero_division=zero_division).to(cells.device)
+        ids = torch.arange(len(cells), device=cells.device)
+        updated.update(cells % C, cells // C, ids=ids, **({} if groups is None else {"groups": groups}))
+        return updated
+
+    def _compare_posteriors(self, metric: str, class_label: Label, a: str, b: str, rope: float | None) -> Comparison:
+        draws, observed = (
+            [self.column(metric, class_label, name, method).double() for name in (a, b)]
+            for method in ("posterior", "input")
+        )
+        return compare_samples(
+            *draws,
+            observed=(observed[0] - observed[1])[0],
+            confidence=self.ci_probability,
+            rope=rope,
+            higher_is_better=self.find_metric(metric).higher_is_better is not False,
+        )
+
+    def _columns(self, metric: str, class_label: Label, name: str) -> dict[str, Label]:
+        """Return the columns of a metric, each with its class."""
+        if self.find_metric(metric).is_multiclass:
+            return {metric: None}
+        if class_label is not None:
+            return {f"{metric}/{class_label}": class_label}
+        experiment = self[name]
+        names = experiment.labels or range(experiment.num_classes)
+        return {f"{metric}/{label}": index for index, label in enumerate(names)}
+
+    def _estimate(self, metric: str, label: Label, name: str) -> Estimate:
+        draws = self.column(metric, label, name)
+        median, low, high = estimate(draws, self.ci_probability)
+        observed = median if is_pooled(name) else self.column(metric, label, name, "input")[0].double()
+        return Estimate(
+            observed,
+            torch.where(observed < low, observed, low),
+            torch.where(observed > high, observed, high),
+            confidence=self.ci_probability,
+            method="posterior (hdi)",
+            name=metric,
+            details={"median": median, "nan_fraction": float(draws.isnan().double().mean())},
+        )
 
     def plot(
         self,
@@ -140,15 +246,15 @@ class Study(StudySamples):
             >>> study.plot("acc", title="Two models")[0].savefig("both.png")
             >>> study.plot("acc", minus="mlp", rope=0.01)[0].savefig("difference.png")
         """
-        names = [*map(config.full_name, self.list_experiments() if experiments is None else experiments)]
-        base = [] if minus is None else [config.full_name(minus)]
+        names = [*map(full_name, self.list_experiments() if experiments is None else experiments)]
+        base = [] if minus is None else [full_name(minus)]
         names = [name for name in names if name not in base]
         shown = []
-        for label, name in zip(tables.short_names([*names]), names, strict=True):
+        for label, name in zip(short_names([*names]), names, strict=True):
             samples, observed = self._plotted(metric, class_label, name)
             for other in base:
                 subtracted, point = self._plotted(metric, class_label, other)
-                label = f"{label} − {tables.short_names(base)[0]}"
+                label = f"{label} − {short_names(base)[0]}"
                 samples, observed = (
                     samples - subtracted,
                     None if observed is None or point is None else observed - point,
@@ -163,7 +269,7 @@ class Study(StudySamples):
 
     def _plotted(self, metric: str, class_label: Label, name: str) -> tuple[Tensor, Tensor | None]:
         """Return the samples of one value, and the observed one, None for a pooled posterior."""
-        observed = None if config.is_pooled(name) else self.column(metric, class_label, name, "input")[0]
+        observed = None if is_pooled(name) else self.column(metric, class_label, name, "input")[0]
         return self.column(metric, class_label, name), observed
 
     @property
@@ -204,3 +310,8 @@ class Study(StudySamples):
             return cls.from_dict(described, **overrides)
         except (ValueError, TypeError) as error:
             raise ConfigError(f"{path}: {error}") from None
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Return "experiment" for the only experiment of its group, "experiment/experiment", and other names unchanged."""
+    return [group if group == experiment else name for name in names for group, experiment in [split_name(name)]]

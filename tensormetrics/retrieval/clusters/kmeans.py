@@ -220,7 +220,7 @@ def _unit(rows: Tensor) -> Tensor:
 
 def _inertia(squared: Tensor, comm: Communicator) -> Tensor:
     # squared: (N,) float64  ->  ()
-    """Sum squared distances over all processes, with the result of `exact_sum`."""
+    """Sum squared distances over all processes, with the same bits for any split of the rows."""
     largest = squared.abs().amax() if len(squared) else squared.new_zeros(())
     unit = unit_of(comm.all_reduce_max(largest))
     return total(comm.all_reduce_sum(torch.stack([part.sum() for part in parts(squared, unit, COARSE)]))[0])

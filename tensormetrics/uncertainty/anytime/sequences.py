@@ -59,6 +59,12 @@ class Bets(NamedTuple):
         low = decreasing_root(lambda mean: self.capital(mean, count) - self.threshold, low, -self.threshold)
         return low[0], 1 - low[1]
 
+    def ends(self, looks: Sequence[int], low: float, high: float) -> tuple[Tensor, ...]:
+        # ->  (..., L) each
+        """Return the intervals after the numbers of units of scores that were rescaled from [low, high]."""
+        ends = zip(*(self.interval(look) for look in looks), strict=True)
+        return tuple(low + (high - low) * torch.stack(end, -1) for end in ends)
+
     def p_values(self, mean: float, count: int) -> tuple[Tensor, Tensor]:
         # ->  (...) each
         """Return the p-values against larger and against smaller means, valid at every number of units."""
@@ -209,10 +215,8 @@ def estimate_of(
     units: UnitScores, scores: Scores, bounds: tuple[float, float], confidence: float, looks: list[int], is_path: bool
 ) -> Estimate:
     """Return the running means of the units of one model, each with its interval."""
-    low, high = bounds
-    bets = Bets.of(units.rescaled(low, high), confidence)
-    ends = zip(*(bets.interval(look) for look in looks), strict=True)
-    columns = units.running_means(looks), *(low + (high - low) * torch.stack(end, -1) for end in ends)
+    bets = Bets.of(units.rescaled(*bounds), confidence)
+    columns = units.running_means(looks), *bets.ends(looks, *bounds)
     shape = (*scores.shape, len(looks)) if is_path else scores.shape
     return Estimate(
         *(column.reshape(shape) for column in columns),

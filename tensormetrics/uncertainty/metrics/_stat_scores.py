@@ -46,10 +46,8 @@ def _states(metric: torchmetrics.Metric, row: ROW) -> dict[str, Tensor]:
         }
     shape = states["confmat"].shape
     classes = shape[-1]
-    right, wrong = (
-        torch.eye(classes, dtype=torch.float64, device="cpu"),
-        1 - torch.eye(classes, dtype=torch.float64, device="cpu"),
-    )
+    right = torch.eye(classes, dtype=torch.float64, device="cpu")
+    wrong = 1 - right
     if classes == 2 and "Multiclass" not in type(metric).__name__:
         right = torch.diag(torch.tensor([0.0, 1.0], dtype=torch.float64, device="cpu"))  # of class 1
     matrix = right / right.sum() if row is TRUE_POSITIVE else wrong / wrong.sum()

@@ -120,6 +120,11 @@ def _values(results: Any, metric: str) -> dict[str, Any]:
     return {column: value for name, result in several.items() for column, value in _named(result, metric, name)}
 
 
+def _row(metrics: dict[str, Sample]) -> dict[str, Any]:
+    values = (_values(sample.estimates, metric) for metric, sample in metrics.items())
+    return {column: value for columns in values for column, value in columns.items()}
+
+
 def _comparisons(
     samples: Models, paired: dict[str, PairedScores], pairs: Any, options: ComparisonOptions, correction: str
 ) -> Comparisons:
@@ -145,11 +150,7 @@ def _corrected(compared: list[Any], correction: str) -> list[Any]:
 
 def _ranked(samples: Models, pairs: Comparisons) -> Table:
     """Return the table of the models, with the ranks that each may have if there is one score with a direction."""
-    columns = _columns(samples)
-    rows: list[dict[str, Any]] = [{} for _ in samples]
-    for row, metrics in zip(rows, samples.values(), strict=True):
-        for metric, sample in metrics.items():
-            row |= _values(sample.estimates, metric)
+    columns, rows = _columns(samples), [*map(_row, samples.values())]
     (column, direction), *others = columns.items()
     if direction is not None and not others:
         columns |= dict.fromkeys(RANK_COLUMNS)
@@ -175,9 +176,7 @@ def _table(samples: Models, differences: Comparisons, baseline: str, correction:
         columns |= {} if rope is None else {f"{name} p_not_worse": None, f"{name} verdict": None}
     rows = []
     for model, metrics in samples.items():
-        row: dict[str, Any] = {}
-        for metric, sample in metrics.items():
-            row |= _values(sample.estimates, metric)
+        row = _row(metrics)
         for name, comparison in differences.get((model, baseline), {}).items():
             row |= {f"{name} - {baseline}": comparison, f"{name} p": comparison._decisive_p}
             row |= {f"{name} p_not_worse": comparison.p_not_worse, f"{name} verdict": comparison.verdict}

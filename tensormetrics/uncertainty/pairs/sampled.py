@@ -22,7 +22,7 @@ from ...core.resampling.means import UNBOUNDED, Means, resampled_means
 from ...core.resampling.paired import comparisons, comparisons_with, independent_comparisons
 from ...core.resampling.statements import ALTERNATIVES, Question
 from ...core.resampling.weights import check_draws
-from ...core.results.estimates import Comparison, check_confidence
+from ...core.results.estimates import Comparison, check_confidence, check_rope
 from ..anytime import sequences
 from ..anytime.sequences import UnitScores
 from ..item_scores.item_scores import ItemScores, Scores
@@ -49,8 +49,7 @@ class ComparisonOptions(NamedTuple):
         checks.check_choice("alternative", self.alternative, ALTERNATIVES)
         if self.alternative != "two-sided":  # below .5 a bound would exclude the difference
             checks.check_number("confidence", confidence, "a number between 0.5 and 1 for one side", lambda x: x > 0.5)
-        if self.rope is not None:
-            checks.check_number("rope", self.rope, "None or a number >= 0", lambda x: x >= 0)
+        check_rope(self.rope)
         return Question(confidence, self.alternative, self.rope, direction, self.of_family)
 
 
@@ -324,10 +323,7 @@ def _anytime_columns(
     confidence = options.confidence if is_two_sided else 2 * options.confidence - 1
     bets = sequences.Bets.of(differences.rescaled(lowest, highest), confidence)
     null = -lowest / (highest - lowest)
-    low, high = (
-        lowest + (highest - lowest) * torch.stack(end, -1)
-        for end in zip(*(bets.interval(look) for look in looks), strict=True)
-    )
+    low, high = bets.ends(looks, lowest, highest)
     above, below = (torch.stack(p, -1) for p in zip(*(bets.p_values(null, look) for look in looks), strict=True))
     tiny, level = torch.finfo(low.dtype).tiny, (1 - confidence) / 2
     low = torch.where(above <= level, low.clamp(min=tiny), low.clamp(max=0))  # for rounding: p-values decide

@@ -6,10 +6,10 @@ from torch import Tensor
 from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
 from ...core.numbers.student import t_cdf, t_quantile
-from ...core.results.estimates import Comparison
+from ...core.results.estimates import Comparison, check_rope
 from .log_concave import tabulate
 from .pooling import correlated_variance
-from .samples import check_probability, check_rope
+from .samples import check_probability
 from .truncated import log_t_density
 
 

@@ -10,8 +10,8 @@ from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
 from ...core.numbers.exact_sums import cumulative_mass, scatter_add
 from ...core.numbers.student import log_t_pdf, t_cdf, t_quantiles
-from ...core.results.estimates import Comparison
-from .samples import check_probability, check_rope
+from ...core.results.estimates import Comparison, check_rope
+from .samples import check_probability
 
 TAILS = (1, 2, 4, 8, 16, 32, 64)  # degrees of freedom of the law of the data sets
 GRID_SIZE = 40  # cells along each axis of the grid of mean and dispersion

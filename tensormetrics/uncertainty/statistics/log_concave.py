@@ -17,7 +17,7 @@ KNOTS = 2**12  # on each side of the peak
 CELLS, ROUNDS = 2**6, 5  # of the search for the ends: few launches for 2^30 positions
 
 
-class Table(NamedTuple):
+class Tabulated(NamedTuple):
     """Tabulated distribution; between two knots the density is taken as exponential."""
 
     knots: Tensor  # (..., K) ascending
@@ -26,7 +26,7 @@ class Table(NamedTuple):
     slope: Tensor  # (..., K - 1) relative growth of the density for each unit of mass
 
 
-def tabulate(log_density: Callable[[Tensor], Tensor], mode: Tensor, low: Tensor, high: Tensor) -> Table:
+def tabulate(log_density: Callable[[Tensor], Tensor], mode: Tensor, low: Tensor, high: Tensor) -> Tabulated:
     # log_density: (..., K) -> (..., K)  mode, low, high: (...)
     """Tabulate a log density that rises to `mode` and then falls over [low, high], whose ends may be infinite."""
     peak = torch.minimum(torch.maximum(mode, low), high)[..., None]
@@ -41,10 +41,10 @@ def tabulate(log_density: Callable[[Tensor], Tensor], mode: Tensor, low: Tensor,
     rise = log_f.diff(dim=-1)
     rise = torch.where(rise.abs() < 1e-9, 1e-9, rise)
     slope = torch.where(panels > 0, rise.expm1() / panels, 0)
-    return Table(knots, torch.nn.functional.pad(cumulative_mass(panels), (1, 0)), knots.diff(dim=-1) / rise, slope)
+    return Tabulated(knots, torch.nn.functional.pad(cumulative_mass(panels), (1, 0)), knots.diff(dim=-1) / rise, slope)
 
 
-def quantile(table: Table, u: Tensor) -> Tensor:
+def quantile(table: Tabulated, u: Tensor) -> Tensor:
     # u: (S, ...) in [0, 1]  ->  (S, ...)
     """Return the points below which the fraction `u` of the table's mass lies."""
     target = u.movedim(0, -1).contiguous() * table.mass[..., -1:]

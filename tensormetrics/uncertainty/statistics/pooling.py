@@ -32,7 +32,6 @@ def pool_singleton(samples: Tensor) -> Tensor:  # (S, 1, ...) -> (S, ...)
 
 def pool_fixed_effects(samples: Tensor, u: Tensor, bounds: Bounds) -> Tensor:
     """Pool experiments that estimate one value and differ by chance alone. Weights are the inverse variances."""
-    _check(samples, u, bounds)
     mean, variance = _inverse_variance(*finite_moments(samples))
     return truncated_normal_icdf(u, mean, variance.sqrt(), *bounds)
 
@@ -50,7 +49,6 @@ def pool_random_effects(
     tau^2 is Paule and Mandel's estimate, otherwise DerSimonian and Laird's. The mean is normal, or, by Hartung, Knapp,
     Sidik and Jonkman, t with M - 1 degrees and never narrower. Reference: doi:10.1186/1471-2288-14-25.
     """
-    _check(samples, u, bounds)
     means, variances = finite_moments(samples)
     estimate = heterogeneity_pm if paule_mandel_heterogeneity else heterogeneity_dl
     certain = (variances == 0).any(0)
@@ -69,7 +67,6 @@ def pool_correlated(samples: Tensor, u: Tensor, bounds: Bounds, *, rho: float | 
     `rho` is the fraction of the data that a fold tests, None: 1 / M. Reference: Nadeau & Bengio 2003,
     doi:10.1023/A:1024068626366.
     """
-    _check(samples, u, bounds)
     degrees = _degrees(samples, "'correlated'")
     means = finite_moments(samples)[0]
     scale2 = correlated_variance(means, rho)
@@ -91,7 +88,6 @@ def pool_beta(samples: Tensor, u: Tensor, bounds: Bounds, *, estimation_method: 
     Parameters by maximum likelihood (`estimation_method="mle"`) or by moments ("mm" or "mome"). A GPU sums the samples
     and computes the variates; Newton's method for the parameters runs on the host.
     """
-    _check(samples, u, bounds)
     a, b = fit_beta(samples, bounds, estimation_method=estimation_method)
     M = len(a)
     a, b = a.sum(0) - (M - 1), b.sum(0) - (M - 1)
@@ -142,7 +138,6 @@ def pool_gamma(samples: Tensor, u: Tensor, bounds: Bounds, *, shifted: bool = Fa
 
     A GPU sums the samples and computes the variates; Newton's method for the parameters runs on the host.
     """
-    _check(samples, u, bounds)
     low, high = bounds
     if not shifted and low < 0:
         raise ValueError(f"bounds: got {bounds}, 'gamma' wants a lower one >= 0; write shifted=True, or {ADVICE}")
@@ -186,7 +181,6 @@ def pool_histogram(samples: Tensor, u: Tensor, bounds: Bounds, *, pseudo_count_w
     The pseudo-counts of an experiment add up to `pseudo_count_weight` times its number of samples.
     """
     checks.check_number("pseudo_count_weight", pseudo_count_weight, "a finite number > 0", lambda x: 0 < x < math.inf)
-    _check(samples, u, bounds)
     x, n = sort_samples(samples, 0)  # (M, ..., S)
     finite = finite_part(x, n)
     minimum, maximum = finite.minimum, finite.maximum
@@ -212,23 +206,6 @@ def pool_histogram(samples: Tensor, u: Tensor, bounds: Bounds, *, pseudo_count_w
     part = ((target - below.gather(-1, index)) / proportions.gather(-1, index)).clamp(0, 1)
     quantiles = torch.where(target.isfinite(), start + width * (index + part), torch.nan)
     return quantiles.movedim(-1, 0).clamp(*bounds)
-
-
-def _check(samples: Tensor, u: Tensor, bounds: Bounds) -> None:  # (S, M, ...), (S', ...)
-    for name, values in (("samples", samples), ("u", u)):
-        checks.floating(name, values)
-    if samples.ndim < 2 or not samples.shape[1]:
-        raise ValueError(f"samples: got shape {tuple(samples.shape)}, wanted (S, M, ...) of M >= 1 experiments")
-    if not u.ndim or u.shape[1:] != samples.shape[2:]:
-        expected = ", ".join(map(str, ("S'", *samples.shape[2:])))
-        raise ValueError(f"u: got shape {tuple(u.shape)}, wanted ({expected}{',' * (samples.ndim == 2)})")
-    checks.same_device(samples=samples, u=u)
-    if not isinstance(bounds, tuple | list) or len(bounds) != 2:
-        raise ValueError(f"bounds: got {bounds!r:.60}, wanted (low, high)")
-    for name, end in zip(("low", "high"), bounds, strict=True):
-        checks.check_number(f"bounds, {name}", end, "a number", lambda x: x == x)
-    if bounds[0] > bounds[1]:
-        raise ValueError(f"bounds: got {bounds}, wanted (low, high) with low <= high")
 
 
 def _to(like: Tensor, *parameters: Tensor) -> list[Tensor]:

@@ -9,10 +9,10 @@ from torch.utils._pytree import tree_flatten
 from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
 from ...core.resampling.intervals import DrawSets
-from ...core.resampling.resampling import Values
+from ...core.resampling.resampling import FlatValues
 from ...core.resampling.statements import Evidence, Question, statements
-from ...core.results.estimates import Comparison, check_confidence
-from .samples import check_rope, sort_samples, sorted_median
+from ...core.results.estimates import Comparison, check_confidence, check_rope
+from .samples import sort_samples, sorted_median
 
 
 @takes_arrays
@@ -92,6 +92,6 @@ def comparison_of_draws(
     )
     fields = {"test": "draws", "higher_is_better": higher_is_better}
     question = Question(confidence, rope=rope, direction=lambda name: higher_is_better)
-    comparison = statements(Values(torch.as_tensor, leaves, spec), evidence, question, fields, "")
+    comparison = statements(FlatValues(torch.as_tensor, leaves, spec), evidence, question, fields, "")
     undefined = draws.isnan().double().mean(0)
     return dataclasses.replace(comparison, details={**comparison.details, "nan_fraction": undefined})

@@ -57,11 +57,6 @@ def check_probability(name: str, value: float) -> None:
     checks.check_number(name, value, "a number in (0, 1]", lambda x: 0 < x <= 1)
 
 
-def check_rope(rope: float | None) -> None:
-    if rope is not None:
-        checks.check_number("rope", rope, "None or a number >= 0", lambda x: x >= 0)
-
-
 def sort_samples(samples: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     # (..., S, ...)  ->  samples in order, nan last: (..., S) float64, S >= 1; how many are not nan: (..., 1)
     checks.floating("samples", samples)
@@ -111,7 +106,7 @@ def narrowest_interval(x: Tensor, n: Tensor, p: float) -> tuple[Tensor, Tensor]:
     return low, high
 
 
-class Finite(NamedTuple):
+class FiniteRange(NamedTuple):
     """Range of the finite samples among sorted ones, each field (..., 1)."""
 
     first: Tensor  # position of the smallest
@@ -120,13 +115,13 @@ class Finite(NamedTuple):
     maximum: Tensor
 
 
-def finite_part(x: Tensor, n: Tensor) -> Finite:  # (..., S), (..., 1)
+def finite_part(x: Tensor, n: Tensor) -> FiniteRange:  # (..., S), (..., 1)
     first, num_finite = torch.zeros_like(n), n
     if torch.cat([x[..., :1], take(x, n - 1)]).isinf().any():
         first = (x == -torch.inf).sum(-1, keepdim=True)
         num_finite = n - first - (x == torch.inf).sum(-1, keepdim=True)
     ends = take(x, torch.cat([first, first + num_finite - 1], -1))
-    return Finite(first, num_finite, *torch.where(num_finite > 0, ends, torch.nan).split(1, -1))
+    return FiniteRange(first, num_finite, *torch.where(num_finite > 0, ends, torch.nan).split(1, -1))
 
 
 def searchable(x: Tensor, n: Tensor) -> Tensor:  # (..., S), (..., 1) -> (..., S)
@@ -134,7 +129,7 @@ def searchable(x: Tensor, n: Tensor) -> Tensor:  # (..., S), (..., 1) -> (..., S
     return x if (n == x.shape[-1]).all() else x.nan_to_num(torch.inf, torch.inf, -torch.inf)
 
 
-def histogram_bins(x: Tensor, finite: Finite) -> Tensor:  # (..., S) -> (..., 1)
+def histogram_bins(x: Tensor, finite: FiniteRange) -> Tensor:  # (..., S) -> (..., 1)
     """Return the number of bins for the narrower of Sturges' width and Freedman's and Diaconis' (<= 2 sqrt(n) bins)."""
     quartiles = sorted_quantiles(x, finite.first, finite.num_finite, x.new_tensor([0.25, 0.75]))
     num_finite, extent = finite.num_finite.double(), finite.maximum - finite.minimum
@@ -143,7 +138,7 @@ def histogram_bins(x: Tensor, finite: Finite) -> Tensor:  # (..., S) -> (..., 1)
     return torch.where(extent > 0, (extent / width).ceil(), 1)
 
 
-def histogram_mode(x: Tensor, n: Tensor, finite: Finite) -> Tensor:  # (..., S), (..., 1) -> (...)
+def histogram_mode(x: Tensor, n: Tensor, finite: FiniteRange) -> Tensor:  # (..., S), (..., 1) -> (...)
     """Return the center of the fullest bin, the first of equally full ones."""
     first, num_finite, minimum, maximum = finite
     bins = histogram_bins(x, finite)

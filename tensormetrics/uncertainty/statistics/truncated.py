@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from ...core.arguments import checks
-from .log_concave import Table, quantile, tabulate
+from .log_concave import Tabulated, quantile, tabulate
 from .moments import TILE
 
 FAR = -600.0  # logarithms of probabilities below this have no quantile in float64
@@ -26,8 +25,7 @@ def truncated_normal_icdf(u: Tensor, mean: Tensor, sd: Tensor, low: Tensor | flo
 
     Shapes: u: (S, ...) in [0, 1]; mean, sd, low, high: (...) -> (S, ...).
     """
-    u, mean, sd = _parameters(u, mean=mean, sd=sd)
-    low, high = _ends(low, high)
+    u, mean, sd = _broadcast(u, mean, sd)
     a, b = (low - mean) / sd, (high - mean) / sd
     upper = a > 0  # mirrored, because log_ndtr is precise in the lower tail
     a, b = torch.where(upper, -b, a), torch.where(upper, -a, b)
@@ -52,8 +50,7 @@ def truncated_t_icdf(
 
     Shapes: u: (S, ...) in [0, 1]; the others: (...) -> (S, ...).
     """
-    u, loc, scale = _parameters(u, loc=loc, scale=scale)
-    df, low, high = _ends(df, low, high)
+    u, loc, scale = _broadcast(u, loc, scale)
     root = _as_tensor(df, loc).sqrt()
     low_y, high_y = (((end - loc) / (scale * root)).nan_to_num(0).asinh() for end in (low, high))
     table = tabulate(log_t_density(df), torch.zeros_like(low_y), low_y, high_y)
@@ -67,8 +64,7 @@ def truncated_gamma_icdf(
 
     Shapes: u: (S, ...) in [0, 1]; the others: (...) -> (S, ...).
     """
-    u, shape, scale = _parameters(u, shape=shape, scale=scale)
-    low, high = _ends(low, high)
+    u, shape, scale = _broadcast(u, shape, scale)
     k = shape[..., None]
     low_y, high_y = ((end / scale).log() for end in (low, high))
     table = tabulate(lambda y: k * y - y.exp(), shape.log(), low_y, high_y)
@@ -80,30 +76,18 @@ def beta_icdf(u: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
     Shapes: u: (S, ...) in [0, 1]; a, b: (...) -> (S, ...).
     """
-    u, a, b = _parameters(u, a=a, b=b)
+    u, a, b = _broadcast(u, a, b)
     wide = torch.full_like(a, math.inf)
     a1, b1 = a[..., None], b[..., None]
     table = tabulate(lambda y: -a1 * softplus(-y) - b1 * softplus(y), (a / b).log(), -wide, wide)
     return _quantiles(table, u).sigmoid_()
 
 
-def _parameters(u: Tensor, **parameters: Tensor) -> list[Tensor]:
-    # u: (S, ...)  parameters: (...)  ->  u (S, ...) and parameters (...) float64, broadcast
-    checks.floating("u", u)
-    if u.ndim == 0:
-        raise ValueError("u: got shape (), wanted (S, ...); write u[None]")
-    checks.same_device(u=u, **parameters)
-    try:
-        batch_shape = torch.broadcast_shapes(u.shape[1:], *(value.shape for value in parameters.values()))
-    except RuntimeError:
-        shapes = ", ".join(f"{tuple(value.shape)} of {name}" for name, value in {"u": u, **parameters}.items())
-        raise ValueError(f"shapes do not fit: got {shapes}, wanted (S, ...) of u and (...) of the others") from None
+def _broadcast(u: Tensor, *parameters: Tensor) -> list[Tensor]:
+    # u: (S, ...)  parameters: (...)  ->  u (S, ...) and parameters (...) float64
+    batch_shape = torch.broadcast_shapes(u.shape[1:], *(value.shape for value in parameters))
     u = u.reshape(len(u), *[1] * (len(batch_shape) - u.ndim + 1), *u.shape[1:]).expand(-1, *batch_shape)
-    return [u, *(value.double().expand(batch_shape) for value in parameters.values())]
-
-
-def _ends(*ends: Tensor | float) -> list[Tensor | float]:
-    return [end.double() if isinstance(end, Tensor) else end for end in ends]
+    return [u, *(value.double().expand(batch_shape) for value in parameters)]
 
 
 def interpolated(exact: Callable[[Tensor], Tensor], u: Tensor) -> Tensor:
@@ -146,7 +130,7 @@ def _within(u: Tensor, edge: float) -> bool:
     return bool((minimum >= edge) & (maximum <= 1 - edge))
 
 
-def _quantiles(table: Table, u: Tensor) -> Tensor:
+def _quantiles(table: Tabulated, u: Tensor) -> Tensor:
     return interpolated(lambda u: quantile(table, u), u)
 
 
