@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import _association_samples as association_samples
 import _battle_samples as battle_samples
+import _edge_samples as edge_samples
 import _field_samples as field_samples
 import _pair_samples as pair_samples
 import _ranked_samples as ranked_samples
@@ -430,6 +431,8 @@ def main() -> None:
     title = f"Means at twenty looks, after 25 to 500 items, {sequence_samples.SETS} sets each."
     report.table(title, SEQUENCE_COLUMNS, sequences(sets))
     report.table("Equal models at the same looks.", LOOK_COLUMNS, looks(sets))
+    for table in edge_samples.tables(sets):
+        report.table(*table)
     peer_sets = sets or simulation.SETS
     report.table("Other packages, one model.", PEER_COLUMNS, peers(simulation.peer_rows(), peer_sets, False))
     report.table("Other packages, equal models.", PEER_COLUMNS, peers(simulation.peer_pair_rows(), peer_sets, True))
