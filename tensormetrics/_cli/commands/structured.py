@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -90,7 +91,7 @@ def coref(predicted: str, reference: str, *, option: Arguments = (), **options: 
     document" and "#end document" enclose documents, which are joined by their names. Their words must be equal.
 
     \b
-    tensormetrics coref predicted.conll reference.conll --replicates 1000
+    tensormetrics coref predicted.conll reference.conll
 
     Args:
         option: Another argument of `CorefScores`: singletons=drop, or repeated_mentions=first (or largest), the cluster
@@ -165,7 +166,7 @@ def amr(predicted: str, reference: str, **options: Any) -> int:
     Graphs are joined by `::id` where all have one, else by position; their `::snt` must be equal.
 
     \b
-    tensormetrics amr predicted.amr reference.amr --replicates 1000
+    tensormetrics amr predicted.amr reference.amr
     """
 
     def read(file: str) -> list[Item]:
@@ -198,7 +199,7 @@ def _report(
     reference: str,
     compare: SecondModel | None = None,
     rope: Rope | None = None,
-    replicates: Replicates = 0,
+    replicates: Replicates = 1000,
     confidence: Probability = 0.95,
     device: Device | None = None,
     **outputs: Any,
@@ -207,7 +208,7 @@ def _report(
 
     Args:
         compare: PREDICTED of a second model: also its scores and the paired differences.
-        replicates: Intervals from N reweightings of the documents (sentences, graphs); 0: none, with --compare 1000.
+        replicates: Intervals from N reweightings of the documents (sentences, graphs); 0: none.
     """
     torch_device = find_device(device)
     files = [predicted, reference, *filter(None, [compare])]
@@ -221,10 +222,11 @@ def _report(
     for file in dict.fromkeys(files[::2]):
         preds = join(file, documents[file], reference, documents[reference], unit)
         with naming(preds=file, refs=reference, pred=file, ref=reference):
-            metrics[file] = make(replicates=replicates).to(torch_device)
+            metrics[file] = make(replicates=None if replicates else 0).to(torch_device)
             update(metrics[file], preds, refs)
     metric = metrics[predicted]
-    estimates = metric.interval(confidence=confidence) if replicates else {}
+    options: dict[str, Any] = {"confidence": confidence, "replicates": replicates}
+    estimates = metric.interval(**options) if replicates else {}
     scores = score_table(metric.compute(), estimates, confidence, "score")
     tables = [scores]
     answer = {
@@ -234,7 +236,7 @@ def _report(
     }
     if compare:
         pairs = {"": (metric, metrics[compare])}
-        tables.append(comparison_table(pairs, (predicted, compare), "score", confidence=confidence, rope=rope))
+        tables.append(comparison_table(pairs, (predicted, compare), "score", rope=rope, **options))
         answer["comparison"] = comparison_json(tables[-1])
     return publish(tables, answer, scores, **outputs)
 
@@ -276,13 +278,8 @@ def _object(plan: Plan, reader: Reader, location: str, text: Any) -> Any:
 
 def _blocks(file: str) -> list[list[tuple[int, str]]]:
     """Return blocks of numbered lines, separated by blank lines."""
-    blocks: list[list[tuple[int, str]]] = [[]]
-    for line, text in enumerate(open_text(file), 1):
-        if not text.strip():
-            blocks.append([])
-        else:
-            blocks[-1].append((line, text))
-    return [block for block in blocks if block]
+    lines = groupby(enumerate(open_text(file), 1), lambda line: bool(line[1].strip()))
+    return [list(block) for is_text, block in lines if is_text]
 
 
 def _words_of_documents(lines: list[str]) -> list[tuple[list[int], list[str]]]:
