@@ -17,7 +17,6 @@ __all__ = ["Annotated", "Any", "Literal", "Path"]  # also used in annotations of
 
 STDOUT = Path("-")
 FIGURES = (".png", ".svg", ".pdf")
-REPLICATES = 1000  # default of comparisons
 
 
 class BadInput(click.ClickException):

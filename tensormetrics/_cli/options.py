@@ -17,7 +17,7 @@ import click
 from . import names, option_types
 from .interruption import leaving_at_once
 from .naming import Warned, naming
-from .option_types import REPLICATES, BadInput, Path
+from .option_types import BadInput, Path
 
 
 class Namespace(dict[str, Any]):
@@ -53,15 +53,11 @@ def _callback(module: str, function: str) -> Callable[..., int]:
     def run(**options: Any) -> int:
         if without_partner := [name for name in ("title", "figsize") if options.get(name) and not options["plot"]]:
             raise BadInput(f"--{without_partner[0]}: is for --plot; write both")
-        context = click.get_current_context()
-        if options.get("compare"):
-            if not options["replicates"]:
-                options["replicates"] = context.params["replicates"] = REPLICATES
-        elif "compare" in options and options.get("rope") is not None:
+        if not options.get("compare", True) and options.get("rope") is not None:
             raise BadInput("--rope: is for --compare; write both")
         with leaving_at_once():
             work = getattr(import_module(module), function)
-        with Warned(), naming("", **_names(context)):
+        with Warned(), naming("", **_names(click.get_current_context())):
             return work(**options)
 
     return run

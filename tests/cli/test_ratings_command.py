@@ -6,8 +6,6 @@ from functools import partial
 import pytest
 import running
 
-from tensormetrics.uncertainty import Ratings
-
 run = partial(running.run, "ratings")
 succeed = partial(running.succeed, "ratings")
 
@@ -21,24 +19,6 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "battles.csv").write_text(
         "\n".join(["question_id,model_a,model_b,winner", *(",".join(row) for row in BATTLES)])
-    )
-
-
-def test_ratings_of_a_file_equal_those_of_the_metric():
-    scores = {"model_a": 1, "model_b": 0}
-    questions, a, b, winners = zip(*BATTLES, strict=True)
-    expected = Ratings()
-    expected.update(a, b, [scores.get(winner, 0.5) for winner in winners], groups=questions)
-    result = succeed("battles.csv", "--groups", "question_id", "--replicates", "200", "--pairs", "--format", "json")
-    answer = json.loads(result.stdout)
-    estimate = expected.interval(replicates=200)
-    for model, ends in answer["models"].items():
-        assert [*ends.values()] == pytest.approx([float(x) for x in estimate[model]])
-    assert answer["ranks"].keys() == {"opus", "gpt", "llama"} and answer["best"]
-    effect = expected.position_effect(replicates=200)
-    assert answer["position_effect"]["low"] == pytest.approx(float(effect.low))
-    assert answer["comparison"]["gpt - llama"]["difference"] == pytest.approx(
-        float(expected.compute()["gpt"] - expected.compute()["llama"])
     )
 
 

@@ -66,7 +66,7 @@ def association(
     option: Arguments = (),
     compare: SecondModel | None = None,
     rope: Rope | None = None,
-    replicates: Replicates = 0,
+    replicates: Replicates = 1000,
     confidence: Probability = 0.95,
     device: Device | None = None,
     **outputs: Any,
@@ -83,7 +83,7 @@ def association(
 
     \b
     Or, instead of VECTORS, the preferences of a language model between the sentences of pairs:
-    tensormetrics association --pairs crows_pairs.csv --model bert --protocol crows-pairs --replicates 1000
+    tensormetrics association --pairs crows_pairs.csv --model bert --protocol crows-pairs
 
     Args:
         queries (FILE): A .json list of {"target_sets": [["he", ...], ["she", ...]], "attribute_sets": [[...], [...]],
@@ -105,8 +105,7 @@ def association(
         option: Another argument of the metrics: preprocessors=[{}, {"lowercase": true}], to look words up in lower case
             too, or lost_vocabulary_threshold=0.5, the largest share of unknown words; may be repeated.
         compare: VECTORS of a second model: also its scores and the paired differences.
-        replicates: Intervals from N bootstrap samples of the words of each set, with --compare of the queries; 0: none,
-            with --compare 1000.
+        replicates: Intervals from N bootstrap samples of the words of each set, with --compare of the queries; 0: none.
     """
     if pairs is not None:
         others = {"VECTORS": vectors, "--queries": queries, "--compare": compare, "--p-value": p_value}
@@ -133,11 +132,11 @@ def association(
     common: dict[str, tuple[Any, Any]] = {}
     tables = []
     for metric in dict.fromkeys(metrics):
-        resampled = {"replicates": replicates, "confidence": confidence} if replicates else {}
         kind = METRICS[metric]
         with naming(method=f"--p-value of {metric}"):
             warnings.simplefilter("ignore", Logged)  # the reasons list the lost words
-            rows = _scores(kind, query_list, models[0], p_value, correction, **option, **resampled)
+            resampled = {**option, "replicates": replicates, "confidence": confidence}
+            rows = _scores(kind, query_list, models[0], p_value, correction, **resampled)
             others = [_scores(kind, query_list, model, None, None, **option) for model in models[1:]]
         by_metric[metric] = rows
         for file, file_rows in zip(files, [rows, *others], strict=True):

@@ -20,6 +20,7 @@ from ..option_types import (
     Option,
     OutputFile,
     Probability,
+    Replicates,
     Rope,
     SecondModel,
     refuse,
@@ -49,7 +50,7 @@ def json(
     save_schema: OutputFile | None = None,
     require: Annotated[tuple[str, ...], Option(metavar="SCORE=X")] = (),
     rope: Rope | None = None,
-    replicates: Annotated[int, Option(type=click.IntRange(0), metavar="N")] = 1000,
+    replicates: Replicates = 1000,
     confidence: Probability = 0.95,
     **outputs: Any,
 ) -> int:
@@ -76,7 +77,7 @@ def json(
         option: Another argument of `structured.evaluate`: extract=strict (or fences, lenient), on_invalid=skip (or
             raise, wrong), extra=ignore (or invented), match=0.7, numbers_in_strings=true, null_strings=["-"] or
             unlabelled=true; may be repeated.
-        replicates: Intervals from N reweightings of the documents; 0: none, with --compare 1000.
+        replicates: Intervals from N reweightings of the documents; 0: none.
         worst: Number of documents of lowest similarity that --html explains.
         explain: Also print the alignment of the document with this id or line number, on stderr next to JSON; may be
             repeated.
@@ -94,19 +95,23 @@ def json(
     refuse({f"--require: got {number!r}, wanted a number": not is_number(number) for _, number in required})
     options = option | {"fields": fields or None, "confidence": confidence, "replicates": replicates}
     groups = None if references.groups is None else [str(name) for name in references.groups]
-    ids: list[Any] = references.lines if references.ids is None else [str(name) for name in references.ids]
+    ids = None if references.ids is None else [str(name) for name in references.ids]
+    keys, names = ids or range(len(references.lines)), ids or references.lines
     options |= {"ids": ids, "groups": groups}
     reports: dict[str, FieldReport] = {}
     for file in filter(None, (predicted, compare)):
         count = len(references.lines) if id is None else 0
         answers = read_documents(file, count, are_lists, answer=answer, id=id)
         preds = aligned(file, answers, reference, references, answer)
-        lines_of = {f"predictions[{name!r}]": f"{file}, {'line' if id is None else 'id'} {name}" for name in ids}
+        where = f"{file}, {'line' if ids is None else 'id'}"
+        lines_of = {f"predictions[{key!r}]": f"{where} {name}" for key, name in zip(keys, names, strict=True)}
         with naming(**lines_of, fields="--field"):
             try:
                 reports[file] = evaluate(preds, references.values, kind, **options)
             except ValueError as error:
                 raise ValueError(_located(str(error), reference, references.lines)) from error
+        documents = zip(reports[file].documents, reports[file].positions, strict=True)
+        reports[file].documents = [document._replace(id=names[n]) for document, n in documents]
     report = reports[predicted]
     tables = [report.table()]
     answer_of_command = {
@@ -124,10 +129,10 @@ def json(
         files[save_schema] = dumps(report.schema, indent=2) + "\n"
     if kind is None:
         click.echo(f"schema: {dumps(report.schema)}", err=True)
-    names = {str(each.id): each.id for each in report.documents}
+    by_name = {str(each.id): each.id for each in report.documents}
     wanted = "wanted the id or the line of a document"
-    refuse({f"--explain: got {name!r}, {wanted}": name not in names for name in explain})
-    explanations = [report.explain(names[name]) for name in explain]
+    refuse({f"--explain: got {name!r}, {wanted}": name not in by_name for name in explain})
+    explanations = [report.explain(by_name[name]) for name in explain]
     unmet = _unmet(report, required)
     totals = score_table(report.totals, report.totals if replicates else {}, confidence, "score")
     status = publish(tables, answer_of_command, totals, (), files, **outputs)

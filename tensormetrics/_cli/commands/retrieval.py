@@ -72,7 +72,7 @@ def retrieval(
     compare_reference: str | None = None,
     compare: SecondModel | None = None,
     rope: Rope | None = None,
-    replicates: Replicates = 0,
+    replicates: Replicates = 1000,
     confidence: Probability = 0.95,
     device: Device | None = None,
     **outputs: Any,
@@ -94,7 +94,7 @@ def retrieval(
     FILE each rank reads a part of the references in blocks and writes FILE.rank0, FILE.rank1, ...
 
     \b
-    tensormetrics retrieval embeddings.npy labels.txt --replicates 1000 --plot scores.png
+    tensormetrics retrieval embeddings.npy labels.txt --plot scores.png
     tensormetrics retrieval large.npy labels.txt --metric precision_at_1 --compare small.npy --rope 0.01
     tensormetrics retrieval queries.npy --reference docs.npy --gains qrels.tsv --ids q.txt --reference-ids d.txt
     tensormetrics retrieval queries.npz:x queries.npz:y --reference base.npy --reference-labels base.csv
@@ -124,7 +124,7 @@ def retrieval(
         checkpoint_seconds (N): Seconds between two writes of the checkpoint.
         compare_reference (FILE): With --compare and --reference: references of the second model.
         compare: EMBEDDINGS of a second model: also its scores and the paired differences.
-        replicates: Bootstrap replicates of the intervals; 0 gives none, and with --compare 1000.
+        replicates: Intervals from N reweightings of the queries or groups; 0: none.
     """
     options = {name: value for name, value in locals().items() if name != "outputs"}
     context = click.get_current_context()

@@ -89,7 +89,7 @@ def coref(predicted: str, reference: str, *, option: Arguments = (), **options: 
     JSON: a document is a line, or an item of a list, {"doc_key": ..., "clusters": [[[first, last], ...], ...]}.
 
     \b
-    tensormetrics coref predicted.conll reference.conll --replicates 1000
+    tensormetrics coref predicted.conll reference.conll
 
     Args:
         option: Another argument of `CorefScores`: singletons=drop, or repeated_mentions=first (or largest), the cluster
@@ -163,7 +163,7 @@ def amr(
     Graphs are joined by `::id` where all have one, else by position; their `::snt` must be equal.
 
     \b
-    tensormetrics amr predicted.amr reference.amr --replicates 1000
+    tensormetrics amr predicted.amr reference.amr
 
     Args:
         on_invalid: wrong counts what is no graph in PREDICTED as a graph without triples.
@@ -186,7 +186,7 @@ def _report(
     reference: str,
     compare: SecondModel | None = None,
     rope: Rope | None = None,
-    replicates: Replicates = 0,
+    replicates: Replicates = 1000,
     confidence: Probability = 0.95,
     device: Device | None = None,
     **outputs: Any,
@@ -195,7 +195,7 @@ def _report(
 
     Args:
         compare: PREDICTED of a second model: also its scores and the paired differences.
-        replicates: Intervals from N reweightings of the documents (sentences, graphs); 0: none, with --compare 1000.
+        replicates: Intervals from N reweightings of the documents (sentences, graphs); 0: none.
     """
     torch_device = find_device(device)
     files = [predicted, reference, *filter(None, [compare])]
@@ -209,10 +209,11 @@ def _report(
     for file in dict.fromkeys(files[::2]):
         preds = join(file, documents[file], reference, documents[reference], unit)
         with naming(preds=file, refs=reference, pred=file, ref=reference):
-            metrics[file] = make(replicates=replicates).to(torch_device)
+            metrics[file] = make(replicates=None if replicates else 0).to(torch_device)
             update(metrics[file], preds, refs)
     metric = metrics[predicted]
-    estimates = metric.interval(confidence=confidence) if replicates else {}
+    options: dict[str, Any] = {"confidence": confidence, "replicates": replicates}
+    estimates = metric.interval(**options) if replicates else {}
     scores = score_table(metric.compute(), estimates, confidence, "score")
     tables = [scores]
     answer = {
@@ -222,7 +223,7 @@ def _report(
     }
     if compare:
         pairs = {"": (metric, metrics[compare])}
-        tables.append(comparison_table(pairs, (predicted, compare), "score", confidence=confidence, rope=rope))
+        tables.append(comparison_table(pairs, (predicted, compare), "score", rope=rope, **options))
         answer["comparison"] = comparison_json(tables[-1])
     return publish(tables, answer, scores, **outputs)
 

@@ -22,7 +22,7 @@ def trec(
     per_query: bool = False,
     compare: SecondModel | None = None,
     rope: Rope | None = None,
-    replicates: Replicates = 0,
+    replicates: Replicates = 1000,
     confidence: Probability = 0.95,
     device: Device | None = None,
     **outputs: Any,
@@ -43,7 +43,7 @@ def trec(
             queries that are missing in RUN count as 0) or judged_only=true (without unjudged documents).
         per_query: Also print each query's scores.
         compare: RUN of a second model: also its scores and the paired differences.
-        replicates: Intervals from N resamples of the queries; 0: none, with --compare 1000.
+        replicates: Intervals from N reweightings of the queries; 0: none.
         device: Without effect: this command computes on the CPU.
     """
     judgements = Qrels.read(existing(qrels))

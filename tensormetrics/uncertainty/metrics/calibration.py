@@ -50,7 +50,11 @@ def calibration_error(preds: Tensor, target: Tensor, bins: int = 15, norm: str =
     """
     bins = checks.check_int("bins", bins, 1)
     checks.check_choice("norm", norm, NORMS)
-    rows = _bin_rows(preds, target, bins, norm == "rms")
+    gap, bin_index, _ = _gaps(preds, target, bins)
+    bin_index = bin_index.unsqueeze(-1)
+    rows = gap.new_zeros(*gap.shape, bins).scatter_(-1, bin_index, gap.unsqueeze(-1))
+    if norm == "rms":
+        rows = torch.cat([rows, rows.square(), torch.zeros_like(rows).scatter_(-1, bin_index, 1.0)], -1)
     return READERS[norm](rows.sum(-2), rows.shape[-2], bins)
 
 
@@ -80,16 +84,6 @@ def _squares(preds: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         return (preds - target).square(), refused
     truth = torch.nn.functional.one_hot(target, preds.shape[-1])
     return (preds - truth).square().sum(-1), refused
-
-
-def _bin_rows(preds: Tensor, target: Tensor, bins: int, with_squares: bool) -> Tensor:
-    # ->  (..., N, bins), the gap of each item in its bin; with its square and 1: 3 bins
-    gap, bin_index, _ = _gaps(preds, target, bins)
-    bin_index = bin_index.unsqueeze(-1)
-    gaps = gap.new_zeros(*gap.shape, bins).scatter_(-1, bin_index, gap.unsqueeze(-1))
-    if with_squares:
-        gaps = torch.cat([gaps, gaps.square(), torch.zeros_like(gaps).scatter_(-1, bin_index, 1.0)], -1)
-    return gaps
 
 
 def _gaps(preds: Tensor, target: Tensor, bins: int) -> tuple[Tensor, Tensor, Tensor]:
