@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from tensormetrics import association
-from tensormetrics.association import WordSet
+from tensormetrics.association.functional import WordSet
 
 TABLES = 2000
 CHUNK = 100  # tables at a time
@@ -135,7 +135,7 @@ class MetricCase(NamedTuple):
     """Metric with a generator of its sets; `truth` is None if it is the mean over the tables of a cell."""
 
     name: str
-    make: Callable[..., association.BaseMetric]
+    make: Callable[..., association.extend.BaseMetric]
     draw: Draw
     truth: float | None = 0.0
     key: str = "p_value"

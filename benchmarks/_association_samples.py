@@ -14,7 +14,7 @@ import torch
 from _small_samples import Coverage
 from torch import Tensor
 
-from tensormetrics.association import WordSet, bootstrap_interval, weat_effect_size
+from tensormetrics.association.functional import WordSet, bootstrap_interval, weat_effect_size
 
 SETS = 1000
 SET_SIZES = 5, 8, 15, 30

@@ -15,7 +15,8 @@ from torch import Tensor
 from tensormetrics import compare, interval
 from tensormetrics.retrieval import ClusterAccuracy, Completeness, Homogeneity, NormalizedMutualInfo, VMeasure
 from tensormetrics.structured import evaluate
-from tensormetrics.uncertainty import BinaryAUROC, BinaryAveragePrecision, Ratings, binary_average_precision, delong
+from tensormetrics.uncertainty import BinaryAUROC, BinaryAveragePrecision, Ratings
+from tensormetrics.uncertainty.functional import binary_average_precision, delong
 
 SETS, REPLICATES = 1000, 300
 ITEMS, MODELS = (20, 50, 200), 8

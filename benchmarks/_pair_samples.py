@@ -12,14 +12,8 @@ from torch import Tensor
 
 from tensormetrics.core.numbers.quantiles import equal_tailed_interval
 from tensormetrics.core.resampling.draws import delete_one_jackknife, scaled_draws
-from tensormetrics.retrieval import (
-    ClusterAccuracy,
-    EqualErrorRate,
-    PairwiseAUROC,
-    TARAtFAR,
-    contingency,
-    expected_mutual_info,
-)
+from tensormetrics.retrieval import ClusterAccuracy, EqualErrorRate, PairwiseAUROC, TARAtFAR
+from tensormetrics.retrieval.functional import contingency, expected_mutual_info
 
 SETS, REPLICATES, TRUTH_ITEMS, DIMENSIONS = 200, 500, 10_000, 8
 METRICS: dict[str, Callable[[], Any]] = {

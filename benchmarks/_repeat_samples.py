@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from tensormetrics import compare
-from tensormetrics.uncertainty import PassAtK, UncertaintyWarning, delong, variance_components
+from tensormetrics.uncertainty import PassAtK, UncertaintyWarning, variance_components
+from tensormetrics.uncertainty.functional import delong
 
 SETS = 400
 NUMBERS = 10_000  # of the population's chance

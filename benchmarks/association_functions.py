@@ -19,6 +19,7 @@ from _common import Table, arguments
 from _machine import Machine, measured
 
 from tensormetrics import association
+from tensormetrics.association import functional
 
 NEEDS = ("scipy",)
 DIMS = 300
@@ -108,7 +109,7 @@ def prepared_queries() -> list[tuple]:
             return [measured["weat"], measured["effect_size"]]
 
         np.testing.assert_allclose([v.item() for v in ours()], numpy_weat(*arrays), rtol=1e-10)
-        np.testing.assert_allclose([association.weat(*tensors), association.weat_effect_size(*tensors)], ours())
+        np.testing.assert_allclose([functional.weat(*tensors), functional.weat_effect_size(*tensors)], ours())
         durations = interleaved({"ours": ours, "numpy": functools.partial(numpy_weat, *arrays)}, 500)
         rows.append((f"weat and its effect size, {words}+{words}", durations, "<= numpy"))
         tensors, arrays = random_sets(*[(1000, words)] * 4)
@@ -127,7 +128,7 @@ def prepared_queries() -> list[tuple]:
 def ragged_queries(metric: association.WEAT) -> tuple:
     tensors, arrays = random_sets(*[(300, 25)] * 4)
     sizes = torch.randint(3, 26, (4, 300))
-    sets = [association.WordSet(t, torch.arange(25) < n[:, None]) for t, n in zip(tensors, sizes, strict=True)]
+    sets = [functional.WordSet(t, torch.arange(25) < n[:, None]) for t, n in zip(tensors, sizes, strict=True)]
     queries = [
         [s[:n] for s, n in zip(query, lengths, strict=True)]
         for *query, lengths in zip(*arrays, sizes.T.tolist(), strict=True)
@@ -149,20 +150,20 @@ def permutations() -> list[tuple]:
     u, v = torch.randn(2, 25, dtype=torch.float64)
     generator = np.random.default_rng(0)
     rivals = {
-        "ours": lambda: association.permutation_p_value(u, v, method="approximate", replicates=10_000),
+        "ours": lambda: functional.permutation_p_value(u, v, method="approximate", replicates=10_000),
         "numpy": lambda: numpy_permutations(u.numpy(), v.numpy(), 10_000, generator),
     }
     p, q = rivals["ours"]().item(), rivals["numpy"]()
     assert abs(p - q) < 6 * (p * (1 - p) / 5_000) ** 0.5, (p, q)
     rows = [("10,000 permutations, 25+25", interleaved(rivals, 15), ">= 3 x"), ragged_permutations()]
     small = u[:8].numpy().round(1), v[:8].numpy().round(1)  # with ties
-    assert abs(association.permutation_p_value(*map(torch.tensor, small)).item() - enumerated(*small)) < 1e-12
+    assert abs(functional.permutation_p_value(*map(torch.tensor, small)).item() - enumerated(*small)) < 1e-12
     for words, repeats, target in ((20, 5, "<= 0.2 s"), (25, 3, "<= 2.5 s")):
-        exact = functools.partial(association.permutation_p_value, u[:words], v[:words], method="exact")
+        exact = functools.partial(functional.permutation_p_value, u[:words], v[:words], method="exact")
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         p = exact().item()
         memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-        sampled = association.permutation_p_value(u[:words], v[:words], method="approximate", replicates=200_000).item()
+        sampled = functional.permutation_p_value(u[:words], v[:words], method="approximate", replicates=200_000).item()
         assert abs(p - sampled) < 4 * (p * (1 - p) / 200_000) ** 0.5 + 1e-5, (p, sampled)
         durations = interleaved({"ours": exact}, repeats)
         rows.append((f"exact p-value, {words}+{words} ({memory:.0f} MB more at the peak)", durations, target))
@@ -173,12 +174,12 @@ def ragged_permutations() -> tuple:
     """Measure 200 tests of 5 to 25 words with tied scores."""
     scores = torch.randint(-5, 6, (2, 200, 25)).double() / 8
     sizes = torch.randint(5, 26, (2, 200))
-    sets = [association.WordSet(s, torch.arange(25) < size[:, None]) for s, size in zip(scores, sizes, strict=True)]
+    sets = [functional.WordSet(s, torch.arange(25) < size[:, None]) for s, size in zip(scores, sizes, strict=True)]
     pairs = [(u[:n].numpy(), v[:m].numpy()) for u, v, n, m in zip(*scores, *sizes.tolist(), strict=True)]
     generator = np.random.default_rng(0)
 
     def ours() -> torch.Tensor:
-        return association.permutation_p_value(*sets, method="approximate", replicates=1000)
+        return functional.permutation_p_value(*sets, method="approximate", replicates=1000)
 
     def loop() -> list[float]:
         return [numpy_permutations(u, v, 1000, generator) for u, v in pairs]
@@ -194,8 +195,8 @@ def rnsb_fits() -> list[tuple]:
     def loop() -> list:
         return [newton_step_by_step(*query) for query in zip(*arrays, strict=True)]
 
-    np.testing.assert_allclose(association.rnsb(*tensors), loop(), rtol=1e-7)
-    durations = interleaved({"ours": functools.partial(association.rnsb, *tensors), "numpy": loop}, 3)
+    np.testing.assert_allclose(functional.rnsb(*tensors), loop(), rtol=1e-7)
+    durations = interleaved({"ours": functools.partial(functional.rnsb, *tensors), "numpy": loop}, 3)
     return [("RNSB, 1,000 fits of 25+25 words", durations, "<= 1 s")]
 
 
@@ -207,7 +208,7 @@ def bootstrap_of(*sizes: int) -> tuple:
     tensors, arrays = random_sets(*[(size,) for size in sizes])
     generator = np.random.default_rng(0)
     rivals = {
-        "ours": lambda: association.bootstrap_interval(association.weat, *tensors, replicates=1000),
+        "ours": lambda: functional.bootstrap_interval(functional.weat, *tensors, replicates=1000),
         "numpy": lambda: numpy_bootstrap(*arrays, iterations=1000, generator=generator),
     }
     ours, theirs = (np.array([float(bound) for bound in rivals[name]()[-2:]]) for name in ("ours", "numpy"))

@@ -15,7 +15,8 @@ from _common import Table, arguments
 from scipy import stats
 from statsmodels.stats.power import TTestPower
 
-from tensormetrics.uncertainty import delong, plan
+from tensormetrics.uncertainty import plan
+from tensormetrics.uncertainty.functional import delong
 
 DEVICES = ("cpu",)
 NEEDS = ("scipy", "statsmodels")

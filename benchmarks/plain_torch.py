@@ -16,8 +16,8 @@ import torch
 from _common import Table, arguments
 from torch import Tensor
 
-from tensormetrics.association import permutation_p_value
-from tensormetrics.posterior import sample_metrics
+from tensormetrics.association.functional import permutation_p_value
+from tensormetrics.posterior.functional import sample_metrics
 from tensormetrics.structured import CorefScores, EventScores, MultisetMatch, RelationScores
 
 DEVICES = ("cpu", "cuda")

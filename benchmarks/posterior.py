@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from _common import Table, arguments
 
-from tensormetrics.posterior import dirichlet_prior, sample_metrics, sample_sums
+from tensormetrics.posterior.functional import dirichlet_prior, sample_metrics, sample_sums
 
 NEEDS = ("prob_conf_mat",)
 METRICS = "acc ba mcc kappa f1 f1@macro f1@weighted ppv@macro tpr@macro p4@macro jaccard@macro log_dor@macro".split()

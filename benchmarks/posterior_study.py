@@ -23,7 +23,7 @@ from prob_conf_mat.utils import RNG
 
 from tensormetrics.compat.prob_conf_mat import Study
 from tensormetrics.compat.prob_conf_mat import summarize_posterior as summarize
-from tensormetrics.posterior import get_experiment_aggregator
+from tensormetrics.posterior.extend import get_experiment_aggregator
 from tensormetrics.uncertainty.statistics.density import kde
 
 NEEDS = ("prob_conf_mat",)

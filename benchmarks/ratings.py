@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from _common import Table, arguments
 
-from tensormetrics.uncertainty import Ratings, bradley_terry
+from tensormetrics.uncertainty import Ratings
+from tensormetrics.uncertainty.functional import bradley_terry
 
 NEEDS = ("choix",)
 DEVICES = ("cpu",)

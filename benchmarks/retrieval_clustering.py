@@ -13,23 +13,23 @@ import torch
 import torchmetrics.functional.clustering as tm
 from _common import Table, arguments
 
-from tensormetrics import retrieval
+from tensormetrics.retrieval import functional
 
 NEEDS = ("sklearn",)
 DEVICES = ("cpu", "cuda")
 # score: ours, scikit-learn's, torchmetrics'
 SCORES = {
     "AMI": (
-        retrieval.adjusted_mutual_info,
+        functional.adjusted_mutual_info,
         sklearn.metrics.adjusted_mutual_info_score,
         tm.adjusted_mutual_info_score,
     ),
     "NMI": (
-        retrieval.normalized_mutual_info,
+        functional.normalized_mutual_info,
         sklearn.metrics.normalized_mutual_info_score,
         tm.normalized_mutual_info_score,
     ),
-    "ARI": (retrieval.adjusted_rand, sklearn.metrics.adjusted_rand_score, tm.adjusted_rand_score),
+    "ARI": (functional.adjusted_rand, sklearn.metrics.adjusted_rand_score, tm.adjusted_rand_score),
 }
 # items, classes, clusters, score, whether torchmetrics takes part (its AMI of 60,000 items takes more than 9 minutes)
 CASES = (

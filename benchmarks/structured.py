@@ -33,8 +33,8 @@ from tensormetrics.structured import (
     RelationScores,
     macro_average,
     micro_average,
-    sequence_overlap,
 )
+from tensormetrics.structured.functional import sequence_overlap
 
 NEEDS = ("metametric", "jaxtyping", "scorch")
 SCORES = ("precision", "recall", "f1")

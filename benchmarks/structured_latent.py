@@ -16,7 +16,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import torch
 from _common import Table, arguments
 
-from tensormetrics.structured import Smatch, Variable, read_penman
+from tensormetrics.structured import Smatch, read_penman
+from tensormetrics.structured.extend import Variable
 
 NEEDS = ("metametric", "smatchpp", "mip")
 PAIRS = 10

@@ -132,7 +132,7 @@ def association_(size: int, ragged: bool, device: str) -> tuple[str, str, Hook, 
         metric = association.WEAT().to(device)
         for columns, masks in batches:
             vectors = (table[tokens] for tokens in columns)
-            metric.update(*(map(association.WordSet, vectors, masks) if ragged else vectors))
+            metric.update(*(map(association.functional.WordSet, vectors, masks) if ragged else vectors))
         return [float(metric.compute())]
 
     def numpy_loop() -> list[float]:

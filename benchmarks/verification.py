@@ -16,7 +16,7 @@ from _common import Table, arguments
 from sklearn.metrics import auc, roc_curve
 from torch import Tensor
 
-from tensormetrics.retrieval import equal_error_rate, pairwise_auroc, tar_at_far
+from tensormetrics.retrieval.functional import equal_error_rate, pairwise_auroc, tar_at_far
 
 NEEDS = ("sklearn",)
 FAR = 1e-3

@@ -8,4 +8,6 @@ from ._version import __version__ as __version__
 from .core.arguments.lazy import attach
 
 # A domain is imported when it is first named, so that one domain never costs the import of another.
-__getattr__, __dir__, __all__ = attach(__name__, __file__)
+__getattr__, __dir__ = attach(__name__, __file__)
+__all__ = ["interval", "compare", "Estimate", "Comparison", "Table"]
+__all__ += ["assignment", "association", "compat", "posterior", "retrieval", "structured", "uncertainty"]

@@ -8,39 +8,22 @@ writes the list of names in tensormetrics/README.md, the device use of rows that
 
 import json
 import sys
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
-from cases import DOMAINS, FUNCTIONS, METRICS
+from cases import FUNCTIONS, METRICS, PLACES
 from cli.test_command_options import STORED, current_options
 from device_budget import FILE, TORCH, counts
 
 from tensormetrics.__main__ import COMMANDS
 
 PAGE = Path(__file__).parents[1] / "tensormetrics" / "README.md"
-HEAD = "| in | there is |\n|---|---|\n"
-
-
-def about(module: ModuleType, value: Any) -> str:
-    """Return what the package that defines a public value is about, by the first words of its docstring."""
-    home = getattr(value, "__module__", None) or module.__name__
-    package = import_module(".".join(home.split(".")[:3])) if home.startswith("tensormetrics.") else module
-    return (package.__doc__ or "").partition("\n")[0].partition(":")[0].partition(",")[0].rstrip(".")
+HEAD = "| import from | names |\n|---|---|\n"
 
 
 def list_of_names() -> str:
-    """Return the rows of the page: for each domain its names, by the packages that define them."""
-    lines = []
-    for domain in DOMAINS:
-        module = import_module(f"tensormetrics.{domain}")
-        lines.append(f"| **{domain}** | |\n")
-        groups: dict[str, list[str]] = {}
-        for name in module.__all__:
-            groups.setdefault(about(module, getattr(module, name)), []).append(f"`{name}`")
-        lines += [f"| {title} | {', '.join(names)} |\n" for title, names in groups.items()]
-    return "".join(lines)
+    """Return the rows of the page: the names of each front page, `functional` and `extend`."""
+    rows = [(place.__name__, place.__all__) for place in PLACES]
+    return "".join(f"| `{place}` | {', '.join(f'`{name}`' for name in names)} |\n" for place, names in rows)
 
 
 def record_names() -> None:

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from tensormetrics.assignment import linear_sum_assignment
-from tensormetrics.retrieval import TorchKNN, adjusted_mutual_info, contingency, normalized_mutual_info
+from tensormetrics.retrieval import TorchKNN
+from tensormetrics.retrieval.functional import adjusted_mutual_info, contingency, normalized_mutual_info
 
 KNN = TorchKNN()
 ROWS, LABELS = torch.randn(50, 8, generator=torch.Generator().manual_seed(0)), torch.arange(50) * 7 % 5

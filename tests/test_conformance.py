@@ -7,14 +7,13 @@ import pickle
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
 from typing import Any, get_origin
 
 import numpy as np
 import pytest
 import torch
 import torchmetrics
-from cases import DOMAINS, FUNCTIONS, METRICS, FunctionCase, LeftOut, MetricCase
+from cases import FUNCTIONS, METRICS, PUBLIC, FunctionCase, LeftOut, MetricCase
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 from torchmetrics import MetricCollection
@@ -30,13 +29,6 @@ N = 60
 
 def rows(table: dict[str, Any]) -> Any:
     return pytest.mark.parametrize("case", table.values(), ids=table.keys())
-
-
-def public_names() -> Iterator[tuple[str, Any]]:
-    for domain in DOMAINS:
-        module = import_module(f"tensormetrics.{domain}")
-        for name in module.__all__:
-            yield f"{domain}.{name}", getattr(module, name)
 
 
 def assert_same(a: Any, b: Any, rtol: float = 0.0, where: str = "") -> None:
@@ -73,7 +65,7 @@ def fed(case: MetricCase, generator: torch.Generator, device: torch.device) -> t
 
 @pytest.mark.lists
 def test_every_public_metric_has_a_row():
-    classes = {name: value for name, value in public_names() if inspect.isclass(value) and not get_origin(value)}
+    classes = {name: value for name, value in PUBLIC.items() if inspect.isclass(value) and not get_origin(value)}
     metrics = {name: value for name, value in classes.items() if issubclass(value, Metric)}
     bases = {base for metric in metrics.values() for base in metric.__mro__[1:]}  # base classes of other metrics
     expected = {name for name, metric in metrics.items() if metric not in bases}
@@ -94,7 +86,7 @@ def takes_tensors(function: Callable[..., Any]) -> bool:
 
 @pytest.mark.lists
 def test_every_public_tensor_function_has_a_row():
-    functions = {name: value for name, value in public_names() if inspect.isfunction(value)}
+    functions = {name: value for name, value in PUBLIC.items() if inspect.isfunction(value)}
     tensors = {name for name, function in functions.items() if takes_tensors(function)}
     assert tensors - FUNCTIONS.keys() == WITHOUT_BATCH, "write a row in FUNCTIONS of tests/cases/"
 

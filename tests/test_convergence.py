@@ -4,7 +4,7 @@ import pytest
 import torch
 from fake_device import DEVICE, Device
 
-from tensormetrics.association import rnsb
+from tensormetrics.association.functional import rnsb
 from tensormetrics.core.native import convergence as convergence_module
 from tensormetrics.core.native.convergence import Convergence
 

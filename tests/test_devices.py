@@ -12,9 +12,9 @@ from test_conformance import N, assert_same, on, rows, with_nonfinite_argument
 from torch.utils._pytree import tree_leaves, tree_map
 from torchmetrics.utilities.data import dim_zero_cat
 
-from tensormetrics import association, compare
+from tensormetrics import compare
 from tensormetrics.assignment import HungarianMatcher
-from tensormetrics.association import WordEmbeddingModel
+from tensormetrics.association import WordEmbeddingModel, functional
 from tensormetrics.association.metrics.direct_bias import _first_axes
 from tensormetrics.association.resampling.bootstrap import _t_scales
 from tensormetrics.core.numbers.quantiles import equal_tailed_interval
@@ -298,11 +298,11 @@ def test_direct_bias_on_device_waits_only_for_gradients(rows, dims, k, generator
     with Device() as device:
         on_device = t.to(DEVICE), groups.to(DEVICE)
         device.waits.clear()
-        result = association.direct_bias(*on_device, n_components=k)
+        result = functional.direct_bias(*on_device, n_components=k)
         assert device.waits == []
-        assert_same(result.cpu(), association.direct_bias(t, groups, n_components=k), 1e-12)
+        assert_same(result.cpu(), functional.direct_bias(t, groups, n_components=k), 1e-12)
         assert result.isnan().tolist() == [False, True]
-        association.direct_bias(on_device[0], on_device[1].requires_grad_(), n_components=k)
+        functional.direct_bias(on_device[0], on_device[1].requires_grad_(), n_components=k)
         assert device.waits
 
 

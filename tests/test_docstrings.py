@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from cases import DOMAINS
+from cases import DOMAINS, PLACES, PUBLIC, public
 from record import PAGE, list_of_names
 from syntax import trees
 
-from tensormetrics.posterior import temporary_registrations
+from tensormetrics.posterior.extend import temporary_registrations
 
-NAMES = [(domain, name) for domain in DOMAINS for name in import_module(f"tensormetrics.{domain}").__all__]
+NAMES = [(domain, name) for domain in DOMAINS for name in public(domain)]
 SHAPE = re.compile(  # (..., N, D), (k,), (), (rows, C)
     r"\(\.\.\.\)|\(\)|\((\.\.\.|[A-Z*]\w*|\d+|[a-z])( ?[-+*/] ?\w+)?,[^()]*\)|\([a-z]+, [A-Z\d][^()]*\)"
 )
@@ -31,7 +31,7 @@ SHOWN = {name for _, name in NAMES} | {"update", "forward", "__call__"}
 
 
 def value_of(domain: str, name: str):
-    return getattr(import_module(f"tensormetrics.{domain}"), name)
+    return PUBLIC[f"{domain}.{name}"]
 
 
 def docstring_of(value) -> str:
@@ -114,7 +114,7 @@ def run_examples(name: str, docstring: str, names: dict) -> None:
 
 
 def names_of(domain: str) -> dict:
-    return {"__name__": "__main__", **{name: value_of(where, name) for where, name in NAMES if where == domain}}
+    return {"__name__": "__main__", **public(domain)}
 
 
 @pytest.mark.parametrize(("domain", "name"), WITH_EXAMPLE, ids=str)
@@ -161,13 +161,13 @@ def test_public_names_are_listed_on_page():
 def test_reference_shows_every_name_and_its_links_lead_somewhere(tmp_path):
     pytest.importorskip("pdoc")
     template = Path(__file__).parents[1] / ".github" / "reference"
-    command = [sys.executable, "-m", "pdoc", "tensormetrics", r"!tensormetrics\.\w+\.", "-t", template, "-o", tmp_path]
-    subprocess.run(command, check=True, capture_output=True, cwd=template.parents[1])
+    inner = [place.__name__ for place in PLACES if place.__name__.count(".") > 1]
+    options = ["tensormetrics", r"!tensormetrics\.\w+\.", *inner, "-t", template, "-o", tmp_path]
+    subprocess.run([sys.executable, "-m", "pdoc", *options], check=True, capture_output=True, cwd=template.parents[1])
     pages = {page: page.read_text() for page in tmp_path.rglob("*.html")}
     names = {page: {*re.findall(r'id="([^"]+)"', text)} for page, text in pages.items()}
-    missing = [
-        (domain, name) for domain, name in NAMES if name not in names[tmp_path / "tensormetrics" / f"{domain}.html"]
-    ]
+    pages_of = {place: tmp_path / f"{place.__name__.replace('.', '/')}.html" for place in PLACES}
+    missing = [(page, name) for place, page in pages_of.items() for name in place.__all__ if name not in names[page]]
     broken = []
     for page, text in pages.items():
         for file, _, name in (link.partition("#") for link in re.findall(r'href="([^":$]*)"', text)):

@@ -1,19 +1,17 @@
 """Public functions and metrics that compute the same quantity return the same value."""
 
-import importlib
 import inspect
 import warnings
 
 import pytest
 import torch
-from cases import DOMAINS
+from cases import PUBLIC
 from cases.entry_points import QUANTITIES, Quantity, public_name
 from torch import Tensor
 
 from tensormetrics.core.metric.base import Metric
 from tensormetrics.uncertainty import Estimate
 
-MODULES = {domain: importlib.import_module(f"tensormetrics.{domain}") for domain in DOMAINS}
 USUAL = 4  # data of each quantity in the first tier
 CASES = [
     pytest.param(name, data, marks=[pytest.mark.full] if index >= USUAL else [])
@@ -70,11 +68,8 @@ def test_functions_of_one_quantity_return_same_value(name, data):
 
 def twins() -> set[str]:
     """Return the metrics that a function has the name of, but for case and underscores, and these functions."""
-    public = {
-        f"{domain}.{name}": getattr(module, name) for domain, module in MODULES.items() for name in module.__all__
-    }
-    metrics = [name for name, value in public.items() if inspect.isclass(value) and issubclass(value, Metric)]
-    functions = {name.lower().replace("_", ""): name for name, value in public.items() if inspect.isfunction(value)}
+    metrics = [name for name, value in PUBLIC.items() if inspect.isclass(value) and issubclass(value, Metric)]
+    functions = {name.lower().replace("_", ""): name for name, value in PUBLIC.items() if inspect.isfunction(value)}
     return {name for metric in metrics if (twin := functions.get(metric.lower())) for name in (metric, twin)}
 
 

@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_map
 
 from tensormetrics.__main__ import main
 from tensormetrics._cli.machine import gpu_checks, gpu_report
-from tensormetrics.association import permutation_p_value
+from tensormetrics.association.functional import permutation_p_value
 from tensormetrics.core.native import gpu_kernels, native
 from tensormetrics.core.native.gpu_kernels import FAMILIES, Answer, can_use
 

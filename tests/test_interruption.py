@@ -14,11 +14,11 @@ from tensormetrics.core.native.interruptible import _setters, interruptible
 
 CALLS = """
 import time, torch
-from tensormetrics.association import permutation_p_value
+from tensormetrics.association.functional import permutation_p_value
 from tensormetrics.assignment import linear_sum_assignment
-from tensormetrics.posterior import sample_sums
+from tensormetrics.posterior.functional import sample_sums
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN
-from tensormetrics.structured import sequence_overlap
+from tensormetrics.structured.functional import sequence_overlap
 
 x, y, counts = torch.randn(60_000, 256), torch.arange(60_000) % 100, torch.full((60, 60), 3.0)
 costs, similarity = torch.arange(6000.0), torch.zeros(24_000, 24_000)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cases import DOMAINS
+from cases import DOMAINS, FRONTS, PLACES, PUBLIC
 from syntax import parse
 
 import tensormetrics
@@ -27,6 +27,7 @@ SHARED = "assignment", "uncertainty"  # every other domain may import them
 IMPORTERS = {"import_module", "__import__", "find_spec", "resolve_name"}  # functions that take names of modules
 MAX_LINES = 60  # of a function without its docstring; functions of the command line that declare options may be longer
 LINES = {"tensormetrics": 66_700, "tests": 55_000, "csrc": 7_380}  # they only fall
+MAX_FRONT_NAMES = 170  # in the lists of the package and of its domains
 LINES_OF_CODE = 46_000  # of tensormetrics: without docstrings, comments and blank lines
 USED_TWICE = set(  # names of classes of two domains, until one is renamed
     "Answer Assignment Candidates Column Comparison Family Field Item Items Joined Keys Leaf Node Options Pairs Part "
@@ -241,6 +242,11 @@ def count_code(source: str) -> int:
     documentation = docstring_lines(parse(source))
     texts = (line.strip() for number, line in enumerate(source.splitlines(), 1) if number not in documentation)
     return sum(bool(text) and not text.startswith("#") for text in texts)
+
+
+def test_front_pages_name_little_and_each_name_stands_in_one_place():
+    assert len(tensormetrics.__all__) + sum(len(front.__all__) for front in FRONTS) <= MAX_FRONT_NAMES
+    assert sum(len({*place.__all__}) for place in PLACES) == len(PUBLIC)
 
 
 def test_lines_are_within_the_budget():

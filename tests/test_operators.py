@@ -272,7 +272,7 @@ def test_canonical_distances_are_not_fused():
 def test_out_of_memory_is_an_error_in_the_name_of_the_operator():
     program = """
 import resource, torch
-from tensormetrics.structured import sequence_overlap
+from tensormetrics.structured.functional import sequence_overlap
 chain = torch.ones(1, 1, 4_000_000)
 sequence_overlap(chain[..., :9])
 size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()

@@ -66,9 +66,11 @@ ANSWERS = [
 ]
 # name -> call of (study, metric, options), and how many axes the plot has
 PLOTS = {
-    "plot_eat_map": (lambda s, m, o: association.plot_eat_map(ANSWERS, **o)[0], 1),
+    "plot_eat_map": (lambda s, m, o: association.functional.plot_eat_map(ANSWERS, **o)[0], 1),
     "plot_distributions": (
-        lambda s, m, o: posterior.plot_distributions([Shown(LONG, s.column("acc", None, LONG))], "acc", (0, 1), **o)[0],
+        lambda s, m, o: posterior.functional.plot_distributions(
+            [Shown(LONG, s.column("acc", None, LONG))], "acc", (0, 1), **o
+        )[0],
         1,
     ),
     "Study.plot": (lambda s, m, o: s.plot("acc", **o)[0], 2),

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 from cases import DOMAINS
+from cases import public as public_names
 from click.testing import CliRunner
 
 import tensormetrics
 from tensormetrics.__main__ import main
-from tensormetrics.posterior import temporary_registrations
+from tensormetrics.posterior.extend import temporary_registrations
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -84,9 +85,7 @@ def test_two_commands_are_one_line_each():
 
 def test_names_of_which_function_are_public():
     page = (FOLDER / "which_function.md").read_text()
-    public = {*tensormetrics.__all__}
-    for domain in DOMAINS:
-        public |= {*getattr(tensormetrics, domain).__all__}
+    public = {*tensormetrics.__all__}.union(*map(public_names, DOMAINS))
     rows = [line.split("|")[3] for line in page.splitlines() if line.startswith("| ") and "`" in line]
     named = {name for row in rows for name in re.findall(r"(?<![.\w])([A-Za-z_]\w+)(?=\(|`)", row)}
     methods = {"log", "log_dict", "to_latex", "to_markdown", "to_csv", "to_json", "to_frame", "plot"}

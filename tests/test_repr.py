@@ -1,16 +1,14 @@
 """What `print` and `dir` show of everything that is public."""
 
 import functools
-import importlib
 from dataclasses import dataclass
 
 import pytest
 import torch
-from cases import FILES, METRICS
+from cases import METRICS, PUBLIC
 
 from tensormetrics import association, posterior, retrieval, structured, uncertainty
 
-DOMAINS = {name: importlib.import_module(f"tensormetrics.{name}") for name in FILES}
 ROWS = torch.tensor([[0.0], [0.1], [5.0], [5.3]])
 MATRIX = [[8, 2], [1, 9]]
 
@@ -32,7 +30,7 @@ def study():
     return made
 
 
-class Generated(retrieval.EmbeddingSource):
+class Generated(retrieval.extend.EmbeddingSource):
     def __init__(self):
         super().__init__((7, 2), torch.float32)
 
@@ -92,7 +90,7 @@ OBJECTS = {
 }
 
 
-NAMES = {name: getattr(module, name) for module in DOMAINS.values() for name in module.__all__}
+NAMES = {name.partition(".")[2]: value for name, value in PUBLIC.items()}
 
 
 @pytest.mark.parametrize("call", CALLS)

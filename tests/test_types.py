@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 IMPORTS = [
     "import torch",
     "from tensormetrics.assignment import LinearAssignment",
-    "from tensormetrics.association import WordEmbeddingModel, rnd",
+    "from tensormetrics.association import WordEmbeddingModel; from tensormetrics.association.functional import rnd",
     "from tensormetrics.posterior import ConfusionPosterior",
     "from tensormetrics.retrieval import AccuracyCalculator, HitRate, RecallAtK, TorchKNN",
     "from tensormetrics.structured import SpanScores, metric_of",

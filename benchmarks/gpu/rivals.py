@@ -17,7 +17,7 @@ from benchmarks.gpu.facts import DEVICE, STAND_IN, sized
 from tensormetrics._cli.machine import gpu_checks
 from tensormetrics._cli.machine.gpu_checks import Different
 from tensormetrics.assignment import linear_sum_assignment
-from tensormetrics.posterior import sample_sums
+from tensormetrics.posterior.functional import sample_sums
 from tensormetrics.retrieval import AccuracyCalculator, TorchKMeans, TorchKNN
 
 ROUNDS, PATIENCE = (1, 0.0) if STAND_IN else (11, 2500.0)  # a call that has used up its milliseconds is left out

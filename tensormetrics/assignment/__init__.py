@@ -1,19 +1,10 @@
 """Linear assignment, solved in batches on the device."""
 
 from . import trials  # noqa: F401  it registers the trials of the GPU kernels
-from .matcher import HungarianMatcher as HungarianMatcher
-from .solver import Assignment as Assignment
-from .solver import LinearAssignment as LinearAssignment
-from .solver import linear_sum_assignment as linear_sum_assignment
-from .solver import pairs as pairs
+from .matcher import HungarianMatcher
+from .solver import Assignment, LinearAssignment, linear_sum_assignment, pairs
 
-__all__ = [
-    "Assignment",
-    "HungarianMatcher",
-    "LinearAssignment",
-    "linear_sum_assignment",
-    "pairs",
-]
+__all__ = ["linear_sum_assignment", "Assignment", "pairs", "LinearAssignment", "HungarianMatcher"]
 
 
 def __dir__() -> list[str]:

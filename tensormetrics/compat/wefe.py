@@ -16,7 +16,6 @@ from ..association import DoubleHardDebias as DoubleHardDebias
 from ..association import HalfSiblingRegression as HalfSiblingRegression
 from ..association import HardDebias as HardDebias
 from ..association import MulticlassHardDebias as MulticlassHardDebias
-from ..association import PreprocessorArgs as PreprocessorArgs
 from ..association import RepulsionAttractionNeutralization as RepulsionAttractionNeutralization
 from ..association import fetch_debias_multiclass as fetch_debias_multiclass
 from ..association import fetch_debiaswe as fetch_debiaswe
@@ -25,11 +24,12 @@ from ..association import fetch_gn_glove as fetch_gn_glove
 from ..association import load_bingliu as load_bingliu
 from ..association import load_weat as load_weat
 from ..association import load_weat_w2v as load_weat_w2v
-from ..association import preprocess_word as preprocess_word
 from ..association.debias.base import Debias as BaseDebias  # noqa: F401
 from ..association.embeddings.lookup import UNCHANGED, Strategy, log
 from ..association.embeddings.model import check_model
 from ..association.embeddings.query import Template, check_query, check_word_sets, check_words
+from ..association.extend import PreprocessorArgs as PreprocessorArgs
+from ..association.functional import preprocess_word as preprocess_word
 from ..association.metrics.base import check_template
 from ..core.arguments import checks
 from ..core.results.estimates import Estimate
@@ -102,7 +102,7 @@ class Query(association.Query):
 class BaseMetric:
     """Base class of metrics written for WEFE, which override `run_query`; options of our metric may be given here."""
 
-    kind: type[association.BaseMetric] = association.BaseMetric
+    kind: type[association.extend.BaseMetric] = association.extend.BaseMetric
     first_options: Sequence[str] = ()  # that WEFE takes by position between the model and the threshold
     empty: dict[str, Any] = {}  # further entries of the result of a query that lost too many words
     metric_template: Template
@@ -112,7 +112,7 @@ class BaseMetric:
     def __init__(self, **options: Any) -> None:
         self.options = options
 
-    def metric(self, options: dict[str, Any]) -> association.BaseMetric:
+    def metric(self, options: dict[str, Any]) -> association.extend.BaseMetric:
         """Return our metric with these options of `run_query`."""
         options = self.options | options
         options.pop("p_value_verbose", None)
@@ -130,7 +130,7 @@ class BaseMetric:
         check_query(query)
         check_model(model)
         check_template(query, self.metric_template, self.metric_short_name)
-        if self.kind is association.BaseMetric:
+        if self.kind is association.extend.BaseMetric:
             return {}
         estimate = metric.run_query(query, model)
         result = {"query_name": estimate.name, "result": np.float64(estimate.value)} | self.empty
@@ -153,7 +153,7 @@ def entries_of(estimate: Estimate) -> dict[str, Any]:
     return details
 
 
-def served(kind: type[association.BaseMetric], first_options: str = "", **empty: Any) -> type[BaseMetric]:
+def served(kind: type[association.extend.BaseMetric], first_options: str = "", **empty: Any) -> type[BaseMetric]:
     """Return a metric of `association` as a class with the arguments and results of WEFE."""
     fields = {name: getattr(kind, name) for name in ("metric_template", "metric_name", "metric_short_name")}
     fields |= {"kind": kind, "first_options": first_options.split(), "empty": {kind.__name__.lower(): np.nan} | empty}

@@ -16,4 +16,8 @@ Every metric has `interval()`. Two metrics that were updated with the same items
 from ..core.arguments.lazy import attach
 
 # Imported when they are used: association needs two of these names, and all together are 4,000 lines.
-__getattr__, __dir__, __all__ = attach(__name__, __file__)
+__getattr__, __dir__ = attach(__name__, __file__)
+__all__ = ["interval", "compare", "Estimate", "Comparison", "Table", "as_scalars"]
+__all__ += ["Scores", "read_scores", "Uncertain", "correct_p_values", "plan", "UncertaintyWarning"]
+__all__ += ["BinaryAUROC", "BinaryAveragePrecision", "BrierScore", "CalibrationError", "PassAtK", "Ratings"]
+__all__ += ["compare_data_sets", "compare_folds", "compare_samples", "variance_components"]

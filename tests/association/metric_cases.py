@@ -16,11 +16,11 @@ from tensormetrics.association import (
     SAME,
     SCWEAT,
     WEAT,
-    BaseMetric,
     DirectBias,
     WordEmbeddingModel,
-    rnd,
 )
+from tensormetrics.association.extend import BaseMetric
+from tensormetrics.association.functional import rnd
 
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
 GOLDEN["models"]["tinyB"] = {word: [y, x, -z] for word, (x, y, z) in GOLDEN["models"]["tiny"].items()}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from tensormetrics import association
+from tensormetrics.association import functional
 
 
 def agrees(value: torch.Tensor, expected: object, rtol: float = 1e-10) -> bool:
@@ -17,25 +17,25 @@ def agrees(value: torch.Tensor, expected: object, rtol: float = 1e-10) -> bool:
 
 # Each row holds the function, its NumPy oracle and its sets; "pp" are pairs of words, "A" is a list of groups.
 SCORES = {
-    "weat": (association.weat, oracle.weat, "xyab"),
-    "weat_effect_size": (association.weat_effect_size, oracle.weat_effect_size, "xyab"),
-    "sc_weat": (association.sc_weat, oracle.sc_weat, "wab"),
-    "rnd": (association.rnd, oracle.rnd, "xya"),
-    "rnd_cos": (lambda x, y, a: association.rnd(x, y, a, "cos"), lambda *s: oracle.rnd(*s, "cos"), "xya"),
-    "ripa": (association.ripa, oracle.ripa, "ppa"),
-    "ect": (association.ect, oracle.ect, "xya"),
-    "mac": (association.mac, oracle.mac, "tA"),
-    "gweat": (association.gweat, oracle.gweat, "XA"),
-    "same": (association.same, oracle.same, "tG"),
-    "direct_bias": (association.direct_bias, oracle.direct_bias, "tP"),
-    "direct_bias_3": (lambda *s: association.direct_bias(*s, 0.5, 3), lambda *s: oracle.direct_bias(*s, 0.5, 3), "tP"),
+    "weat": (functional.weat, oracle.weat, "xyab"),
+    "weat_effect_size": (functional.weat_effect_size, oracle.weat_effect_size, "xyab"),
+    "sc_weat": (functional.sc_weat, oracle.sc_weat, "wab"),
+    "rnd": (functional.rnd, oracle.rnd, "xya"),
+    "rnd_cos": (lambda x, y, a: functional.rnd(x, y, a, "cos"), lambda *s: oracle.rnd(*s, "cos"), "xya"),
+    "ripa": (functional.ripa, oracle.ripa, "ppa"),
+    "ect": (functional.ect, oracle.ect, "xya"),
+    "mac": (functional.mac, oracle.mac, "tA"),
+    "gweat": (functional.gweat, oracle.gweat, "XA"),
+    "same": (functional.same, oracle.same, "tG"),
+    "direct_bias": (functional.direct_bias, oracle.direct_bias, "tP"),
+    "direct_bias_3": (lambda *s: functional.direct_bias(*s, 0.5, 3), lambda *s: oracle.direct_bias(*s, 0.5, 3), "tP"),
     "direct_bias_mean_difference": (
-        lambda *s: association.direct_bias(*s, direction="mean_difference"),
+        lambda *s: functional.direct_bias(*s, direction="mean_difference"),
         lambda *s: oracle.direct_bias(*s, direction="mean_difference"),
         "tP",
     ),
-    "rnsb": (association.rnsb, oracle.rnsb, "tab"),
-    "rnsb_free_intercept": (lambda *s: association.rnsb(*s, 0.7, False), lambda *s: oracle.rnsb(*s, 0.7, False), "tab"),
+    "rnsb": (functional.rnsb, oracle.rnsb, "tab"),
+    "rnsb_free_intercept": (lambda *s: functional.rnsb(*s, 0.7, False), lambda *s: oracle.rnsb(*s, 0.7, False), "tab"),
 }
 
 
@@ -59,4 +59,4 @@ def precision(sets: str) -> float:
 
 def with_mask(sets: str, tensors: list[torch.Tensor], name: str, mask: torch.Tensor) -> list[Any]:
     """Return the tensors; those of the set `name` get a mask (..., W)."""
-    return [association.WordSet(t, mask) if s == name else t for s, t in zip(sets, tensors, strict=True)]
+    return [functional.WordSet(t, mask) if s == name else t for s, t in zip(sets, tensors, strict=True)]

@@ -7,7 +7,7 @@ from metric_cases import answer
 from raising import raises
 
 from tensormetrics import association
-from tensormetrics.association import Query, WordEmbeddingModel
+from tensormetrics.association import Query, WordEmbeddingModel, functional
 
 VALUES = {"nan": torch.nan, "inf": torch.inf, "-inf": -torch.inf}
 every_value = pytest.mark.parametrize("value", VALUES.values(), ids=VALUES.keys())
@@ -15,9 +15,9 @@ every_value = pytest.mark.parametrize("value", VALUES.values(), ids=VALUES.keys(
 
 def test_random_effects_infinite_variance_has_zero_weight():
     e, v = torch.tensor([0.3, 5.0, 0.8]), torch.tensor([0.1, torch.inf, 0.2])
-    actual, expected = association.random_effects(e, v).value, association.random_effects(e[::2], v[::2]).value
+    actual, expected = functional.random_effects(e, v).value, functional.random_effects(e[::2], v[::2]).value
     torch.testing.assert_close(actual, expected)
-    assert all(value.isnan() for value in association.random_effects(e, torch.tensor([0.1, -0.1, 0.2])))
+    assert all(value.isnan() for value in functional.random_effects(e, torch.tensor([0.1, -0.1, 0.2])))
 
 
 # Queries of words.
@@ -27,7 +27,9 @@ SETS = {name: [f"{name}{i}" for i in range(4)] for name in SET_NAMES}
 QUERY_METRICS = [
     kind
     for kind in vars(association).values()
-    if isinstance(kind, type) and issubclass(kind, association.BaseMetric) and kind is not association.BaseMetric
+    if isinstance(kind, type)
+    and issubclass(kind, association.extend.BaseMetric)
+    and kind is not association.extend.BaseMetric
 ]
 
 
@@ -42,7 +44,7 @@ def test_run_query_nonfinite_word_gives_no_finite_number(metric, value, generato
     )
     words = [word for sets in query_sets for members in sets for word in members]
     table = torch.randn(len(words), 6, generator=generator, dtype=torch.float64)
-    has_test = metric.null_distributions is not association.BaseMetric.null_distributions
+    has_test = metric.null_distributions is not association.extend.BaseMetric.null_distributions
     options = {"p_value": has_test, "permutations": 50, "replicates": 30}
     if metric is association.CEAT:
         options["samples"] = 5

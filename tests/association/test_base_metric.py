@@ -6,7 +6,9 @@ from metric_cases import Gap, OwnQuery, answer
 from raising import raises
 from torchmetrics import MetricCollection
 
-from tensormetrics.association import ECT, RIPA, RND, WEAT, IndexedQuery, Query, WordEmbeddingModel, ect, rnd
+from tensormetrics.association import ECT, RIPA, RND, WEAT, Query, WordEmbeddingModel
+from tensormetrics.association.extend import IndexedQuery
+from tensormetrics.association.functional import ect, rnd
 
 
 def test_metric_with_its_own_run_query_needs_no_measure(query, tiny):

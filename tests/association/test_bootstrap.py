@@ -12,7 +12,8 @@ from raising import raises
 from scores import SCORES, random_sets
 
 from tensormetrics import association
-from tensormetrics.association import RND, Query, WordEmbeddingModel, WordSet, bootstrap_interval, rnd
+from tensormetrics.association import RND, Query, WordEmbeddingModel, functional
+from tensormetrics.association.functional import WordSet, bootstrap_interval, rnd
 from tensormetrics.association.resampling.word_samples import word_sample
 from tensormetrics.association.sets.set_checks import weights_as_masks
 from tensormetrics.core.resampling.draws import t_scales
@@ -24,9 +25,9 @@ METRICS = {
     for name, (score, _, sets) in SCORES.items()
     if name not in ("sc_weat", "rnd_cos") and not name.startswith("direct_bias_")
 }
-METRICS["mean_sc_weat"] = association.mean_sc_weat, "wab"
-METRICS["rnd_cos"] = functools.partial(association.rnd, distance="cos"), "xya"
-METRICS["rnsb_free_intercept"] = functools.partial(association.rnsb, penalize_intercept=False), "tab"
+METRICS["mean_sc_weat"] = functional.mean_sc_weat, "wab"
+METRICS["rnd_cos"] = functools.partial(functional.rnd, distance="cos"), "xya"
+METRICS["rnsb_free_intercept"] = functools.partial(functional.rnsb, penalize_intercept=False), "tab"
 pytestmark = pytest.mark.filterwarnings("ignore:rnd of sets of")
 every_metric = pytest.mark.parametrize(("metric", "sets"), METRICS.values(), ids=METRICS.keys())
 
@@ -86,7 +87,7 @@ def test_bootstrap_interval_equals_loop_over_replicates(metric, sets, generator,
     tensors = random_sets(sets, generator, device)
     samples = list(sample_shapes(sets, tensors))
     limit = None
-    if metric is association.weat_effect_size:
+    if metric is functional.weat_effect_size:
         x, y = (t.shape[-2] for t in tensors[:2])
         limit = (x + y) / (x * y) ** 0.5
     expected = interval_by_hand(metric, sets, tensors, samples, 30, 0.5, 3, limit)
@@ -97,7 +98,7 @@ def test_bootstrap_interval_equals_loop_over_replicates(metric, sets, generator,
     )  # see test_bootstrap_interval_rnd_of_unequal_sets_is_bias_corrected
     expected = [end - bias for end in expected]
     expected = min(expected[0], value.item()), max(expected[1], value.item())
-    expected = np.clip(expected, *{association.ect: (-1, 1), association.rnsb: (0, None)}.get(metric, (None, None)))
+    expected = np.clip(expected, *{functional.ect: (-1, 1), functional.rnsb: (0, None)}.get(metric, (None, None)))
     np.testing.assert_allclose([low.item(), high.item()], expected, rtol=1e-5 if sets == "tab" else 1e-8)
 
 
@@ -106,12 +107,12 @@ def test_leave_one_out_weights_give_scores_of_smaller_sets(generator, device):
     x, y, a, b = random_sets("xyab", generator, device)
     sample = word_sample(None, None, x.shape[-2:-1], device)
     with weights_as_masks():
-        scores = association.weat_effect_size(WordSet(x, sample.without(1, 2)), y, a, b)
-    smaller_sets = [association.weat_effect_size(torch.cat([x[:i], x[i + 1 :]]), y, a, b) for i in (1, 2)]
+        scores = functional.weat_effect_size(WordSet(x, sample.without(1, 2)), y, a, b)
+    smaller_sets = [functional.weat_effect_size(torch.cat([x[:i], x[i + 1 :]]), y, a, b) for i in (1, 2)]
     assert not torch.allclose(scores, torch.stack(smaller_sets))  # the size of x stays the same
     with weights_as_masks():
-        scores = association.mac(WordSet(x, sample.without(1, 2)), a[None])
-    smaller_sets = [association.mac(torch.cat([x[:i], x[i + 1 :]]), a[None]) for i in (1, 2)]
+        scores = functional.mac(WordSet(x, sample.without(1, 2)), a[None])
+    smaller_sets = [functional.mac(torch.cat([x[:i], x[i + 1 :]]), a[None]) for i in (1, 2)]
     torch.testing.assert_close(scores, torch.stack(smaller_sets))
 
 
@@ -135,19 +136,19 @@ def test_bootstrap_interval_batches_and_padding_change_nothing(metric, sets, gen
 @pytest.mark.parametrize("budget", [3000, 300])  # many replicates at once share their cosines, few do not
 def test_bootstrap_interval_depends_on_seed_but_not_on_chunk_size(budget, generator, device, monkeypatch):
     tensors = random_sets("xyab", generator, device)
-    got = bootstrap_interval(association.weat, *tensors)
-    assert not torch.equal(got.low, bootstrap_interval(association.weat, *tensors, seed=1).low)
+    got = bootstrap_interval(functional.weat, *tensors)
+    assert not torch.equal(got.low, bootstrap_interval(functional.weat, *tensors, seed=1).low)
     monkeypatch.setattr("tensormetrics.association.resampling.draws.BUDGET", budget)
-    chunked = bootstrap_interval(association.weat, *tensors)
+    chunked = bootstrap_interval(functional.weat, *tensors)
     np.testing.assert_allclose(torch.stack([*chunked]).cpu(), torch.stack([*got]).cpu(), rtol=1e-12)
 
 
 def test_bootstrap_interval_nan_replicates_are_dropped_unless_in_majority(device):
     e1, e2 = torch.eye(2, device=device)
     x, y = torch.stack([e1, e2]), torch.stack([e1, e2])
-    assert bootstrap_interval(association.weat_effect_size, x[:1], y[:1], e1[None], e2[None]).low.isnan()
+    assert bootstrap_interval(functional.weat_effect_size, x[:1], y[:1], e1[None], e2[None]).low.isnan()
     mask = torch.tensor([False, False], device=device)
-    assert bootstrap_interval(association.weat, WordSet(x, mask), y, x, y).low.isnan()
+    assert bootstrap_interval(functional.weat, WordSet(x, mask), y, x, y).low.isnan()
 
     def rarely_defined(x):
         vectors, mask, _ = WordSet.of(x)
@@ -160,12 +161,12 @@ def test_bootstrap_interval_nan_replicates_are_dropped_unless_in_majority(device
 
 def test_bootstrap_interval_sets_of_one_word_are_not_resampled(generator, device):
     x, y, a, b = random_sets("xyab", generator, device)
-    _, low, high = bootstrap_interval(association.weat, x[:1], y[:1], a[:1], b[:1])
+    _, low, high = bootstrap_interval(functional.weat, x[:1], y[:1], a[:1], b[:1])
     assert low == high and low.dtype == torch.float64
     e1, e2 = torch.eye(2, device=device).unsqueeze(1)
-    assert bootstrap_interval(association.weat, e1, e2, e1, e2).low == 2
-    _, low, high = bootstrap_interval(association.weat, x[:1], y[:1], a, b)
-    _, low_of_targets, high_of_targets = bootstrap_interval(association.weat, x, y, a, b)
+    assert bootstrap_interval(functional.weat, e1, e2, e1, e2).low == 2
+    _, low, high = bootstrap_interval(functional.weat, x[:1], y[:1], a, b)
+    _, low_of_targets, high_of_targets = bootstrap_interval(functional.weat, x, y, a, b)
     assert low < high and low_of_targets < high_of_targets
 
 
@@ -175,16 +176,16 @@ def test_bootstrap_interval_of_words_that_are_all_alike_has_a_width(device):
 
     for count, width in (5, 2 / 6), (50, 2 / 51):  # at least the mean mass of an imagined score
         x, y, a, b = (alike(count, axis) for axis in (0, 1, 0, 1))
-        value, low, high = bootstrap_interval(association.weat_effect_size, x, y, a, b)
+        value, low, high = bootstrap_interval(functional.weat_effect_size, x, y, a, b)
         assert float(value) == pytest.approx(float(high)) == pytest.approx(2) and low < 2 - width
-        value, low, high = bootstrap_interval(association.weat, x, y, a, b)
+        value, low, high = bootstrap_interval(functional.weat, x, y, a, b)
         assert -4 * count <= low < value - width < value + width < high <= 4 * count
-        value, low, high = bootstrap_interval(association.mac, x, a[None])
+        value, low, high = bootstrap_interval(functional.mac, x, a[None])
         assert value == low == 0 and high > width
-    assert bootstrap_interval(association.rnsb, x, a, b).high == math.inf  # has no largest score
+    assert bootstrap_interval(functional.rnsb, x, a, b).high == math.inf  # has no largest score
 
 
-@pytest.mark.parametrize("metric", [association.weat, association.weat_effect_size])
+@pytest.mark.parametrize("metric", [functional.weat, functional.weat_effect_size])
 def test_weat_batch_of_counts_equals_repeated_sets(metric, generator, device):
     sets = random_sets("xyab", generator, device, 2)
     counts = [torch.randint(0, 3, (2, 200, s.shape[-2]), generator=generator).to(device) for s in sets]
@@ -198,8 +199,8 @@ def test_weat_batch_of_counts_equals_repeated_sets(metric, generator, device):
 def test_weat_batch_of_counts_of_large_sets_equals_single_counts(generator, device):
     sets = [3 * torch.randn(440, 300, generator=generator).to(device) for _ in range(4)]
     counts = torch.randint(0, 3, (4, 65, 440), generator=generator).to(device)
-    scores = association.weat(*map(WordSet, sets, counts))
-    singles = [association.weat(*map(WordSet, sets, counts[:, i])) for i in (0, 64)]
+    scores = functional.weat(*map(WordSet, sets, counts))
+    singles = [functional.weat(*map(WordSet, sets, counts[:, i])) for i in (0, 64)]
     torch.testing.assert_close(scores[[0, 64]], torch.stack(singles), rtol=1e-9, atol=1e-12)
 
 
@@ -211,8 +212,8 @@ def test_bootstrap_interval_invalid_arguments_raise(generator, device):
         bootstrap_interval(lambda x, y: (x - y).mean((-2, -1)), x, x)
     large = [torch.rand(3, 2**21, generator=generator).to(device) for _ in range(3)]  # limits the draws of a chunk
     for score, shape in (
-        (lambda x, y, a: association.rnd(*(WordSet.of(s).values for s in (x, y, a))), r"\(1,\)"),
-        (association.sc_weat, r"\(50, 3\)"),
+        (lambda x, y, a: functional.rnd(*(WordSet.of(s).values for s in (x, y, a))), r"\(1,\)"),
+        (functional.sc_weat, r"\(50, 3\)"),
     ):
         with pytest.raises(TypeError, match=f"^metric: got a function whose scores of .*draws have the shape {shape}"):
             bootstrap_interval(score, *(s[:, :2] for s in large), replicates=50)
@@ -221,13 +222,13 @@ def test_bootstrap_interval_invalid_arguments_raise(generator, device):
     with pytest.raises(
         TypeError, match="^metric: got a function that returns a Estimate, wanted one that returns one score"
     ):
-        bootstrap_interval(association.ceat, *torch.randn(4, 3, 2, 5, generator=generator).to(device))
+        bootstrap_interval(functional.ceat, *torch.randn(4, 3, 2, 5, generator=generator).to(device))
     with pytest.raises(TypeError, match="^a.mask: got torch.int64, wanted torch.bool: the words to draw"):
-        bootstrap_interval(association.ect, x, x, WordSet(x, torch.ones(2, dtype=torch.int64, device=device)))
+        bootstrap_interval(functional.ect, x, x, WordSet(x, torch.ones(2, dtype=torch.int64, device=device)))
     with pytest.raises(TypeError, match="^x.mask: got torch.float32, wanted torch.bool"):
-        association.ect(WordSet(x, x[:, 0]), x, x)  # only the bootstrap passes weights
+        functional.ect(WordSet(x, x[:, 0]), x, x)  # only the bootstrap passes weights
     with raises(ValueError, "a: got 2 dimensions, wanted 3 as x has"):
-        bootstrap_interval(association.ect, x, x, x[:, :2])
+        bootstrap_interval(functional.ect, x, x, x[:, :2])
 
 
 def test_bootstrap_interval_rnd_of_unequal_sets_is_bias_corrected(generator):
@@ -281,8 +282,8 @@ def test_interval_of_effect_size_with_unequal_rows_stays_within_its_limit(device
     a, b = torch.tensor([[1.0, 0]]), torch.tensor([[0.0, 1]])
     words = torch.arange(3).repeat_interleave(5)
     sets = [x.to(device), WordSet(y.to(device), words=words.to(device)), a.to(device), b.to(device)]
-    by_word = bootstrap_interval(association.weat_effect_size, *sets)
-    one = bootstrap_interval(association.weat_effect_size, sets[0], y[::5].to(device), *sets[2:])
+    by_word = bootstrap_interval(functional.weat_effect_size, *sets)
+    one = bootstrap_interval(functional.weat_effect_size, sets[0], y[::5].to(device), *sets[2:])
     assert by_word.high <= 2
     torch.testing.assert_close(torch.stack(list(by_word)), torch.stack(list(one)), rtol=1e-9, atol=1e-9)
 

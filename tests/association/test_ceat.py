@@ -12,6 +12,7 @@ from metric_cases import answer
 from raising import raises
 
 from tensormetrics import association
+from tensormetrics.association import functional
 from tensormetrics.association.metrics.ceat import draw_contexts
 from tensormetrics.association.resampling.random import stream
 from tensormetrics.association.sets import word_sets
@@ -36,27 +37,27 @@ def test_golden_random_effects(case, device):
     e, v = (torch.tensor(case[name], dtype=torch.float64, device=device) for name in ("effects", "variances"))
     expected = case["expected"]
     for alternative, name in P_VALUE_KEYS.items():
-        got = association.random_effects(e, v, alternative=alternative)
+        got = functional.random_effects(e, v, alternative=alternative)
         values = [expected["ceat"], expected["standard_error"], expected["tau2"], expected[name]]
         np.testing.assert_allclose(torch.stack(parts_of(got)).cpu(), values, rtol=1e-10, atol=1e-12)
         ends = scipy.stats.norm(expected["ceat"], expected["standard_error"]).interval(0.9)
-        estimate = association.random_effects(e, v, confidence=0.9)
+        estimate = functional.random_effects(e, v, confidence=0.9)
         np.testing.assert_allclose([float(estimate.low), float(estimate.high)], ends, rtol=1e-9, atol=1e-12)
 
 
 def test_random_effects_batches_equal_loop(generator, device):
     e, v = torch.randn(3, 1, 7, generator=generator), torch.rand(2, 7, generator=generator) + 0.1
-    got = association.random_effects(e.to(device), v.to(device))
+    got = functional.random_effects(e.to(device), v.to(device))
     for i, j in np.ndindex(3, 2):
         expected = oracle.random_effects(e[i, 0].double().numpy(), v[j].double().numpy())
         np.testing.assert_allclose([part[i, j].item() for part in parts_of(got)[:3]], expected, rtol=1e-12)
-    one = association.random_effects(e[..., :1].to(device), v[..., :1].to(device))
+    one = functional.random_effects(e[..., :1].to(device), v[..., :1].to(device))
     assert (one.details["tau2"] == 0).all() and torch.equal(
         one.value, e[..., :1].to(device).double().expand(3, 2, 1)[..., 0]
     )
     e.requires_grad_()
     assert torch.autograd.gradcheck(
-        lambda e, v: parts_of(association.random_effects(e, v))[:3], (e.double(), v.double())
+        lambda e, v: parts_of(functional.random_effects(e, v))[:3], (e.double(), v.double())
     )
 
 
@@ -72,7 +73,7 @@ def test_ceat_equals_meta_analysis_of_weat_on_sampled_contexts(variance, generat
         s = [oracle.association(w, a, b) for w in (*x, *y)]
         effects.append(oracle.weat_effect_size(x, y, a, b, 1))
         variances.append(np.var(s, ddof=1) if variance == "sample" else 9 / 20 + effects[-1] ** 2 / 18)
-    got = association.ceat(*tensors, samples=20, seed=5, variance=variance)
+    got = functional.ceat(*tensors, samples=20, seed=5, variance=variance)
     expected = oracle.random_effects(np.array(effects), np.array(variances))
     np.testing.assert_allclose([part.item() for part in parts_of(got)[:3]], expected, rtol=1e-10)
 
@@ -82,7 +83,7 @@ def test_draw_contexts_samples_valid_contexts_uniformly(device):
         [[True, False, True, True], [False, False, False, False], [True, True, True, True]], device=device
     )
     vectors = torch.arange(4.0, device=device).expand(3, 4).unsqueeze(-1).masked_fill(~mask.unsqueeze(-1), torch.nan)
-    (pool,) = word_sets.read("x", x=association.WordSet(vectors, mask))
+    (pool,) = word_sets.read("x", x=functional.WordSet(vectors, mask))
     sampled = draw_contexts(pool, 1, 0, 6000)
     assert sampled.weights.tolist() == [[1, 0, 1]]
     for word in (0, 2):
@@ -93,33 +94,33 @@ def test_draw_contexts_samples_valid_contexts_uniformly(device):
 
 def test_ceat_depends_on_seed_but_not_on_chunks_and_masks(generator, device, monkeypatch):
     tensors = pools(generator, device, 2)
-    got = association.ceat(*tensors, samples=30)
-    assert not torch.equal(got.value, association.ceat(*tensors, samples=30, seed=1).value)
+    got = functional.ceat(*tensors, samples=30)
+    assert not torch.equal(got.value, functional.ceat(*tensors, samples=30, seed=1).value)
     wide = torch.nn.functional.pad(tensors[0], (0, 0, 0, 2, 0, 1), value=torch.nan)
     mask = torch.nn.functional.pad(torch.ones(5, 3, dtype=torch.bool, device=device), (0, 2, 0, 1))
-    masked = association.ceat(association.WordSet(wide, mask), *tensors[1:], samples=30)
+    masked = functional.ceat(functional.WordSet(wide, mask), *tensors[1:], samples=30)
     assert not masked.value.isnan().any()
     monkeypatch.setattr("tensormetrics.association.resampling.draws.BUDGET", 500)
-    chunked = association.ceat(*tensors, samples=30)
+    chunked = functional.ceat(*tensors, samples=30)
     np.testing.assert_allclose(torch.stack(parts_of(chunked)).cpu(), torch.stack(parts_of(got)).cpu(), rtol=1e-10)
 
 
 def test_ceat_one_context_per_word_equals_weat(generator, device):
     tensors = [t[:, :1] for t in pools(generator, device)]
-    got = association.ceat(*tensors, samples=7)
-    size = association.weat_effect_size(*(t[:, 0] for t in tensors), 1)
+    got = functional.ceat(*tensors, samples=7)
+    size = functional.weat_effect_size(*(t[:, 0] for t in tensors), 1)
     np.testing.assert_allclose(got.value.cpu(), size.cpu(), rtol=1e-12)
 
 
 def test_ceat_gradients_equal_finite_differences(generator, device):
     tensors = [t[:2, :2, :3].requires_grad_() for t in pools(generator, device)]
-    assert torch.autograd.gradcheck(lambda *sets: parts_of(association.ceat(*sets, samples=5))[:3], tensors)
-    assert not association.ceat(*tensors, samples=5).details["p_value"].requires_grad
+    assert torch.autograd.gradcheck(lambda *sets: parts_of(functional.ceat(*sets, samples=5))[:3], tensors)
+    assert not functional.ceat(*tensors, samples=5).details["p_value"].requires_grad
 
 
 def test_random_effects_of_unequal_shapes_raises():
     with raises(ValueError, "v: got shape (2,), wanted (..., 3)"):
-        association.random_effects(torch.zeros(3), torch.zeros(2))
+        functional.random_effects(torch.zeros(3), torch.zeros(2))
 
 
 def test_ceat_run_query_equals_function(generator, device):
@@ -132,7 +133,7 @@ def test_ceat_run_query_equals_function(generator, device):
         [model.vectors[model.rows(word)] for word in words]
         for words in sum((query.target_sets, query.attribute_sets), [])
     ]
-    expected = association.ceat(*map(torch.stack, pools_of_sets), samples=30, seed=4, alternative="two-sided")
+    expected = functional.ceat(*map(torch.stack, pools_of_sets), samples=30, seed=4, alternative="two-sided")
     got = [result[key] for key in ("ceat", "standard_error", "tau2", "p_value_random_effects")]
     np.testing.assert_allclose(got, torch.stack(parts_of(expected)).cpu(), rtol=1e-10)
     assert result["samples"] == 30 and result["result"] == result["ceat"]
@@ -169,8 +170,8 @@ def test_ceat_forward_accumulates_effects_of_samples(generator, device):
     sets = [torch.randn(9, n, 4, generator=generator).to(device) for n in (5, 4, 3, 3)]
     metric = association.CEAT(variance="standard").to(device)
     effects = torch.cat([metric(*(s[:4] for s in sets)), metric(*(s[4:] for s in sets))])
-    assert torch.equal(effects, association.weat_effect_size(*sets, 1))
-    expected = association.random_effects(effects, 9 / 20 + effects.square() / 18).value
+    assert torch.equal(effects, functional.weat_effect_size(*sets, 1))
+    expected = functional.random_effects(effects, 9 / 20 + effects.square() / 18).value
     torch.testing.assert_close(metric.compute(), expected)
     metric.update(*(torch.ones_like(s) for s in sets))  # excluded, as nothing varies
     torch.testing.assert_close(metric.compute(), expected)

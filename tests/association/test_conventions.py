@@ -4,30 +4,30 @@ import pytest
 import torch
 from raising import raises
 
-from tensormetrics import association
-from tensormetrics.association import permutation_p_value
+from tensormetrics.association import functional
+from tensormetrics.association.functional import permutation_p_value
 
 
 def test_scores_zero_vector_has_zero_cosines(device):
     """The cosine of a zero vector with any vector is 0, its cosine distance 1."""
     zero, e, f = torch.zeros(1, 2, device=device), *torch.eye(2, device=device).split(1)
-    assert association.mac(zero, torch.stack([e, zero])) == 1 and association.mac(e, zero[None]) == 1
-    assert association.weat(e, zero, e, f) == 1  # s(e) = 1 - 0, s(zero) = 0
-    assert association.weat(e, f, e, zero) == 1  # s = cos(w, e) - 0
-    assert association.rnd(e, zero, e, "cos") == -1 and association.rnd(e, zero, e, "cos_similarity") == 1
-    assert association.gweat(torch.stack([e, zero]), torch.stack([e, zero])) == 0.5
+    assert functional.mac(zero, torch.stack([e, zero])) == 1 and functional.mac(e, zero[None]) == 1
+    assert functional.weat(e, zero, e, f) == 1  # s(e) = 1 - 0, s(zero) = 0
+    assert functional.weat(e, f, e, zero) == 1  # s = cos(w, e) - 0
+    assert functional.rnd(e, zero, e, "cos") == -1 and functional.rnd(e, zero, e, "cos_similarity") == 1
+    assert functional.gweat(torch.stack([e, zero]), torch.stack([e, zero])) == 0.5
     words = torch.cat([e, zero, -e])
-    assert association.ect(e, -e, words) == -1  # the zero vector ranks between the others
-    assert float(association.sc_weat(e, torch.cat([e, zero]), torch.cat([-e, zero]))) == pytest.approx(2**0.5)
-    assert association.same(zero, torch.stack([e, f])) == association.direct_bias(zero, torch.stack([e, f])) == 0
+    assert functional.ect(e, -e, words) == -1  # the zero vector ranks between the others
+    assert float(functional.sc_weat(e, torch.cat([e, zero]), torch.cat([-e, zero]))) == pytest.approx(2**0.5)
+    assert functional.same(zero, torch.stack([e, f])) == functional.direct_bias(zero, torch.stack([e, f])) == 0
 
 
 def test_scores_tensors_on_several_devices_raise():
     x = torch.zeros(2, 3)
     with raises(ValueError, "devices differ: x on cpu, b on meta; use .to(device)"):
-        association.weat(x, x, x, x.to("meta"))
+        functional.weat(x, x, x, x.to("meta"))
     with raises(ValueError, "devices differ: y on cpu, y.mask on meta; use .to(device)"):
-        association.rnd(x, association.WordSet(x, torch.ones(2, dtype=torch.bool, device="meta")), x)
+        functional.rnd(x, functional.WordSet(x, torch.ones(2, dtype=torch.bool, device="meta")), x)
 
 
 @pytest.mark.parametrize(("sizes", "same_as"), [((20, 12), "exact"), ((20, 13), "approximate")])

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tensormetrics.association import permutation_p_value
+from tensormetrics.association.functional import permutation_p_value
 from tensormetrics.association.resampling import draws, subset_sums
 from tensormetrics.association.resampling.random import Tails, stream
 

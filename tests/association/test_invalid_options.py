@@ -7,7 +7,7 @@ import torch
 from raising import raises
 
 from tensormetrics import association
-from tensormetrics.association import CEAT, GWEAT, INLP, LEACE, RIPA, RNSB, WEAT, DirectBias, ResidualBias
+from tensormetrics.association import CEAT, GWEAT, INLP, LEACE, RIPA, RNSB, WEAT, DirectBias, ResidualBias, functional
 
 X, SCORES, CONTEXTS = torch.zeros(2, 3), torch.zeros(26), torch.zeros(2, 3, 4)
 GROUPS = torch.stack([X, X])
@@ -18,16 +18,16 @@ METHODS, VARIANCES = "one of 'auto', 'exact', 'approximate'", "one of 'sample', 
 
 
 Repulsion = association.RepulsionAttractionNeutralization
-permutation = partial(association.permutation_p_value, SCORES, SCORES)
-sign_flip = partial(association.sign_flip_p_value, SCORES)
-ceat = partial(association.ceat, *[CONTEXTS] * 4)
-bootstrap = partial(association.bootstrap_interval, association.ect, X, X, X)
-effect_size = partial(association.weat_effect_size, X, X, X, X)
-rnd = partial(association.rnd, X, X, X)
-same = partial(association.same, X, GROUPS)
-direct_bias = partial(association.direct_bias, X, GROUPS)
-rnsb = partial(association.rnsb, X, X, X)
-residual_bias = partial(association.residual_bias, torch.zeros(6, 2), torch.arange(6))
+permutation = partial(functional.permutation_p_value, SCORES, SCORES)
+sign_flip = partial(functional.sign_flip_p_value, SCORES)
+ceat = partial(functional.ceat, *[CONTEXTS] * 4)
+bootstrap = partial(functional.bootstrap_interval, functional.ect, X, X, X)
+effect_size = partial(functional.weat_effect_size, X, X, X, X)
+rnd = partial(functional.rnd, X, X, X)
+same = partial(functional.same, X, GROUPS)
+direct_bias = partial(functional.direct_bias, X, GROUPS)
+rnsb = partial(functional.rnsb, X, X, X)
+residual_bias = partial(functional.residual_bias, torch.zeros(6, 2), torch.arange(6))
 
 OPTIONS = [
     *((test, "alternative", "right-sided", ALTERNATIVES) for test in (permutation, sign_flip)),

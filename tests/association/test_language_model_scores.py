@@ -14,12 +14,11 @@ from tensormetrics.association import (
     SentencePairs,
     SentenceTriples,
     log_probabilities,
-    pseudo_log_likelihood,
     read_sentence_pairs,
     read_sentence_triples,
     score_pairs,
-    sentence_log_likelihood,
 )
+from tensormetrics.association.functional import pseudo_log_likelihood, sentence_log_likelihood
 
 model_of = functools.cache(make)
 MASKED, CAUSAL = ["bert_mlm", "roberta_mlm"], ["gpt2", "llama"]

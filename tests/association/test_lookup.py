@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from raising import raises
 
-from tensormetrics.association import Query, WordEmbeddingModel, preprocess_word
+from tensormetrics.association import Query, WordEmbeddingModel
 from tensormetrics.association.embeddings.lookup import WordSearch
+from tensormetrics.association.functional import preprocess_word
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_doors.json").read_text())
 CASING = GOLDEN["casing"]

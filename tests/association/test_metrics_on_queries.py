@@ -8,7 +8,9 @@ import torch
 from metric_cases import GOLDEN, answer, flatten_values
 from raising import raises
 
-from tensormetrics.association import ECT, GWEAT, MAC, RIPA, RNSB, SAME, DirectBias, IndexedQuery, Query, WordSet, rnsb
+from tensormetrics.association import ECT, GWEAT, MAC, RIPA, RNSB, SAME, DirectBias, Query
+from tensormetrics.association.extend import IndexedQuery
+from tensormetrics.association.functional import WordSet, rnsb
 from tensormetrics.association.metrics._logistic import report
 
 

@@ -9,12 +9,8 @@ from cases.association import levels_of
 from metric_cases import answer
 
 from tensormetrics import Estimate
-from tensormetrics.association import (
-    LPBS,
-    MLEAT,
-    WEAT,
-    Query,
-    WordEmbeddingModel,
+from tensormetrics.association import LPBS, MLEAT, WEAT, Query, WordEmbeddingModel
+from tensormetrics.association.functional import (
     WordSet,
     lpbs,
     ml_eat,

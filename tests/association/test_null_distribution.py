@@ -6,7 +6,8 @@ import pytest
 import torch
 from raising import raises
 
-from tensormetrics.association import GWEAT, WEAT, WordSet
+from tensormetrics.association import GWEAT, WEAT
+from tensormetrics.association.functional import WordSet
 from tensormetrics.association.resampling.null_distribution import ALTERNATIVES, NullDistribution
 from tensormetrics.association.resampling.permutation import partition_null, sign_null
 

@@ -8,7 +8,8 @@ import scipy.stats
 import torch
 from raising import raises
 
-from tensormetrics.association import PairPreference, pair_preference
+from tensormetrics.association import PairPreference
+from tensormetrics.association.functional import pair_preference
 from tensormetrics.uncertainty import compare
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from raising import raises
 
-from tensormetrics.association import WordSet, permutation_p_value, sign_flip_p_value
+from tensormetrics.association.functional import WordSet, permutation_p_value, sign_flip_p_value
 from tensormetrics.association.resampling.draws import random_partitions
 from tensormetrics.association.resampling.random import random_int64, stream
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 from raising import raises
 
-from tensormetrics.association import IndexedQuery, Query, WordEmbeddingModel
+from tensormetrics.association import Query, WordEmbeddingModel
+from tensormetrics.association.extend import IndexedQuery
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_doors.json").read_text())
 

@@ -8,8 +8,13 @@ from kernels import INTERPRETED, interpreted
 from scores import random_sets
 from test_permutation import ALTERNATIVES
 
-from tensormetrics import association
-from tensormetrics.association import WordSet, permutation_p_value, sign_flip_p_value, target_permutation_p_value
+from tensormetrics.association import functional
+from tensormetrics.association.functional import (
+    WordSet,
+    permutation_p_value,
+    sign_flip_p_value,
+    target_permutation_p_value,
+)
 
 
 @pytest.mark.emulated
@@ -81,7 +86,7 @@ def test_p_values_ragged_wide_and_empty_batches_equal_torch(both, generator, dev
         assert actual.shape == expected.shape and actual.isnan().all()
 
 
-@pytest.mark.parametrize("metric", [association.rnd, association.ect])
+@pytest.mark.parametrize("metric", [functional.rnd, functional.ect])
 def test_target_permutation_kernel_equals_torch(metric, both, generator, device):
     tensors = random_sets("xya", generator, device, 2)
     expected, actual = both(lambda: target_permutation_p_value(metric, *tensors, method="approximate", replicates=200))

@@ -8,7 +8,8 @@ import torch
 from raising import raises
 
 from tensormetrics import compare
-from tensormetrics.association import LEACE, ResidualBias, residual_bias
+from tensormetrics.association import LEACE, ResidualBias
+from tensormetrics.association.functional import residual_bias
 from tensormetrics.association.metrics import _linear_probe
 from tensormetrics.association.metrics import residual_bias as module
 from tensormetrics.association.resampling.folds import deal_words

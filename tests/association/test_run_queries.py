@@ -166,11 +166,11 @@ def test_run_queries_subclass_uses_its_measure(query, models):
 
 
 def test_run_queries_metric_without_attributes_equals_single_calls(models):
-    class Length(association.BaseMetric):
+    class Length(association.extend.BaseMetric):
         metric_template, metric_name, metric_short_name = (1, 0), "Length", "LEN"
 
         def measure(self, t):
-            vectors, mask, _ = association.WordSet.of(t)
+            vectors, mask, _ = association.functional.WordSet.of(t)
             lengths = vectors.double().norm(dim=-1)
             return {"length": lengths.mean(-1) if mask is None else (lengths * mask).sum(-1) / mask.sum(-1)}
 
@@ -180,7 +180,7 @@ def test_run_queries_metric_without_attributes_equals_single_calls(models):
 
 
 def test_run_queries_custom_result_that_is_no_estimate_raises(models):
-    class Odd(association.BaseMetric):
+    class Odd(association.extend.BaseMetric):
         metric_template, metric_name, metric_short_name = (1, 0), "Odd", "ODD"
 
         def run_query(self, query, model):

@@ -6,8 +6,8 @@ import torch
 from scores import SCORES, agrees, every_score, precision, random_sets, with_mask
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tensormetrics import association
-from tensormetrics.association import WordSet
+from tensormetrics.association import functional
+from tensormetrics.association.functional import WordSet
 from tensormetrics.association.sets import word_sets
 
 
@@ -44,8 +44,8 @@ def test_weat_size_limits_of_plans_change_no_value(limits, generator, device, mo
     for small, large in (limits, (word_sets.SMALL, word_sets.LARGE)):
         monkeypatch.setattr(word_sets, "SMALL", small)
         monkeypatch.setattr(word_sets, "LARGE", large)
-        scores = [score(*(t[0] for t in sets)) for score in (association.weat, association.weat_effect_size)]
-        scores += [association.weat(*sets), association.weat_effect_size(*sets, correction=1)]
+        scores = [score(*(t[0] for t in sets)) for score in (functional.weat, functional.weat_effect_size)]
+        scores += [functional.weat(*sets), functional.weat_effect_size(*sets, correction=1)]
         total = sum(score.sum() for score in scores)
         results.append([*(score.flatten() for score in scores), *torch.autograd.grad(total, sets)])
     for actual, expected in zip(*results, strict=True):
@@ -71,11 +71,11 @@ def test_scores_in_chunks_equal_those_of_full_batch(generator, monkeypatch):
     sets = torch.randn(4, 7, 2, 3, 5, generator=generator)
     mask = torch.rand(7, 2, 3, generator=generator) > 0.3
     calls = (
-        lambda: association.weat(WordSet(sets[0], mask), *sets[1:3], WordSet(sets[3], mask)),
-        lambda: association.weat_effect_size(WordSet(sets[0], mask), *sets[1:], 1),
-        lambda: association.weat(*sets[:3], sets[3][0]),  # broadcasting prevents chunks
-        lambda: association.rnsb(WordSet(sets[0], mask), *sets[1:3]),
-        lambda: association.rnsb(*sets[:3], per_word=True)[1],
+        lambda: functional.weat(WordSet(sets[0], mask), *sets[1:3], WordSet(sets[3], mask)),
+        lambda: functional.weat_effect_size(WordSet(sets[0], mask), *sets[1:], 1),
+        lambda: functional.weat(*sets[:3], sets[3][0]),  # broadcasting prevents chunks
+        lambda: functional.rnsb(WordSet(sets[0], mask), *sets[1:3]),
+        lambda: functional.rnsb(*sets[:3], per_word=True)[1],
     )
     expected_scores = [call() for call in calls]
     monkeypatch.setattr("tensormetrics.association.sets.marks.CHUNK", sets.numel() // 12)
@@ -85,18 +85,18 @@ def test_scores_in_chunks_equal_those_of_full_batch(generator, monkeypatch):
 
 def test_weat_equal_attributes_give_zero(generator, device):
     x, y, a, _ = random_sets("xyab", generator, device, 2)
-    assert not association.weat(x, y, a, a).any() and association.weat(x[0], y[0], a[0], a[0]) == 0
-    assert association.weat_effect_size(x, y, a, a).isnan().all()
+    assert not functional.weat(x, y, a, a).any() and functional.weat(x[0], y[0], a[0], a[0]) == 0
+    assert functional.weat_effect_size(x, y, a, a).isnan().all()
 
 
 def test_weat_effect_size_without_variation_has_zero_gradient(device):
     x = torch.tensor([[1.0, 2.0]], device=device).repeat(3, 1).requires_grad_()
     a, b = torch.eye(2, device=device).unsqueeze(1)
-    effect = association.weat_effect_size(x, x, a, b)
+    effect = functional.weat_effect_size(x, x, a, b)
     assert effect.isnan()
     effect.backward()
     assert not x.grad.any()
-    effects = torch.func.vmap(lambda x: association.weat_effect_size(x, x, a, b))
+    effects = torch.func.vmap(lambda x: functional.weat_effect_size(x, x, a, b))
     assert not torch.func.grad(lambda x: effects(x).sum())(x.detach().repeat(2, 1, 1)).any()
 
 
@@ -155,7 +155,7 @@ def test_score_counts_equal_repeated_words(score, expected, sets, generator, dev
 @every_score
 def test_score_gradients_equal_finite_differences(score, expected, sets, generator, device):
     tensors = [t.requires_grad_() for t in random_sets(sets, generator, device, 2)]
-    if score is association.ect or sets == "tab":
+    if score is functional.ect or sets == "tab":
         assert not score(*tensors).requires_grad
     else:
         assert torch.autograd.gradcheck(score, tensors)
@@ -163,7 +163,7 @@ def test_score_gradients_equal_finite_differences(score, expected, sets, generat
 
 @every_score
 def test_score_gradients_of_zero_and_masked_vectors_are_zero(score, expected, sets, generator, device):
-    if score is association.ect or sets == "tab":
+    if score is functional.ect or sets == "tab":
         pytest.skip("has no gradient")
     x, *rest = random_sets(sets, generator, device)
     x[..., 0, :], x[..., -1, :] = 0, torch.nan

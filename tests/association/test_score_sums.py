@@ -7,7 +7,8 @@ import torch
 from fake_device import DEVICE, Device
 from kernels import INTERPRETED, interpreted
 
-from tensormetrics.association import MLEAT, WEAT, weat, weat_effect_size
+from tensormetrics.association import MLEAT, WEAT
+from tensormetrics.association.functional import weat, weat_effect_size
 from tensormetrics.association.metrics._score_sums import SCORE_SUMS, _score_sums
 
 STATE = torch.tensor([2.0**-8, 2.0**-34, 2.0**-60, 3, 1], dtype=torch.float64)

@@ -10,13 +10,13 @@ from raising import raises
 from scores import random_sets
 from test_permutation import ALTERNATIVES, extreme
 
-from tensormetrics import association
-from tensormetrics.association import WordSet, group_permutation_p_value, target_permutation_p_value
+from tensormetrics.association import functional
+from tensormetrics.association.functional import WordSet, group_permutation_p_value, target_permutation_p_value
 
 METRICS = {
-    "rnd": association.rnd,
-    "rnd_cos": functools.partial(association.rnd, distance="cos"),
-    "ect": association.ect,
+    "rnd": functional.rnd,
+    "rnd_cos": functools.partial(functional.rnd, distance="cos"),
+    "ect": functional.ect,
 }
 every_metric = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS.keys())
 
@@ -53,8 +53,8 @@ def test_target_permutation_draws_agree_with_exact_and_batches_and_padding(metri
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 def test_group_permutation_of_two_groups_equals_weat(alternative, generator, device):
     x, a = random_sets("XA", generator, device)
-    u, v = (association.weat(s.unsqueeze(1), torch.zeros_like(s[:1]), *a) for s in x)
-    exact = association.permutation_p_value(u, v, alternative=alternative).item()
+    u, v = (functional.weat(s.unsqueeze(1), torch.zeros_like(s[:1]), *a) for s in x)
+    exact = functional.permutation_p_value(u, v, alternative=alternative).item()
     p = group_permutation_p_value(x, a, alternative=alternative, replicates=4000).item()
     assert abs(p - exact) <= 4 * (exact * (1 - exact) / 4000) ** 0.5 + 1e-3
 
@@ -72,15 +72,15 @@ def test_target_permutation_invalid_arguments_raise(device):
     x = torch.zeros(9, 3, device=device)
     limit = "wanted at most 20000; write method='approximate'"
     with raises(ValueError, f"method: got 'exact' with 48620 partitions, {limit}"):
-        target_permutation_p_value(association.rnd, x, x, x, method="exact")
+        target_permutation_p_value(functional.rnd, x, x, x, method="exact")
     with pytest.raises(ValueError, match="^method: got 'exact' for cases that can only be drawn"):
         masked = WordSet(x, torch.ones(9, dtype=torch.bool, device=device))
-        target_permutation_p_value(association.rnd, masked, x, x, method="exact")
+        target_permutation_p_value(functional.rnd, masked, x, x, method="exact")
     with raises(ValueError, "a: got 2 dimensions, wanted 3 as x has"):
-        target_permutation_p_value(association.rnd, x, x, x[:, :2])
+        target_permutation_p_value(functional.rnd, x, x, x[:, :2])
     advice = "wanted one of two separate sets; write RIPA(p_value=True).run_query(...)"
     with raises(TypeError, f"metric: got ripa, whose targets are pairs, {advice}"):
-        target_permutation_p_value(association.ripa, x, x, x)
+        target_permutation_p_value(functional.ripa, x, x, x)
 
 
 @every_metric

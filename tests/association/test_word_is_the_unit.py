@@ -6,7 +6,8 @@ import torch
 from metric_cases import answer
 
 from tensormetrics import association
-from tensormetrics.association import Query, WordEmbeddingModel, WordSet, run_queries
+from tensormetrics.association import Query, WordEmbeddingModel, functional, run_queries
+from tensormetrics.association.functional import WordSet
 
 METRICS = {
     "WEAT": (association.WEAT, 2, 2),
@@ -178,16 +179,16 @@ def test_weat_word_of_two_rows_counts_once():
     x = WordSet(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]), words=torch.tensor([5, 5, 2]))
     y, a, b = torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
     # Associations are 1, -1, 1 for the rows of x, 0 and 1 for its words, and -1 for y.
-    assert association.weat(x, y, a, b) == 0 + 1 - (-1)
+    assert functional.weat(x, y, a, b) == 0 + 1 - (-1)
     mean_difference, values = 0.5 + 1, np.array([0, 1, -1])
-    assert float(association.weat_effect_size(x, y, a, b)) == pytest.approx(mean_difference / values.std())
+    assert float(functional.weat_effect_size(x, y, a, b)) == pytest.approx(mean_difference / values.std())
 
 
 def test_weat_unit_row_counts_each_row():
     contexts = rows_of_words([1, 4, 2])
     model = WordEmbeddingModel.from_contexts(contexts)
     query = Query(SETS[:2], SETS[2:])
-    by_row = association.weat(*(torch.cat([contexts[word] for word in words]) for words in SETS))
+    by_row = functional.weat(*(torch.cat([contexts[word] for word in words]) for words in SETS))
     result = answer(association.WEAT(unit="row"), query, model)
     assert (
         result["weat"]

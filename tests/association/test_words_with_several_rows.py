@@ -12,7 +12,8 @@ from scipy.stats import spearmanr
 from test_permutation import ALTERNATIVES, extreme
 
 from tensormetrics import association
-from tensormetrics.association import WEAT, Query, WordEmbeddingModel, WordSet, permutation_p_value
+from tensormetrics.association import WEAT, Query, WordEmbeddingModel, functional
+from tensormetrics.association.functional import WordSet, permutation_p_value
 
 ROWS = {"equal": [3, 3, 3, 3, 3, 3, 3], "unequal": [1, 4, 2, 2, 5, 1, 3]}
 every_rows = pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS.keys())
@@ -128,7 +129,7 @@ def test_p_values_one_row_per_word_equal_those_without_word_ids(method, generato
         assert torch.equal(permutation_p_value(with_ids, v_with_ids, **options), p)
         assert torch.equal(permutation_p_value(with_ids, v, **options), p)
         assert torch.equal(
-            association.sign_flip_p_value(with_ids, **options), association.sign_flip_p_value(without_ids, **options)
+            functional.sign_flip_p_value(with_ids, **options), functional.sign_flip_p_value(without_ids, **options)
         )
 
 
@@ -164,14 +165,14 @@ def test_sign_flip_of_pairs_with_rows_equals_enumeration(rows, alternative, gene
     signs = np.array(list(itertools.product([1, -1], repeat=len(rows))))
     flipped = np.array([mean([s * p.numpy() for s, p in zip(row, pairs, strict=True)]) for row in signs])
     r, words = shuffled(torch.cat(pairs), ids_of_rows(rows), generator)
-    p = association.sign_flip_p_value(WordSet(r.to(device), words=words.to(device)), alternative=alternative)
+    p = functional.sign_flip_p_value(WordSet(r.to(device), words=words.to(device)), alternative=alternative)
     assert p.item() == pytest.approx(extreme(flipped, flipped[0], alternative), rel=1e-14)
     wide = torch.nn.functional.pad(r, (2, 1), value=torch.nan).to(device)
     wide = WordSet(wide, ~wide.isnan(), torch.nn.functional.pad(words, (2, 1)).to(device))
-    assert association.sign_flip_p_value(wide, alternative=alternative) == p
+    assert functional.sign_flip_p_value(wide, alternative=alternative) == p
 
 
-TARGETS = {"rnd": (association.rnd, rnd_of), "ect": (association.ect, ect_of)}
+TARGETS = {"rnd": (functional.rnd, rnd_of), "ect": (functional.ect, ect_of)}
 
 
 @every_rows
@@ -186,11 +187,11 @@ def test_target_permutation_of_words_with_rows_equals_enumeration(metric, oracle
     )
     x, y, a = (t.to(device) for t in (x, y, a))
     x_words, y = x_words.to(device), WordSet(y, words=y_words.to(device))
-    p = association.target_permutation_p_value(metric, WordSet(x, words=x_words), y, a, alternative=alternative)
+    p = functional.target_permutation_p_value(metric, WordSet(x, words=x_words), y, a, alternative=alternative)
     exact = extreme(scores, scores[0], alternative)
     assert p.item() == pytest.approx(exact, rel=1e-14)
     approximate = functools.partial(
-        association.target_permutation_p_value, metric, alternative=alternative, replicates=2000
+        functional.target_permutation_p_value, metric, alternative=alternative, replicates=2000
     )
     p = approximate(WordSet(x, words=x_words), y, a, method="approximate")
     assert abs(p.item() - exact) <= 4 * (exact * (1 - exact) / 2000) ** 0.5 + 1e-3
@@ -223,7 +224,7 @@ def test_group_permutation_of_words_with_rows_agrees_with_enumeration(rows, gene
         x[g, : sum(size)], word_ids[g, : sum(size)] = torch.cat(group), ids_of_rows(size)
         mask[g, : sum(size)] = True
     x = WordSet(*(t.to(device) for t in (x, mask, word_ids)))
-    p = association.group_permutation_p_value(x, a.to(device), replicates=4000).item()
+    p = functional.group_permutation_p_value(x, a.to(device), replicates=4000).item()
     exact = extreme(np.array(scores), scores[0], "greater")
     assert abs(p - exact) <= 4 * (exact * (1 - exact) / 4000) ** 0.5 + 1e-3
 
@@ -238,7 +239,7 @@ def test_p_values_invalid_word_ids_raise():
         with raises(kind, message):
             permutation_p_value(WordSet(u, words=words), u)
     with raises(ValueError, "leading dimensions do not broadcast: (3,) of r.words, (2,) of r"):
-        association.sign_flip_p_value(WordSet(torch.zeros(2, 4), words=torch.zeros(3, 4).long()))
+        functional.sign_flip_p_value(WordSet(torch.zeros(2, 4), words=torch.zeros(3, 4).long()))
 
 
 # Queries of a model whose words have several rows.

@@ -5,6 +5,7 @@ A row makes the metric and its input, and computes the expected values in NumPy 
 that all metrics share are tested with these rows alone. There is a file for each domain.
 """
 
+from importlib import import_module
 from typing import Any
 
 from . import assignment, association, latent, posterior, retrieval, statistics, structured, uncertainty
@@ -22,6 +23,19 @@ FILES = {
 }
 
 DOMAINS = tuple(FILES)
+
+
+FRONTS = [import_module(f"tensormetrics.{domain}") for domain in DOMAINS]
+PLACES = [getattr(front, place) for front in FRONTS for place in ("functional", "extend") if hasattr(front, place)]
+PLACES = [*FRONTS, *PLACES]  # modules with public names
+
+
+def public(domain: str) -> dict[str, Any]:
+    places = [place for place in PLACES if place.__name__.split(".")[1] == domain]
+    return {name: getattr(place, name) for place in places for name in place.__all__}
+
+
+PUBLIC = {f"{domain}.{name}": value for domain in DOMAINS for name, value in public(domain).items()}
 
 
 def merge_rows(kind: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import torch
 from torch import Generator, Tensor
 
 from tensormetrics import association, uncertainty
+from tensormetrics.association import functional
 from tensormetrics.association.resampling.folds import deal_words
 from tensormetrics.core.metric.base import Metric
 
@@ -75,7 +76,7 @@ def log_probabilities(generator: Generator, shape: tuple[int, ...]) -> tuple[Ten
 
 
 def bias_of_sentences(x: Tensor, x_prior: Tensor, y: Tensor, y_prior: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
-    return (association.lpbs(x, x_prior, y, y_prior, mask=mask),)
+    return (functional.lpbs(x, x_prior, y, y_prior, mask=mask),)
 
 
 def sentences(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
@@ -120,7 +121,7 @@ def recovered_classes(vectors: np.ndarray, labels: np.ndarray) -> list[float]:
 
 
 def accuracies(*rows: Tensor) -> tuple[Tensor, ...]:
-    return tuple(association.residual_bias(*rows).values())
+    return tuple(functional.residual_bias(*rows).values())
 
 
 def pair_scores(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
@@ -131,7 +132,7 @@ def pair_scores(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Ten
 
 
 def preference_of_pairs(more: Tensor, less: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
-    return (association.pair_preference(more, less, mask=mask),)
+    return (functional.pair_preference(more, less, mask=mask),)
 
 
 def preferred_fraction(more: np.ndarray, less: np.ndarray) -> list[float]:
@@ -257,7 +258,7 @@ def word_set_case(sets: str, function: Callable[..., Any], compiles: bool = True
 
     def call(*arguments: Tensor) -> tuple[Tensor, ...]:
         masks = dict(zip(dict.fromkeys(sets), arguments[len(sets) :], strict=True))
-        word_sets_with_masks = (association.WordSet(t, masks[s]) for s, t in zip(sets, arguments, strict=False))
+        word_sets_with_masks = (functional.WordSet(t, masks[s]) for s, t in zip(sets, arguments, strict=False))
         results = function(*word_sets_with_masks, **options)
         return tuple(results) if isinstance(results, tuple | uncertainty.Estimate) else (results,)
 
@@ -266,7 +267,7 @@ def word_set_case(sets: str, function: Callable[..., Any], compiles: bool = True
         return (*wide, *(torch.nn.functional.pad(mask, (2, 3)) for mask in arguments[len(sets) :]))
 
     def unpad(results: tuple[Tensor, ...], *_: Tensor) -> tuple[Tensor, ...]:
-        return tuple(r[..., 2:-3] for r in results) if function is association.sc_weat else results
+        return tuple(r[..., 2:-3] for r in results) if function is functional.sc_weat else results
 
     return FunctionCase(call, inputs, pad, unpad, compiles, rtol=1e-9, not_finite="nan")
 
@@ -281,7 +282,7 @@ def score_case(sets: int, function: Callable[..., Tensor], **options: Any) -> Fu
         )
 
     def call(*arguments: Tensor) -> tuple[Tensor, ...]:
-        return (function(*map(association.WordSet, arguments[:sets], arguments[sets:]), **options),)
+        return (function(*map(functional.WordSet, arguments[:sets], arguments[sets:]), **options),)
 
     def pad(garbage: float, *arguments: Tensor) -> tuple[Tensor, ...]:
         pad = torch.nn.functional.pad
@@ -300,7 +301,7 @@ def effects(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor,
 
 
 def combined(*effects_and_variances: Tensor) -> tuple[Tensor, ...]:
-    return tensors_of(association.random_effects(*effects_and_variances))
+    return tensors_of(functional.random_effects(*effects_and_variances))
 
 
 def tensors_of(estimate: uncertainty.Estimate) -> tuple[Tensor, ...]:
@@ -310,29 +311,29 @@ def tensors_of(estimate: uncertainty.Estimate) -> tuple[Tensor, ...]:
 
 NO_WEIGHT = LeftOut("an effect of infinite variance has no weight")
 FUNCTIONS = {
-    "weat": word_set_case("xyab", association.weat),
-    "weat_effect_size": word_set_case("xyab", association.weat_effect_size),
-    "sc_weat": word_set_case("wab", association.sc_weat),
-    "mean_sc_weat": word_set_case("wab", association.mean_sc_weat),
-    "ml_eat": word_set_case("xyab", association.ml_eat),
+    "weat": word_set_case("xyab", functional.weat),
+    "weat_effect_size": word_set_case("xyab", functional.weat_effect_size),
+    "sc_weat": word_set_case("wab", functional.sc_weat),
+    "mean_sc_weat": word_set_case("wab", functional.mean_sc_weat),
+    "ml_eat": word_set_case("xyab", functional.ml_eat),
     "lpbs": FunctionCase(bias_of_sentences, sentences, pad_sentences, compiles=True, rtol=1e-12, not_finite="nan"),
     "pair_preference": FunctionCase(
         preference_of_pairs, pair_scores, pad_sentences, compiles=True, rtol=1e-12, not_finite="nan"
     ),
-    "rnd": word_set_case("xya", association.rnd),
-    "rnd_cos": word_set_case("xya", association.rnd, distance="cos"),
-    "ripa": word_set_case("ppa", association.ripa),
-    "ect": word_set_case("xya", association.ect),
-    "mac": word_set_case("tA", association.mac),
-    "rnsb": word_set_case("tab", association.rnsb, compiles=False),
-    "gweat": word_set_case("XA", association.gweat),
-    "same": word_set_case("tG", association.same),
-    "direct_bias": word_set_case("tP", association.direct_bias, n_components=2),
+    "rnd": word_set_case("xya", functional.rnd),
+    "rnd_cos": word_set_case("xya", functional.rnd, distance="cos"),
+    "ripa": word_set_case("ppa", functional.ripa),
+    "ect": word_set_case("xya", functional.ect),
+    "mac": word_set_case("tA", functional.mac),
+    "rnsb": word_set_case("tab", functional.rnsb, compiles=False),
+    "gweat": word_set_case("XA", functional.gweat),
+    "same": word_set_case("tG", functional.same),
+    "direct_bias": word_set_case("tP", functional.direct_bias, n_components=2),
     "residual_bias": FunctionCase(
         accuracies, lambda g, batch_shape: word_vectors(g, (*batch_shape, 30)), rtol=1e-9, not_finite="nan"
     ),
     "ceat": FunctionCase(
-        lambda *p: tensors_of(association.ceat(*p, samples=20)), pools, compiles=True, rtol=1e-9, not_finite="nan"
+        lambda *p: tensors_of(functional.ceat(*p, samples=20)), pools, compiles=True, rtol=1e-9, not_finite="nan"
     ),
     "random_effects": FunctionCase(
         combined,
@@ -341,21 +342,21 @@ FUNCTIONS = {
         rtol=1e-12,
         not_finite=lambda position, value: NO_WEIGHT if position == 1 and value == torch.inf else "nan",
     ),
-    "permutation_p_value": score_case(2, association.permutation_p_value),
-    "permutation_p_value_drawn": score_case(2, association.permutation_p_value, method="approximate", replicates=99),
-    "sign_flip_p_value": score_case(1, association.sign_flip_p_value),
-    "sign_flip_p_value_drawn": score_case(1, association.sign_flip_p_value, method="approximate", replicates=99),
+    "permutation_p_value": score_case(2, functional.permutation_p_value),
+    "permutation_p_value_drawn": score_case(2, functional.permutation_p_value, method="approximate", replicates=99),
+    "sign_flip_p_value": score_case(1, functional.sign_flip_p_value),
+    "sign_flip_p_value_drawn": score_case(1, functional.sign_flip_p_value, method="approximate", replicates=99),
     "target_permutation_p_value": word_set_case(
         "xya",
-        functools.partial(association.target_permutation_p_value, association.rnd),
+        functools.partial(functional.target_permutation_p_value, functional.rnd),
         compiles=False,
         method="approximate",
         replicates=20,
     ),
     "group_permutation_p_value": word_set_case(
-        "XA", association.group_permutation_p_value, compiles=False, replicates=20
+        "XA", functional.group_permutation_p_value, compiles=False, replicates=20
     ),
     "bootstrap_interval": word_set_case(
-        "xyab", functools.partial(association.bootstrap_interval, association.weat), compiles=False, replicates=20
+        "xyab", functools.partial(functional.bootstrap_interval, functional.weat), compiles=False, replicates=20
     ),
 }

@@ -9,6 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from tensormetrics import structured
+from tensormetrics.structured import functional
 
 from .case import FunctionCase, LeftOut, MetricCase
 
@@ -75,7 +76,7 @@ def latent_oracle(
 
 def graphs(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
     similarity = torch.rand(*batch_shape, 4, 5, generator=generator, dtype=torch.float64) - 0.3
-    reachable = [structured.reachability(torch.rand(*batch_shape, n, n, generator=generator) < 0.2) for n in (4, 5)]
+    reachable = [functional.reachability(torch.rand(*batch_shape, n, n, generator=generator) < 0.2) for n in (4, 5)]
     return similarity, *reachable, *(torch.randint(0, n + 1, batch_shape, generator=generator) for n in (4, 5))
 
 
@@ -161,7 +162,7 @@ METRICS = {
 
 
 def overlap_of_graphs(*arguments: Tensor) -> tuple[Tensor, ...]:
-    return tuple(structured.graph_overlap(*arguments))
+    return tuple(functional.graph_overlap(*arguments))
 
 
 FORBIDDEN = LeftOut(
@@ -169,7 +170,7 @@ FORBIDDEN = LeftOut(
 )
 FUNCTIONS = {
     "latent_overlap": FunctionCase(
-        lambda *items: structured.latent_overlap(*items)[:3],  # the mapping is as wide as the batch has variables
+        lambda *items: functional.latent_overlap(*items)[:3],  # the mapping is as wide as the batch has variables
         items_with_variables,
         pad_items,
     ),
@@ -181,7 +182,7 @@ FUNCTIONS = {
         not_finite=lambda position, value: FORBIDDEN if value == -torch.inf else "nan",
     ),
     "reachability": FunctionCase(
-        lambda adjacency: (structured.reachability(adjacency),),
+        lambda adjacency: (functional.reachability(adjacency),),
         lambda generator, batch_shape: (torch.rand(*batch_shape, 6, 6, generator=generator) < 0.2,),
     ),
 }

@@ -8,6 +8,7 @@ from torch import Generator, Tensor
 from torch.utils._pytree import tree_leaves
 
 from tensormetrics import posterior
+from tensormetrics.posterior import functional
 
 from .case import FunctionCase, LeftOut, MetricCase
 from .statistics import experiments
@@ -24,7 +25,7 @@ def posterior_of_counts(logits: np.ndarray, target: np.ndarray) -> list[float]:
     counts = np.zeros((3, 3))
     for row, label in zip(logits, target, strict=True):
         counts[int(label), int(np.argmax(row))] += 1
-    sums = posterior.sample_sums(
+    sums = functional.sample_sums(
         torch.from_numpy(counts),
         500,
         names=["posterior"],
@@ -81,7 +82,7 @@ def matrices(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor
 
 
 def heterogeneity(x: Tensor) -> tuple[Tensor, ...]:
-    return tuple(posterior.estimate_i2(x.movedim((-2, -1), (0, 1)))[:3])
+    return tuple(functional.estimate_i2(x.movedim((-2, -1), (0, 1)))[:3])
 
 
 SAMPLING_OPTIONS = {"seed": 3, "prevalence_prior": "perks", "confusion_prior": "perks"}
@@ -103,10 +104,10 @@ def sampled(function: Any, **options: Any) -> FunctionCase:
 
 
 FUNCTIONS = {
-    "sample_sums": sampled(posterior.sample_sums),
-    "sample_confusion_matrices": sampled(posterior.sample_confusion_matrices),
-    "sample_metrics": sampled(lambda counts, n, **options: posterior.sample_metrics(counts, SCORES[:4], n, **options)),
-    "sums_from_matrices": FunctionCase(lambda counts: tuple(posterior.sums_from_matrices(counts)[:4]), matrices),
+    "sample_sums": sampled(functional.sample_sums),
+    "sample_confusion_matrices": sampled(functional.sample_confusion_matrices),
+    "sample_metrics": sampled(lambda counts, n, **options: functional.sample_metrics(counts, SCORES[:4], n, **options)),
+    "sums_from_matrices": FunctionCase(lambda counts: tuple(functional.sums_from_matrices(counts)[:4]), matrices),
     "estimate_i2": FunctionCase(
         heterogeneity,
         lambda g, batch_shape: experiments(g, batch_shape)[:1],

@@ -119,7 +119,7 @@ def lines_of(text: str) -> list[str]:
 def of_fasttext(path: Path) -> list[Any]:
     model = association.WordEmbeddingModel.from_fasttext(path)
     index = model.index_query(association.Query([["he", "other"]], [["work"]]))
-    return [comparable_values(association.WordSet.of(part).values) for part in index.sets(model.vectors)]
+    return [comparable_values(association.functional.WordSet.of(part).values) for part in index.sets(model.vectors)]
 
 
 def lexicon_reader(name: str, function: Callable[..., Any], others: dict[str, Content]) -> Callable[[Path], Any]:

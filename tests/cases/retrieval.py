@@ -11,6 +11,7 @@ from torch import Generator, Tensor
 
 from tensormetrics import retrieval, uncertainty
 from tensormetrics.core.metric.base import Metric
+from tensormetrics.retrieval import functional
 
 from .case import FunctionCase, LeftOut, MetricCase, Policy
 
@@ -217,7 +218,6 @@ METRICS = {
     "RPrecision": retrieval_score(retrieval.RPrecision, lambda match: match[: match.sum()].mean()),
     "RecallAtK": retrieval_score(lambda: retrieval.RecallAtK(5), lambda match: match[:5].sum() / match.sum()),
     "HitRate": retrieval_score(lambda: retrieval.HitRate((3, 1)), lambda match: [match[:3].any(), match[0]]),
-    "MetricLearningRecall": retrieval_score(lambda: retrieval.MetricLearningRecall(1), lambda match: match[0]),
     "AveragePrecision": retrieval_score(retrieval.AveragePrecision, average_precision_of),
     "AveragePrecisionAtR": retrieval_score(
         retrieval.AveragePrecisionAtR, lambda match: average_precision_of(match, match.sum())
@@ -294,7 +294,7 @@ def pad_ranks(garbage: float, rank: Tensor, relevant: Tensor) -> tuple[Tensor, .
 
 def score_case(function: Callable[..., Tensor], **options: int) -> FunctionCase:
     def call(rank: Tensor, relevant: Tensor) -> tuple[Tensor, ...]:
-        return (function(retrieval.PositiveRanks(rank, relevant, candidates=relevant + 8), **options),)
+        return (function(functional.PositiveRanks(rank, relevant, candidates=relevant + 8), **options),)
 
     return FunctionCase(call, random_ranks, pad_ranks, compiles=True)
 
@@ -342,8 +342,8 @@ def nearest_neighbors(query, query_labels, reference, reference_labels, query_ma
 
 def ranks_of_masked(query, query_labels, reference, reference_labels, query_mask, reference_mask):
     masks = {"query_mask": query_mask, "reference_mask": reference_mask}
-    ranks = retrieval.positive_ranks(query, query_labels, reference, reference_labels, **masks)
-    return retrieval.average_precision(ranks), ranks.rank.sum(-1), ranks.relevant, ranks.candidates
+    ranks = functional.positive_ranks(query, query_labels, reference, reference_labels, **masks)
+    return functional.average_precision(ranks), ranks.rank.sum(-1), ranks.relevant, ranks.candidates
 
 
 def neighbors_of_finite(query, query_labels, reference, reference_labels, query_mask, reference_mask):
@@ -358,19 +358,19 @@ def ranks_of_finite(query, query_labels, reference, reference_labels, query_mask
     finite = [embeddings.isfinite().all(-1) for embeddings in (query, reference)]
     inputs = query.nan_to_num(), query_labels, reference.nan_to_num(), reference_labels
     masks = {"query_mask": query_mask & finite[0], "reference_mask": reference_mask & finite[1]}
-    finite_ranks = retrieval.positive_ranks(*inputs, **masks)
+    finite_ranks = functional.positive_ranks(*inputs, **masks)
     same_label = (query_labels[..., None] == reference_labels[..., None, :]) & reference_mask[..., None, :]
     relevant = (same_label & query_mask[..., None]).sum(-1)
     candidates = reference_mask.sum(-1, keepdim=True) * query_mask
     ranks = finite_ranks._replace(relevant=relevant)
-    return retrieval.average_precision(ranks), ranks.rank.sum(-1), relevant, candidates
+    return functional.average_precision(ranks), ranks.rank.sum(-1), relevant, candidates
 
 
 def centroids_of_finite(query, query_labels, reference, reference_labels):
     return (
         torch.stack(
             [
-                retrieval.nearest_centroid(*of_query, rows[finite], labels[finite])
+                functional.nearest_centroid(*of_query, rows[finite], labels[finite])
                 for *of_query, rows, labels, finite in zip(
                     query, query_labels, reference, reference_labels, reference.isfinite().all(-1), strict=True
                 )
@@ -385,24 +385,24 @@ def random_neighbors(generator: Generator, batch_shape: tuple[int, ...]) -> tupl
     num_neighbors = torch.randint(3, 10, (*batch_shape, 7, 1), generator=generator)
     indices = torch.where(torch.arange(9) < num_neighbors, indices, -1)
     _, query_labels, _, reference_labels = query_and_references(generator, batch_shape)
-    return indices, query_labels, reference_labels, retrieval.count_relevant(query_labels, reference_labels)
+    return indices, query_labels, reference_labels, functional.count_relevant(query_labels, reference_labels)
 
 
 def ranks_from_neighbors(*arguments: Tensor) -> tuple[Tensor, ...]:
-    ranks = retrieval.ranks_of_neighbors(*arguments)
-    return retrieval.average_precision(ranks), ranks.rank.sum(-1), ranks.relevant
+    ranks = functional.ranks_of_neighbors(*arguments)
+    return functional.average_precision(ranks), ranks.rank.sum(-1), ranks.relevant
 
 
 def table_sums(labels: Tensor, clusters: Tensor) -> tuple[Tensor, ...]:
     """Compute sums of a contingency table that do not depend on the padding of its batch."""
-    table = retrieval.contingency(labels, clusters)
+    table = functional.contingency(labels, clusters)
     return table.count.square().sum(-1), table.row_size.square().sum(-1), table.col_size.square().sum(-1)
 
 
 FUNCTIONS = {
     "contingency": FunctionCase(table_sums, label_pairs),
     "count_relevant": FunctionCase(
-        lambda a, b: (retrieval.count_relevant(a, b),),
+        lambda a, b: (functional.count_relevant(a, b),),
         lambda g, batch_shape: query_and_references(g, batch_shape)[1::2],
     ),
     "ranks_of_neighbors": FunctionCase(ranks_from_neighbors, random_neighbors),
@@ -421,36 +421,36 @@ FUNCTIONS = {
         not_finite=LeftOut("such a row is not ranked and has no ranking, but counts as relevant", ranks_of_finite),
     ),
     "nearest_centroid": FunctionCase(
-        lambda *inputs: (retrieval.nearest_centroid(*inputs),),
+        lambda *inputs: (functional.nearest_centroid(*inputs),),
         query_and_references,
         not_finite=lambda position, value: (
             LeftOut("a reference is left out of its mean", centroids_of_finite) if position == 2 else "nan"
         ),
     ),
-    "equal_error_rate": verification(retrieval.equal_error_rate),
-    "tar_at_far": verification(retrieval.tar_at_far, far=0.2),
-    "pairwise_auroc": verification(retrieval.pairwise_auroc),
-    "pairwise_roc": verification(retrieval.pairwise_roc, far=(0.05, 0.4)),
-    "cluster_accuracy": partition_score(retrieval.cluster_accuracy),
-    "mutual_info": partition_score(retrieval.mutual_info),
-    "expected_mutual_info": partition_score(retrieval.expected_mutual_info),
-    "normalized_mutual_info": partition_score(retrieval.normalized_mutual_info),
-    "adjusted_mutual_info": partition_score(retrieval.adjusted_mutual_info),
-    "homogeneity": partition_score(retrieval.homogeneity),
-    "completeness": partition_score(retrieval.completeness),
-    "v_measure": partition_score(retrieval.v_measure),
-    "adjusted_rand": partition_score(retrieval.adjusted_rand),
-    "fowlkes_mallows": partition_score(retrieval.fowlkes_mallows),
-    "precision": score_case(retrieval.precision, k=3),
-    "r_precision": score_case(retrieval.r_precision),
-    "average_precision_at_r": score_case(retrieval.average_precision_at_r),
-    "average_precision": score_case(retrieval.average_precision),
-    "recall": score_case(retrieval.recall, k=3),
-    "cmc": score_case(retrieval.cmc, k=3),
-    "hit_rate": score_case(retrieval.hit_rate, k=3),
-    "reciprocal_rank": score_case(retrieval.reciprocal_rank, k=3),
-    "ndcg": score_case(retrieval.ndcg, k=12),
-    "first_rank": score_case(retrieval.first_rank),
-    "inverse_negative_penalty": score_case(retrieval.inverse_negative_penalty),
-    "ranking_auroc": score_case(retrieval.ranking_auroc),
+    "equal_error_rate": verification(functional.equal_error_rate),
+    "tar_at_far": verification(functional.tar_at_far, far=0.2),
+    "pairwise_auroc": verification(functional.pairwise_auroc),
+    "pairwise_roc": verification(functional.pairwise_roc, far=(0.05, 0.4)),
+    "cluster_accuracy": partition_score(functional.cluster_accuracy),
+    "mutual_info": partition_score(functional.mutual_info),
+    "expected_mutual_info": partition_score(functional.expected_mutual_info),
+    "normalized_mutual_info": partition_score(functional.normalized_mutual_info),
+    "adjusted_mutual_info": partition_score(functional.adjusted_mutual_info),
+    "homogeneity": partition_score(functional.homogeneity),
+    "completeness": partition_score(functional.completeness),
+    "v_measure": partition_score(functional.v_measure),
+    "adjusted_rand": partition_score(functional.adjusted_rand),
+    "fowlkes_mallows": partition_score(functional.fowlkes_mallows),
+    "precision": score_case(functional.precision, k=3),
+    "r_precision": score_case(functional.r_precision),
+    "average_precision_at_r": score_case(functional.average_precision_at_r),
+    "average_precision": score_case(functional.average_precision),
+    "recall": score_case(functional.recall, k=3),
+    "cmc": score_case(functional.cmc, k=3),
+    "hit_rate": score_case(functional.hit_rate, k=3),
+    "reciprocal_rank": score_case(functional.reciprocal_rank, k=3),
+    "ndcg": score_case(functional.ndcg, k=12),
+    "first_rank": score_case(functional.first_rank),
+    "inverse_negative_penalty": score_case(functional.inverse_negative_penalty),
+    "ranking_auroc": score_case(functional.ranking_auroc),
 }

@@ -7,6 +7,7 @@ import torch
 from torch import Generator, Tensor
 
 from tensormetrics import uncertainty
+from tensormetrics.uncertainty import functional
 
 from .case import FunctionCase, LeftOut
 
@@ -35,7 +36,7 @@ def ordered(call: Any) -> Any:
 
 
 def interval(x: Tensor) -> tuple[Tensor, ...]:
-    return uncertainty.hdi(x, dim=-1)
+    return functional.hdi(x, dim=-1)
 
 
 def repeated(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
@@ -77,7 +78,7 @@ def sample_tensors(a: Tensor) -> tuple[Tensor, ...]:
 FUNCTIONS = {
     "hdi": FunctionCase(interval, samples_last, not_finite=ordered(interval)),
     "five_by_two_p_value": FunctionCase(
-        lambda differences: (uncertainty.five_by_two_p_value(differences),),
+        lambda differences: (functional.five_by_two_p_value(differences),),
         lambda generator, batch_shape: (torch.randn(*batch_shape, 5, 2, generator=generator),),
         rtol=1e-12,
         not_finite=LeftOut("an infinite difference is the most significant one, NaN gives NaN"),

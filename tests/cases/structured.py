@@ -11,6 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from tensormetrics import structured
+from tensormetrics.structured import functional
 
 from .case import FunctionCase, LeftOut, MetricCase
 
@@ -400,30 +401,30 @@ def random_boxes(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Te
 
 FUNCTIONS = {
     "set_overlap": FunctionCase(
-        call_with_all_constraints(structured.set_overlap),
+        call_with_all_constraints(functional.set_overlap),
         exact_similarities,
         pad_similarity,
         compiles=True,
-        not_finite=policy_of_negative_infinity(call_with_all_constraints(structured.set_overlap)),
+        not_finite=policy_of_negative_infinity(call_with_all_constraints(functional.set_overlap)),
     ),
     "sequence_overlap": FunctionCase(
-        call_with_all_constraints(structured.sequence_overlap),
+        call_with_all_constraints(functional.sequence_overlap),
         exact_similarities,
         pad_similarity,
         compiles=True,
-        not_finite=policy_of_negative_infinity(call_with_all_constraints(structured.sequence_overlap)),
+        not_finite=policy_of_negative_infinity(call_with_all_constraints(functional.sequence_overlap)),
     ),
     "multiset_overlap": FunctionCase(
-        lambda *a: tuple(part for c in CONSTRAINTS for part in structured.multiset_overlap(*a, c)),
+        lambda *a: tuple(part for c in CONSTRAINTS for part in functional.multiset_overlap(*a, c)),
         key_lists,
         pad_keys,
         compiles=True,
     ),
     "normalize": FunctionCase(
-        lambda *a: tuple(structured.normalize(*a, n) for n in ("none", "p", "r", "j", "f2")),
+        lambda *a: tuple(functional.normalize(*a, n) for n in ("none", "p", "r", "j", "f2")),
         random_overlaps,
         compiles=True,
         not_finite="nan",
     ),
-    "box_iou": FunctionCase(lambda a, b: (structured.box_iou(a, b),), random_boxes, compiles=True, not_finite="nan"),
+    "box_iou": FunctionCase(lambda a, b: (functional.box_iou(a, b),), random_boxes, compiles=True, not_finite="nan"),
 }

@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 from torchmetrics import MeanSquaredError
 
 from tensormetrics import uncertainty
+from tensormetrics.uncertainty import functional
 
 from .case import FunctionCase, LeftOut, MetricCase
 
@@ -183,30 +184,30 @@ def outcomes(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor
 
 def strengths_without_diagonal(wins: Tensor, ties: Tensor) -> tuple[Tensor, ...]:
     diagonal = torch.eye(4, dtype=torch.bool, device=wins.device)
-    return uncertainty.bradley_terry(*(counts.masked_fill(diagonal, 0) for counts in (wins, ties)))
+    return functional.bradley_terry(*(counts.masked_fill(diagonal, 0) for counts in (wins, ties)))
 
 
 FUNCTIONS = {
     "binary_auroc": FunctionCase(
-        lambda *inputs: (uncertainty.binary_auroc(*inputs), uncertainty.binary_auroc(*inputs, inputs[0].double() + 1)),
+        lambda *inputs: (functional.binary_auroc(*inputs), functional.binary_auroc(*inputs, inputs[0].double() + 1)),
         as_rows(two_classes),
         compiles=True,
         not_finite="nan",
     ),
     "binary_average_precision": FunctionCase(
-        lambda *inputs: (uncertainty.binary_average_precision(*inputs),), as_rows(two_classes), not_finite="nan"
+        lambda *inputs: (functional.binary_average_precision(*inputs),), as_rows(two_classes), not_finite="nan"
     ),
     "bradley_terry": FunctionCase(
-        lambda *inputs: uncertainty.bradley_terry(*inputs),
+        lambda *inputs: functional.bradley_terry(*inputs),
         outcomes,
         rtol=1e-9,
         not_finite=LeftOut("the diagonal, which holds the first entry, is ignored", strengths_without_diagonal),
     ),
     "brier_score": FunctionCase(
-        lambda *inputs: (uncertainty.brier_score(*inputs),), as_rows(three_classes), rtol=1e-12, not_finite="nan"
+        lambda *inputs: (functional.brier_score(*inputs),), as_rows(three_classes), rtol=1e-12, not_finite="nan"
     ),
     "calibration_error": FunctionCase(
-        lambda *inputs: (uncertainty.calibration_error(*inputs),), as_rows(two_classes), rtol=1e-12, not_finite="nan"
+        lambda *inputs: (functional.calibration_error(*inputs),), as_rows(two_classes), rtol=1e-12, not_finite="nan"
     ),
     "correct_p_values": FunctionCase(
         lambda p: tuple(uncertainty.correct_p_values(p, how) for how in ("holm", "bh")),
@@ -214,13 +215,13 @@ FUNCTIONS = {
         not_finite=LeftOut("is no test; its corrected value is NaN", correct_finite_p_values),
     ),
     "delong": FunctionCase(
-        lambda preds, target, groups: (*uncertainty.delong(preds, target), *uncertainty.delong(preds, target, groups)),
+        lambda preds, target, groups: (*functional.delong(preds, target), *functional.delong(preds, target, groups)),
         three_models,
         rtol=1e-12,
         not_finite="nan",
     ),
     "pass_at_k": FunctionCase(
-        lambda n, c: (uncertainty.pass_at_k(n, c, (1, 4)), uncertainty.pass_at_k(n, c, 3, require="all")),
+        lambda n, c: (functional.pass_at_k(n, c, (1, 4)), functional.pass_at_k(n, c, 3, require="all")),
         numbers_of_samples,
     ),
 }

@@ -12,7 +12,7 @@ from tensormetrics._cli.commands import installation, posterior
 from tensormetrics._cli.commands.association import METRICS
 from tensormetrics._cli.machine import warm_up
 from tensormetrics.association.queries.run_queries import CORRECTIONS
-from tensormetrics.posterior import AVERAGING_REGISTRY, METRIC_REGISTRY
+from tensormetrics.posterior.extend import AVERAGING_REGISTRY, METRIC_REGISTRY
 from tensormetrics.retrieval.calculator.metric_names import NAMES
 from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.structured.suites.entities.tags import MODES

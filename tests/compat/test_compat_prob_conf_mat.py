@@ -10,7 +10,8 @@ from documents import code_blocks, with_our_imports
 from raising import raises
 
 from tensormetrics.compat import prob_conf_mat as pcm
-from tensormetrics.posterior import ConfusionPosterior, temporary_registrations
+from tensormetrics.posterior import ConfusionPosterior
+from tensormetrics.posterior.extend import temporary_registrations
 
 BLOCKS = code_blocks("prob_conf_mat_extend.md")
 CANNOT_RUN = {  # block -> its error with that package, too, and why

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from tensormetrics.uncertainty import Ratings, bradley_terry
+from tensormetrics.uncertainty import Ratings
+from tensormetrics.uncertainty.functional import bradley_terry
 
 choix = pytest.importorskip("choix")
 

@@ -6,7 +6,8 @@ import torch
 from metric_oracle import averages, pooled, scores
 from raising import raises
 
-from tensormetrics.posterior import AVERAGING_REGISTRY, get_metric
+from tensormetrics.posterior import get_metric
+from tensormetrics.posterior.extend import AVERAGING_REGISTRY
 from tensormetrics.posterior.metrics.averaging import AVERAGINGS
 from tensormetrics.posterior.metrics.classification import SCORES
 

@@ -6,11 +6,8 @@ from raising import raises
 from torchmetrics import MetricCollection
 
 from tensormetrics.core.metric.base import NoDataError
-from tensormetrics.posterior import (
-    ConfusionPosterior,
-    sample_metrics,
-    sample_sums,
-)
+from tensormetrics.posterior import ConfusionPosterior
+from tensormetrics.posterior.functional import sample_metrics, sample_sums
 from tensormetrics.uncertainty import UncertaintyWarning, as_scalars, compare
 from tensormetrics.uncertainty.statistics.samples import equal_tailed
 

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from tensormetrics.posterior import get_metric, sample_confusion_matrices, sample_metrics
+from tensormetrics.posterior import get_metric
+from tensormetrics.posterior.functional import sample_confusion_matrices, sample_metrics
 from tensormetrics.uncertainty.statistics.samples import equal_tailed, estimate
 
 METRICS = ["acc", "f1@macro", "mcc"]

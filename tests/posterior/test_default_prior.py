@@ -5,15 +5,9 @@ import torch
 from scipy import stats
 from test_hierarchical import simulate_counts
 
-from tensormetrics.posterior import (
-    ConfusionPosterior,
-    Experiment,
-    Study,
-    sample_confusion_matrices,
-    sample_metrics,
-    sample_sums,
-)
-from tensormetrics.uncertainty import hdi
+from tensormetrics.posterior import ConfusionPosterior, Experiment, Study
+from tensormetrics.posterior.functional import sample_confusion_matrices, sample_metrics, sample_sums
+from tensormetrics.uncertainty.functional import hdi
 from tensormetrics.uncertainty.statistics.samples import estimate
 
 TRUTHS = [0.6, 0.9, 0.97]

@@ -7,7 +7,7 @@ import torch
 from posterior_oracle import GOLDEN, as_float64, log_gamma
 
 from tensormetrics.core.numbers.philox import philox4x32, philox_key
-from tensormetrics.posterior import dirichlet_prior, sample_dirichlet, sample_log_gamma
+from tensormetrics.posterior.functional import dirichlet_prior, sample_dirichlet, sample_log_gamma
 
 
 @pytest.mark.parametrize("case", GOLDEN["philox"])

@@ -7,7 +7,9 @@ from raising import raises
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from tensormetrics.posterior import get_metric, sample_metrics, temporary_registrations
+from tensormetrics.posterior import get_metric
+from tensormetrics.posterior.extend import temporary_registrations
+from tensormetrics.posterior.functional import sample_metrics
 from tensormetrics.posterior.metrics.registry import ConfusionMetric
 
 COUNTS = torch.tensor([[[13, 2, 1], [3, 20, 4], [1, 5, 9]], [[4, 1, 1], [1, 7, 1], [1, 1, 9]]])

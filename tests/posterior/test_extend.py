@@ -3,17 +3,17 @@ import pytest
 import torch
 from raising import raises
 
-from tensormetrics.posterior import (
+from tensormetrics.posterior import get_metric
+from tensormetrics.posterior.extend import (
     AGGREGATION_REGISTRY,
     AVERAGING_REGISTRY,
     METRIC_REGISTRY,
     Averaging,
     ExperimentAggregator,
     get_experiment_aggregator,
-    get_metric,
-    sample_metrics,
     temporary_registrations,
 )
+from tensormetrics.posterior.functional import sample_metrics
 from tensormetrics.posterior.metrics.registry import ConfusionMetric
 from tensormetrics.posterior.sampling.rng import RNG
 

@@ -5,14 +5,8 @@ import pytest
 import scipy.special
 import torch
 
-from tensormetrics.posterior import (
-    ConfusionPosterior,
-    Experiment,
-    get_metric,
-    sample_confusion_matrices,
-    sample_metrics,
-    sample_sums,
-)
+from tensormetrics.posterior import ConfusionPosterior, Experiment, get_metric
+from tensormetrics.posterior.functional import sample_confusion_matrices, sample_metrics, sample_sums
 from tensormetrics.uncertainty.statistics.samples import equal_tailed
 
 COUNTS = torch.tensor([[18, 2, 0, 0], [1, 9, 1, 0], [0, 0, 5, 0], [2, 1, 1, 1]])

@@ -5,13 +5,9 @@ import pytest
 import torch
 from raising import raises
 
-from tensormetrics.posterior import (
-    ConfMatIOError,
-    ConfMatIOWarning,
-    compute_confusion_matrix,
-    load_csv,
-    validate_confusion_matrix,
-)
+from tensormetrics.posterior import load_csv
+from tensormetrics.posterior.extend import ConfMatIOError, ConfMatIOWarning
+from tensormetrics.posterior.functional import compute_confusion_matrix, validate_confusion_matrix
 
 MATRIX = torch.tensor([[3, 1, 0], [0, 2, 5], [1, 0, 4]])
 

@@ -9,11 +9,9 @@ from posterior_oracle import log_gamma, normalized
 from raising import raises
 
 from tensormetrics.core.numbers.philox import philox4x32, philox_key
-from tensormetrics.posterior import (
+from tensormetrics.posterior import PosteriorWarning, Study, get_metric
+from tensormetrics.posterior.functional import (
     PairedItems,
-    PosteriorWarning,
-    Study,
-    get_metric,
     sample_confusion_matrices,
     sample_metrics,
     sample_paired_matrices,

@@ -8,7 +8,9 @@ from cases import posterior as posterior_cases
 from cases import statistics
 
 from tensormetrics import posterior, uncertainty
-from tensormetrics.posterior import ConfusionPosterior, PairedItems, Study, get_experiment_aggregator, get_metric
+from tensormetrics.posterior import ConfusionPosterior, Study, get_metric
+from tensormetrics.posterior.extend import get_experiment_aggregator
+from tensormetrics.posterior.functional import PairedItems
 from tensormetrics.posterior.sampling.rng import RNG
 from tensormetrics.uncertainty.statistics import density, pooling, truncated
 
@@ -51,7 +53,7 @@ def test_variance_components_nan_is_a_missing_score(generator):
     torch.testing.assert_close(statistics.component_tensors(missing), expected, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", sorted({cls.aliases[0] for cls in posterior.METRIC_REGISTRY.values()}))
+@pytest.mark.parametrize("name", sorted({cls.aliases[0] for cls in posterior.extend.METRIC_REGISTRY.values()}))
 @pytest.mark.parametrize("bad", [*BAD, 1e308])
 def test_metrics_of_nonfinite_counts_are_nan(name, bad):
     matrix = torch.tensor([[5.0, 2, 1], [0, 7, 1], [0, 0, 0]], dtype=torch.float64)
@@ -96,16 +98,16 @@ def study(**experiment):
 
 # Public functions, and functions that read their arguments anyway.
 REFUSALS = {
-    "validate_confusion_matrix": lambda x: posterior.validate_confusion_matrix(corrupted_matrix(x)),
-    "dirichlet_prior": lambda x: posterior.dirichlet_prior([x, 1], (2,)),
-    "sample_dirichlet": lambda x: posterior.sample_dirichlet(torch.tensor([1, x]), 2),
-    "sample_log_gamma": lambda x: posterior.sample_log_gamma(torch.tensor([1, x]), 2),
-    "sample_sums": lambda x: posterior.sample_sums(corrupted_matrix(x), 2),
-    "sample_sums of the input": lambda x: posterior.sample_sums(corrupted_matrix(x), 2, method="input"),
-    "sample_sums under a prior": lambda x: posterior.sample_sums(MATRIX, 2, prevalence_prior=x),
-    "sample_confusion_matrices": lambda x: posterior.sample_confusion_matrices(corrupted_matrix(x), 2),
-    "sample_metrics": lambda x: posterior.sample_metrics(corrupted_matrix(x), "acc", 2),
-    "sample_paired_matrices": lambda x: posterior.sample_paired_matrices(
+    "validate_confusion_matrix": lambda x: posterior.functional.validate_confusion_matrix(corrupted_matrix(x)),
+    "dirichlet_prior": lambda x: posterior.functional.dirichlet_prior([x, 1], (2,)),
+    "sample_dirichlet": lambda x: posterior.functional.sample_dirichlet(torch.tensor([1, x]), 2),
+    "sample_log_gamma": lambda x: posterior.functional.sample_log_gamma(torch.tensor([1, x]), 2),
+    "sample_sums": lambda x: posterior.functional.sample_sums(corrupted_matrix(x), 2),
+    "sample_sums of the input": lambda x: posterior.functional.sample_sums(corrupted_matrix(x), 2, method="input"),
+    "sample_sums under a prior": lambda x: posterior.functional.sample_sums(MATRIX, 2, prevalence_prior=x),
+    "sample_confusion_matrices": lambda x: posterior.functional.sample_confusion_matrices(corrupted_matrix(x), 2),
+    "sample_metrics": lambda x: posterior.functional.sample_metrics(corrupted_matrix(x), "acc", 2),
+    "sample_paired_matrices": lambda x: posterior.functional.sample_paired_matrices(
         PairedItems("a", torch.tensor([0, 3])), 2, 2, confusion_prior=x
     ),
     "ConfusionPosterior": lambda x: ConfusionPosterior(2, confusion_prior=x),
@@ -114,7 +116,7 @@ REFUSALS = {
     "Study": lambda x: study(confusion_matrix=corrupted_matrix(x)),
     "Study under a prior": lambda x: study(confusion_prior=x),
     "Study of a probability": lambda x: Study(0, ci_probability=x),
-    "hdi": lambda x: uncertainty.hdi(SAMPLES, x),
+    "hdi": lambda x: uncertainty.functional.hdi(SAMPLES, x),
     "compare_samples": lambda x: uncertainty.compare_samples(SAMPLES, SAMPLES, confidence=x),
     "compare_samples and its rope": lambda x: uncertainty.compare_samples(SAMPLES, SAMPLES, rope=-abs(x)),
     "compare_folds": lambda x: uncertainty.compare_folds(U, U, x),
@@ -123,7 +125,7 @@ REFUSALS = {
     "items_needed of a matrix": lambda x: posterior.items_needed(corrupted_matrix(x), "acc", 0.1),
     "kde": lambda x: density.kde(SAMPLES, bw_adjust=x),
     "kde and its cut": lambda x: density.kde(SAMPLES, cut=x),
-    "interpret_i2": lambda x: posterior.interpret_i2(x),
+    "interpret_i2": lambda x: posterior.functional.interpret_i2(x),
     "pool_correlated": lambda x: pooling.pool_correlated(SAMPLES, U, (0.0, 1.0), rho=x),
     "pool_histogram": lambda x: pooling.pool_histogram(SAMPLES, U, (0.0, 1.0), pseudo_count_weight=x),
     "pool_beta": lambda x: pooling.pool_beta(SAMPLES, U, (0.0, x)),
@@ -142,14 +144,18 @@ def test_functions_nonfinite_argument_raises(name, bad):
 
 # Functions without a row: the result is nan.
 PASSED_ON = {
-    "sums_from_matrices": lambda x: torch.stack(posterior.sums_from_matrices(corrupted_matrix(x))[:4]),
-    "sums_from_matrices of weights": lambda x: posterior.sums_from_matrices(MATRIX, corrupted_matrix(x)[None]).weighted,
+    "sums_from_matrices": lambda x: torch.stack(posterior.functional.sums_from_matrices(corrupted_matrix(x))[:4]),
+    "sums_from_matrices of weights": lambda x: (
+        posterior.functional.sums_from_matrices(MATRIX, corrupted_matrix(x)[None]).weighted
+    ),
     "sample_sums of weights": lambda x: (
-        posterior.sample_sums(
+        posterior.functional.sample_sums(
             torch.tensor([[5, 2], [0, 7]]), 2, confusion_prior=0, weights=corrupted_matrix(x)[None]
         ).weighted
     ),
-    "sample_metrics of the input": lambda x: posterior.sample_metrics(corrupted_matrix(x), "f1", 1, method="input")[0],
+    "sample_metrics of the input": lambda x: posterior.functional.sample_metrics(
+        corrupted_matrix(x), "f1", 1, method="input"
+    )[0],
     "truncated_normal_icdf": lambda x: truncated.truncated_normal_icdf(U, U[0], U[0], abs(x), 1.0),
     "truncated_t_icdf": lambda x: truncated.truncated_t_icdf(U, 3.0, U[0], U[0], 0.0, -abs(x)),
     "truncated_t_icdf of degrees": lambda x: truncated.truncated_t_icdf(U, x, U[0], U[0], 0.0, 1.0),
@@ -169,9 +175,9 @@ def test_nan_samples_give_undefined_i2():
     corrupted = SAMPLES.clone()
     corrupted[:, 1] = math.nan
     with pytest.warns(UserWarning, match="are nan or infinite"):
-        assert posterior.estimate_i2(corrupted).i2.isnan()
+        assert posterior.functional.estimate_i2(corrupted).i2.isnan()
     with_inf = torch.cat([SAMPLES, torch.full((1, 3), math.inf, dtype=torch.float64)])
-    assert posterior.estimate_i2(with_inf).i2 == posterior.estimate_i2(SAMPLES).i2
+    assert posterior.functional.estimate_i2(with_inf).i2 == posterior.functional.estimate_i2(SAMPLES).i2
 
 
 @pytest.mark.parametrize("bad", BAD)

@@ -9,7 +9,9 @@ import torch
 from metric_oracle import scores
 from posterior_oracle import as_float64
 
-from tensormetrics.posterior import METRIC_REGISTRY, get_metric, sample_metrics
+from tensormetrics.posterior import get_metric
+from tensormetrics.posterior.extend import METRIC_REGISTRY
+from tensormetrics.posterior.functional import sample_metrics
 from tensormetrics.posterior.metrics.classification import SCORES
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_metrics.json").read_text())

@@ -8,9 +8,9 @@ import torch
 from emulated_operators import lanes
 from test_posterior_kernels import keys
 
-from tensormetrics.posterior import (
+from tensormetrics.posterior import get_metric
+from tensormetrics.posterior.functional import (
     dirichlet_prior,
-    get_metric,
     sample_confusion_matrices,
     sample_dirichlet,
     sample_metrics,

@@ -5,7 +5,7 @@ import pytest
 import torch
 from dirichlet_oracle import NAMES, assert_same_law, counts_of, reference_metrics, reference_sums
 
-from tensormetrics.posterior import sample_metrics
+from tensormetrics.posterior.functional import sample_metrics
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])

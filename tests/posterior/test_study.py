@@ -9,16 +9,9 @@ import pytest
 import torch
 from raising import raises
 
-from tensormetrics.posterior import (
-    ConfigError,
-    ConfigWarning,
-    ConfMatIOError,
-    Experiment,
-    Study,
-    UnknownNameError,
-    get_metric,
-    sample_metrics,
-)
+from tensormetrics.posterior import ConfigError, ConfigWarning, Experiment, Study, get_metric
+from tensormetrics.posterior.extend import ConfMatIOError, UnknownNameError
+from tensormetrics.posterior.functional import sample_metrics
 from tensormetrics.posterior.metrics.quantity import ROOTS
 from tensormetrics.posterior.study import config
 from tensormetrics.uncertainty.statistics.samples import estimate

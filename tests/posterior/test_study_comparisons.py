@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from tensormetrics.posterior import ConfusionPosterior, Study
-from tensormetrics.uncertainty import compare, compare_samples, correct_p_values, hdi
+from tensormetrics.uncertainty import compare, compare_samples, correct_p_values
+from tensormetrics.uncertainty.functional import hdi
 
 N, C = 40, 3
 

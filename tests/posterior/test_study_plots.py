@@ -3,10 +3,11 @@ import pytest
 import torch
 from raising import raises
 
-from tensormetrics.posterior import Study, UnknownNameError
+from tensormetrics.posterior import Study
+from tensormetrics.posterior.extend import UnknownNameError
 from tensormetrics.posterior.plots.distributions import PARTS, REGIONS
 from tensormetrics.posterior.plots.drawing import Look, Outline, one_scale, outline, x_range
-from tensormetrics.uncertainty import hdi
+from tensormetrics.uncertainty.functional import hdi
 
 matplotlib = pytest.importorskip("matplotlib")
 from matplotlib.figure import Figure  # noqa: E402

@@ -5,7 +5,7 @@ import torch
 
 from tensormetrics.posterior import Study
 from tensormetrics.posterior.study import config
-from tensormetrics.uncertainty import hdi
+from tensormetrics.uncertainty.functional import hdi
 
 PRIORS = {"prevalence_prior": 1, "confusion_prior": 1}
 

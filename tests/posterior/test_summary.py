@@ -6,7 +6,8 @@ import torch
 from known_statistics import KNOWN
 from posterior_oracle import GOLDEN
 
-from tensormetrics.uncertainty import Estimate, as_scalars, hdi
+from tensormetrics.uncertainty import Estimate, as_scalars
+from tensormetrics.uncertainty.functional import hdi
 from tensormetrics.uncertainty.statistics import samples
 from tensormetrics.uncertainty.statistics.samples import equal_tailed, estimate
 

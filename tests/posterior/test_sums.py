@@ -5,7 +5,7 @@ from fake_device import DEVICE, Device
 from posterior_oracle import GOLDEN, as_float64, confusion_matrix, sums_of
 
 import tensormetrics.posterior.sampling.confusion_sums
-from tensormetrics.posterior import sample_confusion_matrices, sample_sums, sums_from_matrices
+from tensormetrics.posterior.functional import sample_confusion_matrices, sample_sums, sums_from_matrices
 
 COUNTS = torch.tensor([[[13, 2, 1], [3, 20, 4], [0, 5, 9]], [[4, 0, 0], [0, 0, 0], [0, 1, 1]]])
 

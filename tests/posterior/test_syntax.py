@@ -5,7 +5,8 @@ import pytest
 import torch
 from raising import raises
 
-from tensormetrics.posterior import AveragedMetric, RootMetric, get_metric
+from tensormetrics.posterior import get_metric
+from tensormetrics.posterior.extend import AveragedMetric, RootMetric
 from tensormetrics.posterior.metrics.parse import ConfusionMetricCollection
 from tensormetrics.posterior.metrics.quantity import compute_order
 

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from tensormetrics.posterior import ConfMatIOWarning, ConfusionPosterior, Study
+from tensormetrics.posterior import ConfusionPosterior, Study
+from tensormetrics.posterior.extend import ConfMatIOWarning
 from tensormetrics.uncertainty import compare_samples
 
 COUNTS = torch.tensor([[8, 2, 0], [1, 9, 0], [0, 0, 0]])  # the last class is neither true nor predicted

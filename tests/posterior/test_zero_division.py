@@ -10,13 +10,9 @@ import pytest
 import torch
 from raising import raises
 
-from tensormetrics.posterior import (
-    ConfusionPosterior,
-    Study,
-    get_metric,
-    sample_metrics,
-    temporary_registrations,
-)
+from tensormetrics.posterior import ConfusionPosterior, Study, get_metric
+from tensormetrics.posterior.extend import temporary_registrations
+from tensormetrics.posterior.functional import sample_metrics
 from tensormetrics.posterior.metrics.parse import ConfusionMetricCollection
 from tensormetrics.posterior.metrics.registry import ConfusionMetric
 

@@ -6,7 +6,7 @@ from dirichlet_oracle import assert_same_law, counts_of, reference_metrics, refe
 from library import CARDS
 from torch import Tensor
 
-from tensormetrics.posterior import dirichlet_prior
+from tensormetrics.posterior.functional import dirichlet_prior
 from tensormetrics.posterior.sampling import operators
 
 START = 2**32 - 2  # the high word of the sample's number changes

@@ -26,10 +26,12 @@ from tensormetrics.retrieval import (
     TARAtFAR,
     TorchKMeans,
     TorchKNN,
+    evaluate_run,
+)
+from tensormetrics.retrieval.functional import (
     adjusted_mutual_info,
     cluster_accuracy,
     contingency,
-    evaluate_run,
     mutual_info,
     nearest_centroid,
     normalized_mutual_info,

@@ -9,7 +9,7 @@ from retrieval_oracle import families, nonzero_ranks
 from retrieval_oracle import ranks as oracle
 
 from tensormetrics.core.native import native
-from tensormetrics.retrieval import positive_ranks
+from tensormetrics.retrieval.functional import positive_ranks
 from tensormetrics.retrieval.search.stages import certify_topk
 
 N = 45

@@ -6,8 +6,9 @@ from kernels import INTERPRETED, interpreted
 from retrieval_oracle import families
 
 from tensormetrics.core.native import native
-from tensormetrics.retrieval import TorchKNN, positive_ranks
+from tensormetrics.retrieval import TorchKNN
 from tensormetrics.retrieval.clusters.assignment import Assignment
+from tensormetrics.retrieval.functional import positive_ranks
 from tensormetrics.retrieval.ranking import rank_counts
 from tensormetrics.retrieval.search import direct_search
 from tensormetrics.retrieval.search.distance import DISTANCES

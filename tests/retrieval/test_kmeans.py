@@ -5,9 +5,10 @@ from fake_device import DEVICE, Device
 from retrieval_oracle import CASES, TINY
 
 from tensormetrics.core.numbers.exact_sums import unit_of
-from tensormetrics.retrieval import AccuracyCalculator, TorchKMeans, TorchKNN, nearest_centroid
+from tensormetrics.retrieval import AccuracyCalculator, TorchKMeans, TorchKNN
 from tensormetrics.retrieval.clusters.assignment import Assignment
 from tensormetrics.retrieval.deterministic import argsort_by_content, largest_of_columns
+from tensormetrics.retrieval.functional import nearest_centroid
 from tensormetrics.retrieval.search.references import QueryCache
 
 

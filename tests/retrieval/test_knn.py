@@ -6,7 +6,8 @@ import pytest
 import torch
 from retrieval_oracle import TINY, cases, families, neighbors, nonzero_ranks
 
-from tensormetrics.retrieval import TorchKNN, positive_ranks
+from tensormetrics.retrieval import TorchKNN
+from tensormetrics.retrieval.functional import positive_ranks
 from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.product_filter import Filter, exact_float32_products
 from tensormetrics.retrieval.search.topk import SymmetricTopK, smallest

@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import distributed as dist
 
-from tensormetrics.retrieval import AccuracyCalculator, TorchKNN, positive_ranks
+from tensormetrics.retrieval import AccuracyCalculator, TorchKNN
+from tensormetrics.retrieval.functional import positive_ranks
 from tensormetrics.retrieval.ranking.positive_ranks import RankingInputs, rank_tiles
 from tensormetrics.retrieval.ranking.ranking import Ranking
 from tensormetrics.retrieval.search.stages import ExhaustiveStage

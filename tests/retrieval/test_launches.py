@@ -19,6 +19,8 @@ from tensormetrics.retrieval import (
     RunMetric,
     TorchKMeans,
     TorchKNN,
+)
+from tensormetrics.retrieval.functional import (
     adjusted_mutual_info,
     average_precision,
     average_precision_at_r,

@@ -9,7 +9,8 @@ import pytest
 import torch
 from retrieval_oracle import families
 
-from tensormetrics.retrieval import AccuracyCalculator, TorchKNN, positive_ranks
+from tensormetrics.retrieval import AccuracyCalculator, TorchKNN
+from tensormetrics.retrieval.functional import positive_ranks
 from tensormetrics.retrieval.sources.source import ArrayRows
 
 ROWS, SMALL = 500, {"memory_budget": 100_000}  # a prepared copy needs more memory
@@ -71,7 +72,8 @@ CHILD_OF_FILE = """
 import sys, threading, time, warnings
 import numpy as np, torch
 from pathlib import Path
-from tensormetrics.retrieval import AccuracyCalculator, TorchKNN, nearest_centroid
+from tensormetrics.retrieval import AccuracyCalculator, TorchKNN
+from tensormetrics.retrieval.functional import nearest_centroid
 from tensormetrics.retrieval.ranking.ranking import Ranking
 from tensormetrics.retrieval.ranking.positive_ranks import RankingInputs, rank_tiles
 

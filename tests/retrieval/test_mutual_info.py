@@ -11,11 +11,9 @@ import torch
 from retrieval_oracle import cases
 from sklearn.metrics.cluster import contingency_matrix, expected_mutual_information
 
-from tensormetrics.retrieval import (
-    ClusterAccuracy,
-    EmbeddingClusterAccuracy,
-    NormalizedMutualInfo,
-    TorchKMeans,
+from tensormetrics.retrieval import ClusterAccuracy, EmbeddingClusterAccuracy, NormalizedMutualInfo, TorchKMeans
+from tensormetrics.retrieval.clusters.mutual_info import AVERAGES
+from tensormetrics.retrieval.functional import (
     adjusted_mutual_info,
     adjusted_rand,
     cluster_accuracy,
@@ -28,7 +26,6 @@ from tensormetrics.retrieval import (
     normalized_mutual_info,
     v_measure,
 )
-from tensormetrics.retrieval.clusters.mutual_info import AVERAGES
 from tensormetrics.uncertainty import compare
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of unique classes")  # of older scikit-learns

@@ -27,8 +27,8 @@ from tensormetrics.retrieval import (
     ReciprocalRank,
     RPrecision,
     evaluate_run,
-    nearest_centroid,
 )
+from tensormetrics.retrieval.functional import nearest_centroid
 from tensormetrics.retrieval.scores import centroid, query_metric
 
 NAN = math.nan

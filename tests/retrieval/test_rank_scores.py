@@ -10,9 +10,9 @@ import torch
 from retrieval_oracle import CASES, TINY, TINY_LABELS, case_rows, cases, nonzero_ranks
 from retrieval_oracle import ranks as oracle
 
-from tensormetrics.retrieval import (
+from tensormetrics.retrieval import TorchKNN
+from tensormetrics.retrieval.functional import (
     PositiveRanks,
-    TorchKNN,
     average_precision,
     average_precision_at_r,
     count_relevant,

@@ -11,13 +11,9 @@ from tensormetrics.retrieval import (
     FaissKNN,
     RecallAtK,
     TorchKNN,
-    average_precision,
-    cmc,
-    hit_rate,
-    ndcg,
     open_embeddings,
-    positive_ranks,
 )
+from tensormetrics.retrieval.functional import average_precision, cmc, hit_rate, ndcg, positive_ranks
 from tensormetrics.retrieval.relevance import Relevance
 
 NAMES = ("hit_rate_at_1", "mean_average_precision", "mean_average_precision_at_r", "ndcg_at_5", "precision_at_3",

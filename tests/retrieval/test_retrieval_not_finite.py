@@ -8,13 +8,8 @@ import torch
 from retrieval_oracle import nonzero_ranks
 from retrieval_oracle import ranks as ranks_of
 
-from tensormetrics.retrieval import (
-    TorchKNN,
-    average_precision,
-    nearest_centroid,
-    positive_ranks,
-    ranking_auroc,
-)
+from tensormetrics.retrieval import TorchKNN
+from tensormetrics.retrieval.functional import average_precision, nearest_centroid, positive_ranks, ranking_auroc
 from tensormetrics.retrieval.inputs import RetrievalInputs, ShardLayout, finite_rows
 from tensormetrics.retrieval.ranking.positive_ranks import joined
 from tensormetrics.retrieval.ranking.ranking import Ranking

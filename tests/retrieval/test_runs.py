@@ -13,7 +13,8 @@ from tensormetrics import compare
 from tensormetrics.core.numbers import ranked
 from tensormetrics.core.text.files import read_bytes
 from tensormetrics.core.text.text_columns import split_fields
-from tensormetrics.retrieval import PositiveRanks, Qrels, Run, RunMetric, average_precision, evaluate_run, ndcg
+from tensormetrics.retrieval import Qrels, Run, RunMetric, evaluate_run
+from tensormetrics.retrieval.functional import PositiveRanks, average_precision, ndcg
 from tensormetrics.retrieval.runs import pairs, ranks
 from tensormetrics.structured import RankingScores
 

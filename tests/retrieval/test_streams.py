@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from tensormetrics.retrieval import AccuracyCalculator, EmbeddingSource, TorchKNN, open_embeddings
+from tensormetrics.retrieval import AccuracyCalculator, TorchKNN, open_embeddings
+from tensormetrics.retrieval.extend import EmbeddingSource
 from tensormetrics.retrieval.sources import state as states
 from tensormetrics.retrieval.sources.arrow import read_column
 

@@ -5,15 +5,8 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from tensormetrics.retrieval import (
-    EqualErrorRate,
-    PairwiseAUROC,
-    PairwiseROC,
-    equal_error_rate,
-    pairwise_auroc,
-    pairwise_roc,
-    tar_at_far,
-)
+from tensormetrics.retrieval import EqualErrorRate, PairwiseAUROC, PairwiseROC
+from tensormetrics.retrieval.functional import equal_error_rate, pairwise_auroc, pairwise_roc, tar_at_far
 from tensormetrics.retrieval.inputs import RetrievalInputs
 from tensormetrics.retrieval.ranking import listed_pairs, pairs
 from tensormetrics.retrieval.search.distance import DISTANCES

@@ -8,7 +8,8 @@ import pytest
 from fake_device import DEVICE, Device
 from raising import raises
 
-from tensormetrics.structured import AMR, Prop, Smatch, Variable, read_penman, read_triples
+from tensormetrics.structured import AMR, Prop, Smatch, read_penman, read_triples
+from tensormetrics.structured.extend import Variable
 
 GOLDEN = json.loads((Path(__file__).parent / "latent_golden.json").read_text())
 TOPS = {"constant": True, "concept": "concept", "off": False}

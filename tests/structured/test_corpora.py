@@ -27,17 +27,16 @@ from tensormetrics.structured import (
     Relation,
     RelationScores,
     Smatch,
-    SpanErrors,
     SpanScores,
     Trigger,
-    Variable,
     derive,
     dsl,
-    graph_overlap,
     micro_average,
-    reachability,
     span_errors,
 )
+from tensormetrics.structured.extend import Variable
+from tensormetrics.structured.functional import graph_overlap, reachability
+from tensormetrics.structured.suites.entities.span_errors import SpanErrors
 from tensormetrics.structured.tensors import _lengths
 
 RAGGED = ("SetMatch", "SequenceMatch", "MultisetMatch", "RankingScores", "BoxMatch", "SpanScores", "RelationScores")

@@ -14,7 +14,8 @@ import pytest
 import torch
 from raising import raises
 
-from tensormetrics.structured import StructuredMetric, derive, dsl, metametric, metric_of
+from tensormetrics.structured import derive, dsl, metametric, metric_of
+from tensormetrics.structured.extend import StructuredMetric
 from tensormetrics.structured.objects.nodes.node import Normalized, Product, UnionNode
 
 Key = NewType("Key", int)

@@ -13,13 +13,13 @@ from tensormetrics.structured import (
     EventSet,
     Mention,
     MultisetMatch,
-    Policy,
     Relation,
     RelationScores,
     RelationSet,
     Trigger,
     dsl,
 )
+from tensormetrics.structured.extend import Policy
 
 FIRST, SECOND = Mention(0, 1), Mention(2, 3)
 

@@ -8,6 +8,7 @@ import torch
 from test_tags import spans_of
 
 from tensormetrics import structured
+from tensormetrics.structured import functional
 from tensormetrics.structured.suites.entities.spans import SCHEMES
 
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
@@ -35,22 +36,22 @@ def test_multiset_overlap_golden_cases_match(case, device):
     pred, ref = (keys_of(case["input"][role]).to(device) for role in ("pred", "ref"))
     columns = max(pred.ndim, ref.ndim) > 1
     for constraint, expected in case["output"].items():
-        result = structured.multiset_overlap(pred, ref, constraint=constraint, columns=columns)
+        result = functional.multiset_overlap(pred, ref, constraint=constraint, columns=columns)
         close(result._asdict(), dict(zip(("cross", "pred", "ref"), list(expected.values())[:3], strict=True)))
         overlap = [part.double() for part in result]
         names = [name for name in expected if not name.endswith(("self", "overlap"))]
-        close({name: structured.normalize(*overlap, name) for name in names}, {n: expected[n] for n in names})
+        close({name: functional.normalize(*overlap, name) for name in names}, {n: expected[n] for n in names})
 
 
 @golden("soft")
 def test_set_overlap_golden_cases_match(case, device):
     similarity = torch.tensor(case["input"]["similarity"], dtype=torch.float64, device=device)
     close(
-        {c: structured.set_overlap(similarity, constraint=c) for c in CONSTRAINTS},
+        {c: functional.set_overlap(similarity, constraint=c) for c in CONSTRAINTS},
         {c: case["output"][c] for c in CONSTRAINTS},
     )
     if (pairs := case["output"]["pairs"]) is not None:
-        result = structured.set_overlap(similarity, return_pairs=True)
+        result = functional.set_overlap(similarity, return_pairs=True)
         assert [[i, j] for i, j in enumerate(result.ref_of_pred.tolist()) if j >= 0] == pairs
         assert sorted([i, j] for j, i in enumerate(result.pred_of_ref.tolist()) if i >= 0) == sorted(pairs)
 
@@ -60,7 +61,7 @@ def test_set_overlap_golden_batches_match(case, device):
     similarity = torch.tensor(case["input"]["similarity"], dtype=torch.float64, device=device)
     lengths = [torch.tensor(case["input"][name], device=device) for name in ("n_pred", "n_ref")]
     for constraint in CONSTRAINTS:
-        result = structured.set_overlap(similarity, *lengths, constraint)
+        result = functional.set_overlap(similarity, *lengths, constraint)
         assert result.tolist() == pytest.approx(case["output"][constraint], abs=1e-9)
 
 
@@ -69,7 +70,7 @@ def test_set_match_solved_self_overlaps_match_golden(case):
     similarity = torch.tensor(case["input"]["similarity"], dtype=torch.float64)
     pred, ref = case["input"]["pred_items"], case["input"]["ref_items"]
     for constraint, expected in case["output"].items():
-        self_overlaps = [structured.set_overlap(similarity[x][:, x], constraint=constraint) for x in (pred, ref)]
+        self_overlaps = [functional.set_overlap(similarity[x][:, x], constraint=constraint) for x in (pred, ref)]
         scores = ("none", "precision", "recall", "jaccard", "f1", "f0.5", "f2")
         metric = structured.SetMatch(constraint, scores)
         metric.update(similarity[pred][:, ref], pred_self=self_overlaps[0], ref_self=self_overlaps[1])
@@ -94,7 +95,7 @@ def test_sequence_overlap_golden_cases_match(case, device):
     shape = (len(rows), len(rows[0]) if rows else len(inputs["ref"]))
     similarity = torch.tensor(rows, dtype=torch.float64, device=device).reshape(shape)
     for constraint, expected in case["output"].items():
-        result = structured.sequence_overlap(similarity, constraint=constraint)
+        result = functional.sequence_overlap(similarity, constraint=constraint)
         assert float(result) == pytest.approx(expected["overlap"] if isinstance(expected, dict) else expected, abs=1e-9)
 
 
@@ -134,7 +135,7 @@ def test_multiset_overlap_large_golden_case_matches(case, device):
     pred, ref = (7 * d * d + 13 * i * i + 5 * i * d) % 40, (11 * d + 17 * i * i + 3 * i * d) % 40
     lengths = (20 + d % 11)[:, 0], (20 + 3 * d % 11)[:, 0]
     for constraint, expected in case["output"].items():
-        result = structured.multiset_overlap(pred, ref, *lengths, constraint)
+        result = functional.multiset_overlap(pred, ref, *lengths, constraint)
         assert [int(part.sum()) for part in result] == [
             expected["overlap"],
             expected["pred_self"],

@@ -11,7 +11,9 @@ from pathlib import Path as File
 import pytest
 import torch
 
-from tensormetrics.structured import Family, Path, derive, dsl, macro_average, metametric, micro_average, normalize
+from tensormetrics.structured import Family, derive, dsl, macro_average, metametric, micro_average
+from tensormetrics.structured.extend import Path
+from tensormetrics.structured.functional import normalize
 
 GOLDEN = json.loads((File(__file__).parent / "golden_door.json").read_text())
 SCORES = ("precision", "recall", "jaccard", "f1")

@@ -9,7 +9,7 @@ import torch
 from raising import raises
 from torch import Tensor
 
-from tensormetrics.structured import graph_overlap, reachability, set_overlap
+from tensormetrics.structured.functional import graph_overlap, reachability, set_overlap
 from tensormetrics.structured.tensors import _lengths
 
 GOLDEN = json.loads((Path(__file__).parent / "latent_golden.json").read_text())

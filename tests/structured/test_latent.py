@@ -11,7 +11,8 @@ from raising import raises
 from test_conformance import on
 from torch import Tensor
 
-from tensormetrics.structured import LatentMatch, latent_overlap
+from tensormetrics.structured import LatentMatch
+from tensormetrics.structured.functional import latent_overlap
 from tensormetrics.structured.tensors import _lengths
 from tensormetrics.structured.tensors._integer_program import ProgramAnswer
 from tensormetrics.structured.tensors.latent import exact as latent_exact

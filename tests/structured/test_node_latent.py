@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from object_oracle import heaviest_relation
 
-from tensormetrics.structured import Policy, Variable, derive, dsl, latent_overlap, metametric
+from tensormetrics.structured import derive, dsl, metametric
+from tensormetrics.structured.extend import Policy, Variable
+from tensormetrics.structured.functional import latent_overlap
 from tensormetrics.structured.objects.nodes import latent
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_door.json").read_text())

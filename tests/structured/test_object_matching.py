@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from tensormetrics.structured import Family, Matching, Path, derive, dsl, metametric, micro_average
+from tensormetrics.structured import Family, derive, dsl, metametric, micro_average
+from tensormetrics.structured.extend import Matching, Path
 
 
 @dataclass

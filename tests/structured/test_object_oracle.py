@@ -9,7 +9,8 @@ import torch
 from object_oracle import TYPES, Event, Oracle, Scored, Span, heaviest_chain, random_value
 from raising import raises
 
-from tensormetrics.structured import Policy, derive, dsl
+from tensormetrics.structured import derive, dsl
+from tensormetrics.structured.extend import Policy
 
 CONSTRAINTS = ("<->", "->", "<-", "~")
 POLICIES = [

@@ -14,18 +14,9 @@ import numpy as np
 import pytest
 import torch
 
-from tensormetrics.structured import (
-    Family,
-    Normalizer,
-    Policy,
-    StructuredMetric,
-    derive,
-    dsl,
-    macro_average,
-    metametric,
-    micro_average,
-    set_overlap,
-)
+from tensormetrics.structured import Family, derive, dsl, macro_average, metametric, micro_average
+from tensormetrics.structured.extend import Normalizer, Policy, StructuredMetric
+from tensormetrics.structured.functional import set_overlap
 from tensormetrics.structured.objects.nodes import set as node_set
 from tensormetrics.structured.tensors import _lengths
 

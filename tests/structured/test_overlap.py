@@ -9,20 +9,14 @@ import torch
 from object_oracle import heaviest_chain, heaviest_relation
 from raising import raises
 
-from tensormetrics.structured import (
-    BoxMatch,
-    Constraint,
-    FScore,
-    Normalizer,
-    Policy,
-    SpanScores,
+from tensormetrics.structured import BoxMatch, SpanScores, derive, read_tags
+from tensormetrics.structured.extend import Constraint, FScore, Normalizer, Policy
+from tensormetrics.structured.functional import (
     box_iou,
-    derive,
     graph_overlap,
     multiset_overlap,
     normalize,
     reachability,
-    read_tags,
     sequence_overlap,
     set_overlap,
 )

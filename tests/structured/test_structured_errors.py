@@ -16,8 +16,6 @@ from tensormetrics.structured import (
     Family,
     Mention,
     MultisetMatch,
-    Path,
-    Policy,
     RankingScores,
     Relation,
     RelationScores,
@@ -25,20 +23,19 @@ from tensormetrics.structured import (
     SetMatch,
     Smatch,
     SpanScores,
-    Variable,
     derive,
     dsl,
     macro_average,
     metametric,
     micro_average,
-    normalize,
     read_conll_coref,
     read_penman,
     read_tags,
     read_triples,
-    set_overlap,
     span_errors,
 )
+from tensormetrics.structured.extend import Path, Policy, Variable
+from tensormetrics.structured.functional import normalize, set_overlap
 
 
 @dataclass

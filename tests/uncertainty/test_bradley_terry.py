@@ -8,8 +8,8 @@ import pytest
 import torch
 from golden import golden
 
-from tensormetrics.uncertainty import bradley_terry
 from tensormetrics.uncertainty.battles.bradley_terry import CHUNK
+from tensormetrics.uncertainty.functional import bradley_terry
 
 
 def battles(generator, count, rate=8, tie_rate=3):

@@ -5,7 +5,8 @@ import pytest
 import torch
 from test_weights import weight
 
-from tensormetrics.uncertainty import CalibrationError, calibration_error, compare
+from tensormetrics.uncertainty import CalibrationError, compare
+from tensormetrics.uncertainty.functional import calibration_error
 
 BINS = 5
 

@@ -7,7 +7,8 @@ import torch
 from known_statistics import close
 
 from tensormetrics.core.numbers.student import log_t_pdf, t_cdf, t_quantile, t_quantiles
-from tensormetrics.uncertainty import compare_data_sets, five_by_two_p_value
+from tensormetrics.uncertainty import compare_data_sets
+from tensormetrics.uncertainty.functional import five_by_two_p_value
 from tensormetrics.uncertainty.statistics.cross_validation import t_tail
 
 

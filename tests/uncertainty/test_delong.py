@@ -6,7 +6,7 @@ import torch
 from golden import golden
 from scipy import stats
 
-from tensormetrics.uncertainty import binary_auroc, delong
+from tensormetrics.uncertainty.functional import binary_auroc, delong
 
 
 def tensors(case, device="cpu"):

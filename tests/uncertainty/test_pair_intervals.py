@@ -8,7 +8,8 @@ import pytest
 import torch
 from test_weights import weight
 
-from tensormetrics.retrieval import EqualErrorRate, PairwiseAUROC, PairwiseROC, TARAtFAR, tar_at_far
+from tensormetrics.retrieval import EqualErrorRate, PairwiseAUROC, PairwiseROC, TARAtFAR
+from tensormetrics.retrieval.functional import tar_at_far
 from tensormetrics.retrieval.ranking import pair_counts
 from tensormetrics.uncertainty import UncertaintyWarning, compare
 

@@ -9,7 +9,8 @@ import torch
 from golden import golden
 
 from tensormetrics import compare, interval
-from tensormetrics.uncertainty import PassAtK, UncertaintyWarning, pass_at_k
+from tensormetrics.uncertainty import PassAtK, UncertaintyWarning
+from tensormetrics.uncertainty.functional import pass_at_k
 from tensormetrics.uncertainty.metrics import passes
 
 

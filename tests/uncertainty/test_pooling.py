@@ -6,11 +6,7 @@ import torch
 from known_statistics import KNOWN, X, Y, Z, close
 from scipy import stats
 
-from tensormetrics.posterior import (
-    ExperimentAggregator,
-    get_experiment_aggregator,
-    temporary_registrations,
-)
+from tensormetrics.posterior.extend import ExperimentAggregator, get_experiment_aggregator, temporary_registrations
 from tensormetrics.posterior.sampling.rng import RNG
 from tensormetrics.uncertainty import UncertaintyWarning
 from tensormetrics.uncertainty.statistics.heterogeneity import heterogeneity_pm

@@ -8,16 +8,12 @@ from torchmetrics.functional import classification as torchmetrics
 
 from tensormetrics import uncertainty
 from tensormetrics.core.resampling.draws import pseudo_masses
-from tensormetrics.uncertainty import (
-    BinaryAUROC,
-    BinaryAveragePrecision,
-    BrierScore,
-    UncertaintyWarning,
+from tensormetrics.uncertainty import BinaryAUROC, BinaryAveragePrecision, BrierScore, UncertaintyWarning, compare
+from tensormetrics.uncertainty.functional import (
     binary_auroc,
     binary_average_precision,
     brier_score,
     calibration_error,
-    compare,
     delong,
 )
 
@@ -75,7 +71,7 @@ def test_scores_of_four_items_equal_values_by_hand():
 def test_labels_and_numbers_that_are_no_classes_and_probabilities_are_refused():
     preds, target = torch.tensor([0.9, 0.5, 0.5, 0.1]), torch.tensor([1, 1, -1, -1])
     scores = binary_auroc, binary_average_precision, brier_score, calibration_error
-    for score in (*scores, lambda preds, target: uncertainty.delong(torch.stack([preds, preds]), target)):
+    for score in (*scores, lambda preds, target: uncertainty.functional.delong(torch.stack([preds, preds]), target)):
         with pytest.raises(ValueError, match=r"^target: got the label -1, wanted 0 to 1; write \(target > 0\)"):
             score(preds, target)
         with pytest.raises(ValueError, match="^target: got the label 2, wanted 0 to 1$"):

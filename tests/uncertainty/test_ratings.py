@@ -11,8 +11,9 @@ import torch
 
 from tensormetrics import compare, interval
 from tensormetrics.core.resampling import units
-from tensormetrics.uncertainty import Ratings, UncertaintyWarning, bradley_terry
+from tensormetrics.uncertainty import Ratings, UncertaintyWarning
 from tensormetrics.uncertainty.battles import outcomes
+from tensormetrics.uncertainty.functional import bradley_terry
 
 NAMES = ["gpt", "llama", "mistral", "qwen"]
 ELO = 400 / math.log(10)

@@ -11,7 +11,8 @@ from torchmetrics.classification import BinaryAUROC as StoredAUROC
 
 from tensormetrics import Estimate, Table, compare, interval
 from tensormetrics.association import WEAT
-from tensormetrics.posterior import ConfusionPosterior, get_experiment_aggregator
+from tensormetrics.posterior import ConfusionPosterior
+from tensormetrics.posterior.extend import get_experiment_aggregator
 from tensormetrics.retrieval import FirstRank, HitRate, evaluate_run
 from tensormetrics.structured import MultisetMatch
 from tensormetrics.uncertainty import (
@@ -20,17 +21,13 @@ from tensormetrics.uncertainty import (
     PassAtK,
     Ratings,
     Uncertain,
-    bradley_terry,
-    brier_score,
-    calibration_error,
     compare_data_sets,
     compare_folds,
     compare_samples,
-    delong,
-    pass_at_k,
     plan,
     variance_components,
 )
+from tensormetrics.uncertainty.functional import bradley_terry, brier_score, calibration_error, delong, pass_at_k
 from tensormetrics.uncertainty.statistics.density import kde
 from tensormetrics.uncertainty.statistics.pooling import (
     pool_beta,

@@ -11,8 +11,9 @@ import numpy as np
 import torch
 
 from ... import association as domain
-from ...association import BaseMetric, Query, WordEmbeddingModel
+from ...association import Query, WordEmbeddingModel
 from ...association.embeddings.formats.fasttext import is_fasttext
+from ...association.extend import BaseMetric
 from ...association.queries.run_queries import corrected, planned, scored
 from ...association.resampling.null_distribution import Method
 from ...core.results.table import Table

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ... import assignment, posterior, structured  # noqa: F401  they define the operators and register kernels
-from ...association import permutation_p_value
+from ...association.functional import permutation_p_value
 from ...retrieval import AccuracyCalculator, TorchKMeans, TorchKNN
 
 Parts = tuple[Callable[[], str | None], Callable[[], object]]

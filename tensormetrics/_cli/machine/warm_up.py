@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor
 
-from ...association import permutation_p_value, sign_flip_p_value
-from ...retrieval import TorchKMeans, TorchKNN, positive_ranks
+from ...association.functional import permutation_p_value, sign_flip_p_value
+from ...retrieval import TorchKMeans, TorchKNN
+from ...retrieval.functional import positive_ranks
 from ...retrieval.search.distance import DistanceName
 
 Job = tuple[str, DistanceName | None, int]  # function, distance, columns of the rows

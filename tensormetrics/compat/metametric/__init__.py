@@ -3,7 +3,7 @@
 from ...structured import Prop as Prop
 from ...structured import Relation as Relation
 from ...structured import RelationSet as RelationSet
-from ...structured import Variable as Variable
+from ...structured.extend import Variable as Variable
 from . import dsl as dsl
 from .core import *  # noqa: F403
 from .dsl import *  # noqa: F403

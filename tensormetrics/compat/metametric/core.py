@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from ... import structured
-from ...structured import Policy, StructuredMetric
 from ...structured import dsl as ours
+from ...structured.extend import Policy, StructuredMetric
 
 T = TypeVar("T")
 POLICY = Policy.parse("metametric")  # of all metrics here, whatever the defaults of `structured` are
@@ -45,7 +45,7 @@ def arrow(constraint: str | MatchingConstraint) -> str:
 def metametric(
     cls: type | None = None,
     /,
-    normalizer: str | structured.Normalizer = "none",
+    normalizer: str | structured.extend.Normalizer = "none",
     constraint: str | MatchingConstraint = "<->",
 ) -> Any:
     """Add a `metric` to a dataclass, as `structured.metametric` does, with the values of metametric."""
@@ -58,10 +58,10 @@ def derive_metric(cls: Any, constraint: str | MatchingConstraint) -> StructuredM
     return structured.derive(cls, constraint=arrow(constraint), policy=POLICY)
 
 
-class Matching(structured.Matching):
+class Matching(structured.extend.Matching):
     """Matches that a metric of a user has found."""
 
-    def __init__(self, matches: Iterable[structured.Match]) -> None:
+    def __init__(self, matches: Iterable[structured.extend.Match]) -> None:
         super().__init__(lambda: iter(matches))
 
 
@@ -93,7 +93,7 @@ class ParameterizedMetric(ABC, Subscripted):
     """Base of metrics with one score for each of several parameters, such as ranks."""
 
     @abstractmethod
-    def compute(self, x: Any, y: Any) -> tuple[Any, structured.Matching]:
+    def compute(self, x: Any, y: Any) -> tuple[Any, structured.extend.Matching]:
         """Return the scores of two objects, and what is matched."""
 
     def score(self, x: Any, y: Any) -> Any:
@@ -139,7 +139,7 @@ class ContramappedParameterizedMetric(ParameterizedMetric):
     f_pred: Callable[[Any], Any]
     f_ref: Callable[[Any], Any] | None = None
 
-    def compute(self, x: Any, y: Any) -> tuple[Any, structured.Matching]:
+    def compute(self, x: Any, y: Any) -> tuple[Any, structured.extend.Matching]:
         return self.inner.compute(self.f_pred(x), (self.f_ref or self.f_pred)(y))
 
     def score_self(self, x: Any) -> Any:
@@ -153,7 +153,7 @@ class RankingMetric(ParameterizedMetric):
         self.items = ours.normalize["none"](as_ours(inner))
         self.ranking = ours.ranking[max_k](self.items)
 
-    def compute(self, x: Sequence[Any], y: Sequence[Any]) -> tuple[Tensor, structured.Matching]:
+    def compute(self, x: Sequence[Any], y: Sequence[Any]) -> tuple[Tensor, structured.extend.Matching]:
         return self._at_all_ranks(self.ranking([x], [y]).hits), Matching(())
 
     def score_self(self, x: Sequence[Any]) -> Tensor:
@@ -170,12 +170,12 @@ class NormalizedParametrizedMetric(ParameterizedMetric):
     def __init__(self, inner: ParameterizedMetric, normalizer: "Normalizer") -> None:
         self.inner, self.normalizer = inner, normalizer
 
-    def compute(self, x: Any, y: Any) -> tuple[Any, structured.Matching]:
+    def compute(self, x: Any, y: Any) -> tuple[Any, structured.extend.Matching]:
         score, matching = self.inner.compute(x, y)
         return self.normalizer.normalize(score, self.inner.score_self(x), self.inner.score_self(y)), matching
 
 
-class Normalizer(structured.Normalizer, Subscripted):
+class Normalizer(structured.extend.Normalizer, Subscripted):
     """Base of normalizers with a method `normalize` of three numbers, and the attribute `name`."""
 
     @abstractmethod
@@ -193,8 +193,8 @@ class Normalizer(structured.Normalizer, Subscripted):
         """Return the normalizer of a name, None for "none"."""
         if s in AT_RANKS:
             return AT_RANKS[s]()
-        parsed = structured.Normalizer.parse(s)
-        if isinstance(parsed, structured.FScore):
+        parsed = structured.extend.Normalizer.parse(s)
+        if isinstance(parsed, structured.extend.FScore):
             return FScore(parsed.beta)
         return {"": lambda: None, "precision": Precision, "recall": Recall, "jaccard": Jaccard}[parsed.name]()
 
@@ -206,23 +206,23 @@ class Ratio(Normalizer):
 
     def normalize(self, score_xy: Any, score_xx: Any, score_yy: Any) -> Any:
         cross, pred, ref = (torch.as_tensor(score, dtype=torch.float64) for score in (score_xy, score_xx, score_yy))
-        value = structured.normalize(cross, pred, ref, self, self.zero_division)
+        value = structured.functional.normalize(cross, pred, ref, self, self.zero_division)
         return value if value.ndim else value.item()
 
 
-class Jaccard(structured.Jaccard, Ratio):
+class Jaccard(structured.extend.Jaccard, Ratio):
     """Intersection over union."""
 
 
-class Precision(structured.Precision, Ratio):
+class Precision(structured.extend.Precision, Ratio):
     """Overlap over the prediction."""
 
 
-class Recall(structured.Recall, Ratio):
+class Recall(structured.extend.Recall, Ratio):
     """Overlap over the reference."""
 
 
-class FScore(structured.FScore, Ratio):
+class FScore(structured.extend.FScore, Ratio):
     """F-score."""
 
 

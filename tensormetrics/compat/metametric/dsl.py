@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from ...structured import Match as Match
-from ...structured import Path as Path
-from ...structured import StructuredMetric
 from ...structured import dsl as ours
 from ...structured.dsl import Bracketed
+from ...structured.extend import Match as Match
+from ...structured.extend import Path as Path
+from ...structured.extend import StructuredMetric
 from . import core, suites
 from .core import Hook as Hook
 from .core import Matching as Matching

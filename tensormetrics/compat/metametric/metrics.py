@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from ... import structured
-from ...structured import AMR, Argument, Entity, EntitySet, Event, EventSet, Membership, Mention, Trigger
+from ...structured import AMR, Argument, Entity, EntitySet, Event, EventSet, Mention, Trigger
+from ...structured.suites.structures import Membership
 from . import dsl
 from .core import FScore
 from .suites import MetricFamily, Values
@@ -23,7 +24,7 @@ def memberships(entities: EntitySet) -> list[Membership]:
     return [Membership(mention, entity) for entity in entities.entities for mention in entity.mentions]
 
 
-def b_cubed(normalizer: str) -> structured.StructuredMetric:
+def b_cubed(normalizer: str) -> structured.extend.StructuredMetric:
     inner = dsl.dataclass[Membership]({"mention": ..., "entity": dsl.normalize[normalizer](dsl.auto[Entity])})
     return dsl.preprocess[memberships](dsl.set_matching[Membership, "<->", normalizer](inner))
 
@@ -37,7 +38,7 @@ ceaf_phi4 = dsl.dataclass[EntitySet](
 )
 
 
-def _family(metric: structured.StructuredMetric, *normalizers: str) -> MetricFamily:
+def _family(metric: structured.extend.StructuredMetric, *normalizers: str) -> MetricFamily:
     return dsl.family(metric, dsl.macro_average(normalizers or ("precision", "recall", "f1")))
 
 
@@ -61,7 +62,7 @@ coref_suite = dsl.suite(
 ).with_extra(mean_f1)
 
 
-def event_metric(fields: dict[str, Any]) -> structured.StructuredMetric:
+def event_metric(fields: dict[str, Any]) -> structured.extend.StructuredMetric:
     return dsl.dataclass[EventSet]({"events": dsl.set_matching[Event](dsl.dataclass[Event](fields))})
 
 

@@ -14,11 +14,13 @@ from torch import Tensor
 
 from ... import posterior
 from ...core.arguments import checks
+from ...posterior import functional
 from ...posterior.metrics import parse, registry
 from ...posterior.metrics.quantity import Quantity as MetricLike
 from ...posterior.metrics.quantity import compute_order
 from ...posterior.sampling import rng as streams
 from ...uncertainty.statistics.density import kde
+from ...uncertainty.statistics.heterogeneity import HeterogeneityResult
 from ...uncertainty.statistics.heterogeneity import heterogeneity_dl as heterogeneity_dl
 from ...uncertainty.statistics.heterogeneity import heterogeneity_pm as heterogeneity_pm
 from ...uncertainty.statistics.samples import hdi
@@ -35,23 +37,24 @@ OTHER_NAMES = pairs(  # of classes, by aliases that both have
     "GeometricMean geometric Minimum min Maximum max SingletonAggregator singleton BetaAggregator beta "
     "GammaAggregator gamma FEGaussianAggregator fe REGaussianAggregator re HistogramAggregator hist"
 )
-REGISTRIES = posterior.METRIC_REGISTRY, posterior.AVERAGING_REGISTRY, posterior.AGGREGATION_REGISTRY
+REGISTRIES = registry.METRIC_REGISTRY, registry.AVERAGING_REGISTRY, registry.AGGREGATION_REGISTRY
 CLASSES = {alias: cls for registry in reversed(REGISTRIES) for alias, cls in registry.items()}
 CLASSES = {cls.__name__: cls for cls in CLASSES.values()} | {
     name: CLASSES[alias] for name, alias in OTHER_NAMES.items()
 }
+OURS = {name: place for place in (posterior, functional, posterior.extend) for name in place.__all__}
 
 
 def __getattr__(name: str) -> Any:
-    if name in posterior.__all__:
-        return getattr(posterior, name)
+    if name in OURS:
+        return getattr(OURS[name], name)
     if name not in CLASSES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return CLASSES[name]
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *CLASSES, *posterior.__all__})
+    return sorted({*globals(), *CLASSES, *OURS})
 
 
 class SamplingMethod(str, Enum):
@@ -89,7 +92,7 @@ class RNG(streams.RNG):
 
 
 class ExperimentAggregator(registry.ExperimentAggregator):
-    """Base of methods that pool experiments; see `posterior.ExperimentAggregator`. Its `rng` is an `RNG` from here."""
+    """Base of methods that pool experiments, `posterior.extend.ExperimentAggregator`; its `rng` is an `RNG` of here."""
 
     @property
     def rng(self) -> RNG:
@@ -117,7 +120,7 @@ class MetricCollection(parse.ConfusionMetricCollection):
 
 
 def hdi_estimator(samples: Any, prob: float) -> tuple[Tensor, Tensor]:
-    """Compute the highest density interval of samples (S,); see `uncertainty.hdi`."""
+    """Compute the highest density interval of samples (S,); see `uncertainty.functional.hdi`."""
     return hdi(samples, prob)
 
 
@@ -148,18 +151,18 @@ def compute_kde(
 
 
 def dirichlet_sample(rng: streams.RNG, alphas: Any, num_samples: int) -> Tensor:
-    """Draw Dirichlet(alphas) vectors; see `posterior.sample_dirichlet`."""
-    return posterior.sample_dirichlet(alphas, num_samples, dtype=torch.float64, seed=rng.torch().initial_seed())
+    """Draw Dirichlet(alphas) vectors; see `posterior.functional.sample_dirichlet`."""
+    return functional.sample_dirichlet(alphas, num_samples, dtype=torch.float64, seed=rng.torch().initial_seed())
 
 
-def estimate_i2(individual_samples: Any) -> posterior.HeterogeneityResult:
-    """Estimate I2 of samples (S, M); see `posterior.estimate_i2`."""
-    return posterior.estimate_i2(individual_samples)
+def estimate_i2(individual_samples: Any) -> HeterogeneityResult:
+    """Estimate I2 of samples (S, M); see `posterior.functional.estimate_i2`."""
+    return functional.estimate_i2(individual_samples)
 
 
 def interpret_i2(i2_score: float) -> str:
-    """Return the interpretation of I2 as a text; see `posterior.interpret_i2`."""
-    return posterior.interpret_i2(i2_score)
+    """Return the interpretation of I2 as a text; see `posterior.functional.interpret_i2`."""
+    return functional.interpret_i2(i2_score)
 
 
 def pred_cond_to_confusion_matrix(pred_cond: Any, *, pred_first: bool = True, num_classes: int | None = None) -> Tensor:
@@ -176,7 +179,7 @@ def pred_cond_to_confusion_matrix(pred_cond: Any, *, pred_first: bool = True, nu
     checks.integral("pred_cond", pairs)
     C = max(2, int(pairs.max()) + 1) if len(pairs) else 2
     pred, true = pairs.cpu().unbind(-1)[:: 1 if pred_first else -1]
-    return posterior.compute_confusion_matrix(true, pred, num_classes=C if num_classes is None else num_classes)
+    return functional.compute_confusion_matrix(true, pred, num_classes=C if num_classes is None else num_classes)
 
 
 def confusion_matrix_to_pred_cond(confusion_matrix: Any, *, pred_first: bool = True) -> Tensor:
@@ -190,7 +193,7 @@ def confusion_matrix_to_pred_cond(confusion_matrix: Any, *, pred_first: bool = T
             [1, 0],
             [1, 1]])
     """
-    matrix = posterior.validate_confusion_matrix(confusion_matrix, allow_empty_rows=True)
+    matrix = functional.validate_confusion_matrix(confusion_matrix, allow_empty_rows=True)
     counts = matrix.long()
     if (counts != matrix).any():
         raise ValueError("confusion_matrix: got fractional counts, which are no pairs; round them first")

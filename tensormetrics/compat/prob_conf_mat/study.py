@@ -18,6 +18,7 @@ from ...posterior.sampling.confusion_sums import Method
 from ...posterior.study.aggregators import pool
 from ...posterior.study.config import AGGREGATED, check_group, full_name, is_pooled, split_name
 from ...posterior.study.samples import Label
+from ...uncertainty.statistics.heterogeneity import HeterogeneityResult
 from .plot_options import FOREST, plot_options
 from .results import ListwiseComparisonResult, PairwiseComparisonResult, PosteriorSummary, report
 
@@ -42,14 +43,14 @@ class ExperimentResult:
 class ExperimentAggregationResult(ExperimentResult):
     """Samples of a metric pooled over the experiments of a group."""
 
-    aggregator: posterior.ExperimentAggregator
+    aggregator: posterior.extend.ExperimentAggregator
     experiment_values: Tensor  # (S, M, C) or (S, M, 1)
 
     experiment_group = property(lambda self: self.experiment)
 
     @cached_property
-    def heterogeneity_results(self) -> posterior.HeterogeneityResult:
-        return posterior.estimate_i2(self.experiment_values)
+    def heterogeneity_results(self) -> HeterogeneityResult:
+        return posterior.functional.estimate_i2(self.experiment_values)
 
 
 class ExperimentGroupResult(NamedTuple):
@@ -107,7 +108,7 @@ class ExperimentGroup(dict[str, Experiment]):
         metrics: Any,
         sampling_method: Method,
         num_samples: int,
-        metric_to_aggregator: Mapping[Quantity, posterior.ExperimentAggregator],
+        metric_to_aggregator: Mapping[Quantity, posterior.extend.ExperimentAggregator],
     ) -> ExperimentGroupResult:
         """Draw samples of every experiment, and pool those of the metrics that have an aggregator."""
         drawn = [member.sample_metrics(metrics, sampling_method, num_samples) for member in self.values()]
@@ -168,7 +169,7 @@ class Study(posterior.Study):
         holder = self[group]
         if name != AGGREGATED:
             return ExperimentResult(quantity, values, holder[name])
-        aggregator = self._aggregators[quantity] or posterior.get_experiment_aggregator("singleton")
+        aggregator = self._aggregators[quantity] or posterior.extend.get_experiment_aggregator("singleton")
         parts = torch.stack([self.samples(quantity, f"{group}/{key}", sampling_method) for key in holder], 1)
         return ExperimentAggregationResult(quantity, values, holder, aggregator, parts)
 

@@ -6,8 +6,8 @@ from importlib import import_module
 from pathlib import Path
 
 
-def attach(package: str, file: str) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
-    """Return `__getattr__`, `__dir__` and `__all__` of a package; type checkers read the same names from the stub.
+def attach(package: str, file: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of a package; type checkers read the same names from the stub.
 
     Args:
         package: `__name__` of the package.
@@ -31,4 +31,4 @@ def attach(package: str, file: str) -> tuple[Callable[[str], object], Callable[[
     def names() -> list[str]:
         return sorted({*modules, *(name for name in vars(sys.modules[package]) if name.startswith("__"))})
 
-    return get, names, sorted(name for name in modules if not name.startswith("_"))
+    return get, names

@@ -246,7 +246,7 @@ def get_experiment_aggregator(aggregation: str, rng: RNG | None = None, **option
 def temporary_registrations() -> Iterator[None]:
     """Unregister the classes that are defined in this context when it ends.
 
-    >>> from tensormetrics.posterior import METRIC_REGISTRY
+    >>> from tensormetrics.posterior.extend import METRIC_REGISTRY
     >>> from tensormetrics.posterior.metrics.registry import ConfusionMetric
     >>> with temporary_registrations():
     ...     class Half(ConfusionMetric):

@@ -68,8 +68,8 @@ def cmc(ranks: PositiveRanks, k: int) -> Tensor:
 class RecallAtK(QueryMetric):
     """Mean `recall` at k, the fraction of all relevant references that are found; options as in `PrecisionAtK`.
 
-    The Recall@K of papers on metric learning, which requires only one of them, is `HitRate(k)`, also named
-    `MetricLearningRecall`. With 50 relevant references to a query RecallAtK(1) is at most 0.02.
+    The Recall@K of papers on metric learning, which requires only one of them, is `HitRate(k)`. With 50 relevant
+    references to a query RecallAtK(1) is at most 0.02.
 
     >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
     >>> metric = RecallAtK(1)
@@ -98,6 +98,3 @@ class HitRate(QueryMetric):
 
     def __init__(self, k: Depths, **options: Unpack[QueryOptions]) -> None:
         super().__init__(*scores_at(k, hit_rate), **options)
-
-
-MetricLearningRecall = HitRate  # alias after the name in these papers

@@ -7,6 +7,7 @@ import torch
 from torch import Generator, Tensor
 
 from tensormetrics import association
+from tensormetrics.association import functional
 
 from .quantity import EntryPoint, Quantity, updated
 
@@ -68,12 +69,12 @@ def padded_with_masks(function: Callable[..., Any]) -> EntryPoint:
         masks = (
             torch.nn.functional.pad(torch.ones(word_set.shape[:-1], dtype=torch.bool), (1, 2)) for word_set in word_sets
         )
-        return function(*map(association.WordSet, wide, masks))
+        return function(*map(functional.WordSet, wide, masks))
 
     return call
 
 
-FUNCTIONS: dict[str, EntryPoint] = {"ml_eat": lambda *word_sets: association.ml_eat(*word_sets).effect}
+FUNCTIONS: dict[str, EntryPoint] = {"ml_eat": lambda *word_sets: functional.ml_eat(*word_sets).effect}
 
 
 def metric_quantity(
@@ -97,7 +98,7 @@ def metric_quantity(
         query, model = query_of(targets, word_sets)
         return association.run_queries(metric_class(**options), [query], [model]).cells[0][0]
 
-    first = FUNCTIONS.get(function) or getattr(association, function)
+    first = FUNCTIONS.get(function) or getattr(association.functional, function)
     entry_points: dict[str, EntryPoint] = {
         f"association.{function}": first,
         **(more or {}),
@@ -132,15 +133,15 @@ def metric_quantity(
 
 def scaled_gweat(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """Compute WEAT from GWEAT of two groups, which is a known multiple of it."""
-    return 2 * x.shape[-2] * association.gweat(torch.stack([x, y], -3), torch.stack([a, b], -3))
+    return 2 * x.shape[-2] * functional.gweat(torch.stack([x, y], -3), torch.stack([a, b], -3))
 
 
 def ripa_of_words(*word_sets: Tensor) -> Tensor:
-    return association.ripa(*word_sets, per_word=True)[0]
+    return functional.ripa(*word_sets, per_word=True)[0]
 
 
 def sample_effect(*word_sets: Tensor) -> Tensor:
-    return association.weat_effect_size(*word_sets, correction=1)
+    return functional.weat_effect_size(*word_sets, correction=1)
 
 
 SCORES = {
@@ -148,7 +149,7 @@ SCORES = {
     "WEAT's effect size": metric_quantity("WEAT", "xyab", 2, "weat_effect_size", return_effect_size=True),
     "effect of ML-EAT": metric_quantity("MLEAT", "xyab", 2, "ml_eat", {"association.weat_effect_size": sample_effect}),
     "single-category WEAT": metric_quantity(
-        "SCWEAT", "wab", 1, "mean_sc_weat", {"association.sc_weat": lambda *sets: association.sc_weat(*sets).mean(-1)}
+        "SCWEAT", "wab", 1, "mean_sc_weat", {"association.sc_weat": lambda *sets: functional.sc_weat(*sets).mean(-1)}
     ),
     "RND": metric_quantity("RND", "xya", 2, "rnd"),
     "ECT": metric_quantity("ECT", "xya", 2, "ect"),
@@ -171,7 +172,7 @@ def p_value_of_weat(*word_sets: Tensor) -> Tensor:
     x, y, a, b = (word_set.double() for word_set in word_sets)
     cosines = torch.nn.functional.cosine_similarity
     u, v = (cosines(w[:, None], a[None], -1).mean(1) - cosines(w[:, None], b[None], -1).mean(1) for w in (x, y))
-    return association.permutation_p_value(u, v)
+    return functional.permutation_p_value(u, v)
 
 
 def query_p_value(*word_sets: Tensor) -> Any:
@@ -198,8 +199,8 @@ P_VALUES = {
             "association.WEAT, evaluate": tested("WEAT"),
             "association.WEAT, run_query": query_p_value,
             "association.run_queries": table_p_value,
-            "association.target_permutation_p_value": lambda x, y, a, b: association.target_permutation_p_value(
-                lambda x, y, a: association.weat(x, y, a, b), x, y, a
+            "association.target_permutation_p_value": lambda x, y, a, b: functional.target_permutation_p_value(
+                lambda x, y, a: functional.weat(x, y, a, b), x, y, a
             ),
         },
     )
@@ -247,7 +248,7 @@ PAIRS = {
     "preference of pairs": Quantity(
         pair_data(),
         {
-            "association.pair_preference": association.pair_preference,
+            "association.pair_preference": functional.pair_preference,
             "association.PairPreference": lambda *scores: pair_preference_metric(*scores).compute(),
             "association.PairPreference, forward": lambda *scores: association.PairPreference()(*scores),
             "association.PairPreference, with categories": in_categories,
@@ -256,7 +257,7 @@ PAIRS = {
     "score of CrowS-Pairs": Quantity(
         pair_data(),
         {
-            "association.pair_preference, protocol": lambda *scores: association.pair_preference(
+            "association.pair_preference, protocol": lambda *scores: functional.pair_preference(
                 *scores, protocol="crows-pairs"
             ),
             "association.PairPreference, protocol": lambda *scores: pair_preference_metric(
@@ -269,7 +270,7 @@ LOG_PROBABILITIES = {
     "LPBS": Quantity(
         lpbs_data(),
         {
-            "association.lpbs": association.lpbs,
+            "association.lpbs": functional.lpbs,
             "association.LPBS": lambda *scores: updated(association.LPBS(), *scores).compute(),
             "association.LPBS, forward": lambda *scores: association.LPBS()(*scores).mean(),
         },
@@ -286,7 +287,7 @@ def combined_ceat(*word_sets: Tensor) -> Tensor:
     effects = association.CEAT()(*word_sets)
     x, y, a, b = (word_set / word_set.norm(dim=-1, keepdim=True) for word_set in word_sets)
     associations = torch.cat([(w @ a.mT).mean(-1) - (w @ b.mT).mean(-1) for w in (x, y)], -1)
-    return association.random_effects(effects, associations.var(-1)).value
+    return functional.random_effects(effects, associations.var(-1)).value
 
 
 def ceat_in_two_updates(*word_sets: Tensor) -> Tensor:
@@ -312,7 +313,7 @@ MORE = {
     "p-value of GWEAT": Quantity(
         data_named("XA"),
         {
-            "association.group_permutation_p_value": lambda x, a: association.group_permutation_p_value(
+            "association.group_permutation_p_value": lambda x, a: functional.group_permutation_p_value(
                 x, a, replicates=200
             ),
             "association.GWEAT, evaluate": tested("GWEAT", permutations=200),
@@ -321,8 +322,8 @@ MORE = {
     "p-value of RIPA": Quantity(
         data_named("xya", "ordinary", "float32", "single"),
         {
-            "association.sign_flip_p_value": lambda *word_sets: association.sign_flip_p_value(
-                association.ripa(*word_sets, per_word=True)[1].mean(-2), replicates=200
+            "association.sign_flip_p_value": lambda *word_sets: functional.sign_flip_p_value(
+                functional.ripa(*word_sets, per_word=True)[1].mean(-2), replicates=200
             ),
             "association.RIPA, evaluate": tested("RIPA", permutations=200),
         },
@@ -330,8 +331,8 @@ MORE = {
     "p-value of RND": Quantity(
         data_named("xya", "ordinary", "float32", "single"),
         {
-            "association.target_permutation_p_value": lambda *word_sets: association.target_permutation_p_value(
-                association.rnd, *word_sets, replicates=200
+            "association.target_permutation_p_value": lambda *word_sets: functional.target_permutation_p_value(
+                functional.rnd, *word_sets, replicates=200
             ),
             "association.RND, evaluate": tested("RND", permutations=200),
         },
@@ -340,7 +341,7 @@ MORE = {
         data_named("xyab"),
         {
             "association.bootstrap_interval": lambda *word_sets: (
-                association.bootstrap_interval(association.weat, *word_sets, replicates=100).low
+                functional.bootstrap_interval(functional.weat, *word_sets, replicates=100).low
             ),
             "association.WEAT, evaluate": lambda *word_sets: association.WEAT(replicates=100).evaluate(*word_sets).low,
         },
@@ -361,7 +362,7 @@ def labeled_rows(
 def repeated_rows(vectors: Tensor, labels: Tensor) -> Tensor:
     """Compute the accuracies of words that have two equal rows each."""
     words = torch.arange(len(labels)).repeat(2)
-    return stack_accuracies(association.residual_bias(vectors.repeat(2, 1), labels.repeat(2), words))
+    return stack_accuracies(functional.residual_bias(vectors.repeat(2, 1), labels.repeat(2), words))
 
 
 def stack_accuracies(accuracies: dict[str, Any]) -> Tensor:
@@ -380,8 +381,8 @@ ACCURACIES = {
             "other lengths": labeled_rows(40, lambda vectors: vectors[1:]),
         },
         {
-            "association.residual_bias": lambda *rows: stack_accuracies(association.residual_bias(*rows)),
-            "association.residual_bias, batch": lambda x, y: stack_accuracies(association.residual_bias(x[None], y)),
+            "association.residual_bias": lambda *rows: stack_accuracies(functional.residual_bias(*rows)),
+            "association.residual_bias, batch": lambda x, y: stack_accuracies(functional.residual_bias(x[None], y)),
             "association.residual_bias, repeated rows": repeated_rows,
             "association.ResidualBias": lambda *rows: stack_accuracies(
                 updated(association.ResidualBias(), *rows).compute()

@@ -58,12 +58,12 @@ def calculator_entry_point(name: str) -> EntryPoint:
 def clustering_quantity(
     metric: str, function: str, calculator: str, more: dict[str, EntryPoint] | None = None
 ) -> Quantity:
-    score, metric_class = getattr(retrieval, function), getattr(retrieval, metric)
+    score, metric_class = getattr(retrieval.functional, function), getattr(retrieval, metric)
     entry_points = {
         f"retrieval.{metric}": lambda *data: updated(metric_class(), *data).compute(),
         f"retrieval.{metric}, forward": lambda *data: metric_class()(*data),
         f"retrieval.{function}": score,
-        f"retrieval.contingency, {function}": lambda *data: score(retrieval.contingency(*data)),
+        f"retrieval.contingency, {function}": lambda *data: score(retrieval.functional.contingency(*data)),
         f"retrieval.{function}, batch": lambda labels, clusters: score(labels[None], clusters[None]),
         f"retrieval.AccuracyCalculator, {calculator}": calculator_entry_point(calculator),
     }
@@ -91,7 +91,7 @@ CLUSTERED = {
         "NMI",
         {
             "retrieval.VMeasure": lambda *data: updated(retrieval.VMeasure(), *data).compute(),
-            "retrieval.v_measure": retrieval.v_measure,
+            "retrieval.v_measure": retrieval.functional.v_measure,
             "retrieval.AccuracyCalculator, v_measure": calculator_entry_point("v_measure"),
         },
     ),
@@ -101,7 +101,7 @@ CLUSTERED = {
         "Homogeneity",
         "homogeneity",
         "homogeneity",
-        {"retrieval.completeness, exchanged inputs": lambda a, b: retrieval.completeness(b, a)},
+        {"retrieval.completeness, exchanged inputs": lambda a, b: retrieval.functional.completeness(b, a)},
     ),
     "completeness": clustering_quantity("Completeness", "completeness", "completeness"),
     "cluster accuracy": clustering_quantity(
@@ -122,7 +122,7 @@ def auroc_by_pairs(x: Tensor, labels: Tensor) -> Tensor:
         raise ValueError("x: got other rows than labels, or not finite ones")
     i, j = torch.triu_indices(len(x), len(x), 1)
     distance = (x[i].double() - x[j].double()).square().sum(1)
-    return uncertainty.binary_auroc(-distance, (labels[i] == labels[j]).long())
+    return uncertainty.functional.binary_auroc(-distance, (labels[i] == labels[j]).long())
 
 
 def verification_entry_points(
@@ -130,8 +130,8 @@ def verification_entry_points(
 ) -> dict[str, EntryPoint]:
     return {
         **metric_entry_points(make, name),
-        f"retrieval.{function}": lambda *data: getattr(retrieval, function)(*data, **options),
-        f"retrieval.{function}, batch": lambda x, labels: getattr(retrieval, function)(
+        f"retrieval.{function}": lambda *data: getattr(retrieval.functional, function)(*data, **options),
+        f"retrieval.{function}, batch": lambda x, labels: getattr(retrieval.functional, function)(
             x[None], labels[None], **options
         ),
     }
@@ -147,7 +147,7 @@ PAIRS = {
         {
             **verification_entry_points(lambda: retrieval.TARAtFAR(0.2), "TARAtFAR", "tar_at_far", far=0.2),
             "retrieval.PairwiseROC": lambda *data: updated(retrieval.PairwiseROC((0.4, 0.2)), *data).compute().tar[1],
-            "retrieval.pairwise_roc": lambda *data: retrieval.pairwise_roc(*data, far=(0.4, 0.2)).tar[1],
+            "retrieval.pairwise_roc": lambda *data: retrieval.functional.pairwise_roc(*data, far=(0.4, 0.2)).tar[1],
         },
     ),
     "AUROC of pairs": Quantity(

@@ -170,7 +170,10 @@ QUANTITIES = {
     ),
     "WEAT of files": Quantity(
         {"ordinary": random_sets("xyab")},
-        {"association.weat": association.weat, "association.WEAT, tensormetrics association": association_command},
+        {
+            "association.weat": association.functional.weat,
+            "association.WEAT, tensormetrics association": association_command,
+        },
         rtol=1e-6,  # files hold float32
     ),
     "ratings of files": Quantity(

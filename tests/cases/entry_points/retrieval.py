@@ -180,18 +180,18 @@ def metric_entry_points(make: Callable[..., Any], name: str) -> dict[str, EntryP
 def function_entry_points(
     name: str, statistic: Callable[[Tensor], Tensor] = mean, **options: Any
 ) -> dict[str, EntryPoint]:
-    function = getattr(retrieval, name)
+    function = getattr(retrieval.functional, name)
 
     def score_of_neighbors(x: Tensor, labels: Tensor) -> Tensor:
         order, _, num_relevant = ranked_lists(x, labels)
-        ranks = retrieval.ranks_of_neighbors(order, labels, labels, num_relevant)
+        ranks = retrieval.functional.ranks_of_neighbors(order, labels, labels, num_relevant)
         return statistic(function(ranks._replace(candidates=torch.full_like(num_relevant, len(x) - 1)), **options))
 
     return {
-        f"retrieval.{name}": lambda *data: statistic(function(retrieval.positive_ranks(*data), **options)),
+        f"retrieval.{name}": lambda *data: statistic(function(retrieval.functional.positive_ranks(*data), **options)),
         f"retrieval.ranks_of_neighbors, {name}": score_of_neighbors,
         f"retrieval.positive_ranks, batch and {name}": lambda x, labels: statistic(
-            function(retrieval.positive_ranks(x[None], labels[None]), **options)
+            function(retrieval.functional.positive_ranks(x[None], labels[None]), **options)
         ),
     }
 
@@ -263,10 +263,11 @@ def median(scores: Tensor) -> Tensor:
 
 HIT_AT_1 = {
     **metric_entry_points(lambda: retrieval.HitRate(1), "HitRate"),
-    **metric_entry_points(lambda: retrieval.MetricLearningRecall(1), "MetricLearningRecall"),
     "retrieval.HitRate, of several k": computed(lambda: retrieval.HitRate((3, 1)), "hit_rate_at_1"),
     **function_entry_points("hit_rate", k=1),
-    "retrieval.cmc": lambda *data: mean(retrieval.cmc(retrieval.positive_ranks(*data), 3)[..., 0]),
+    "retrieval.cmc": lambda *data: mean(
+        retrieval.functional.cmc(retrieval.functional.positive_ranks(*data), 3)[..., 0]
+    ),
     **calculator_entry_points("hit_rate_at_1"),
     **calculator_entry_points("ndcg_at_1"),
     "retrieval.evaluate_run, success_1": run_entry_point("success_1"),
@@ -286,7 +287,9 @@ RANKS = {
         "map",
         "ap",
         more={
-            "uncertainty.binary_average_precision, of queries": mean_over_queries(uncertainty.binary_average_precision)
+            "uncertainty.binary_average_precision, of queries": mean_over_queries(
+                uncertainty.functional.binary_average_precision
+            )
         },
     ),
     "MAP@5": rank_quantity(
@@ -304,14 +307,14 @@ RANKS = {
         (),
         "ranking_auroc",
         "mean_auroc",
-        more={"uncertainty.binary_auroc, of queries": mean_over_queries(uncertainty.binary_auroc)},
+        more={"uncertainty.binary_auroc, of queries": mean_over_queries(uncertainty.functional.binary_auroc)},
     ),
     "precision@1 as hit rate": Quantity(
         EMBEDDINGS,
         {"retrieval.PrecisionAtK": lambda *data: updated(retrieval.PrecisionAtK(1), *data).compute(), **HIT_AT_1},
         {
             f"retrieval.{name}": estimated(functools.partial(getattr(retrieval, name), 1), replicates=50)
-            for name in ("PrecisionAtK", "HitRate", "MetricLearningRecall")
+            for name in ("PrecisionAtK", "HitRate")
         },
         {
             **dict.fromkeys(("retrieval.evaluate_run, success_1", "structured.RankingScores, hit@1"), NO_QUERY),
@@ -324,7 +327,7 @@ RANKS = {
         {
             **metric_entry_points(retrieval.NearestCentroidAccuracy, "NearestCentroidAccuracy"),
             **calculator_entry_points("nearest_centroid_accuracy"),
-            "retrieval.nearest_centroid": lambda *data: mean(retrieval.nearest_centroid(*data)),
+            "retrieval.nearest_centroid": lambda *data: mean(retrieval.functional.nearest_centroid(*data)),
         },
         {
             "retrieval.NearestCentroidAccuracy": estimated(retrieval.NearestCentroidAccuracy, replicates=50),

@@ -54,7 +54,9 @@ def query_entry_point(score: Callable[..., Tensor]) -> EntryPoint:
         relevant = target[preds.argsort(descending=True)] == 1
         rank = relevant * torch.arange(1, len(target) + 1)
         num_relevant = relevant.sum(0, keepdim=True)
-        return score(retrieval.PositiveRanks(rank[None], num_relevant, candidates=torch.tensor([len(target)])))
+        return score(
+            retrieval.functional.PositiveRanks(rank[None], num_relevant, candidates=torch.tensor([len(target)]))
+        )
 
     return score_of_query
 
@@ -74,7 +76,7 @@ def torchmetrics_entry_point(make: Callable[[], Any]) -> EntryPoint:
 
 
 def auroc_of_batch(*data: Tensor) -> Tensor:
-    return uncertainty.binary_auroc(*(tensor[None] for tensor in data))
+    return uncertainty.functional.binary_auroc(*(tensor[None] for tensor in data))
 
 
 PROBABLE = {
@@ -82,10 +84,10 @@ PROBABLE = {
         BINARY,
         {
             **metric_entry_points(uncertainty.BinaryAUROC, "BinaryAUROC"),
-            "uncertainty.binary_auroc": uncertainty.binary_auroc,
+            "uncertainty.binary_auroc": uncertainty.functional.binary_auroc,
             "uncertainty.binary_auroc, batch": auroc_of_batch,
-            "uncertainty.delong": lambda preds, target: uncertainty.delong(preds[None], target).auroc[0],
-            "retrieval.ranking_auroc, one query": query_entry_point(retrieval.ranking_auroc),
+            "uncertainty.delong": lambda preds, target: uncertainty.functional.delong(preds[None], target).auroc[0],
+            "retrieval.ranking_auroc, one query": query_entry_point(retrieval.functional.ranking_auroc),
         },
         skip_reasons={
             "retrieval.ranking_auroc, one query": ONE_QUERY,
@@ -96,8 +98,8 @@ PROBABLE = {
         BINARY,
         {
             **metric_entry_points(uncertainty.BinaryAveragePrecision, "BinaryAveragePrecision"),
-            "uncertainty.binary_average_precision": uncertainty.binary_average_precision,
-            "retrieval.average_precision, one query": query_entry_point(retrieval.average_precision),
+            "uncertainty.binary_average_precision": uncertainty.functional.binary_average_precision,
+            "retrieval.average_precision, one query": query_entry_point(retrieval.functional.average_precision),
         },
         skip_reasons={
             "retrieval.average_precision, one query": ONE_QUERY,
@@ -108,8 +110,10 @@ PROBABLE = {
         BINARY,
         {
             **metric_entry_points(uncertainty.BrierScore, "BrierScore"),
-            "uncertainty.brier_score": uncertainty.brier_score,
-            "uncertainty.brier_score, batch": lambda *data: uncertainty.brier_score(*(tensor[None] for tensor in data)),
+            "uncertainty.brier_score": uncertainty.functional.brier_score,
+            "uncertainty.brier_score, batch": lambda *data: uncertainty.functional.brier_score(
+                *(tensor[None] for tensor in data)
+            ),
         },
         rtol=1e-6,  # the metric keeps multiples of 2^-30
     ),
@@ -117,7 +121,7 @@ PROBABLE = {
         BINARY,
         {
             **metric_entry_points(lambda: uncertainty.CalibrationError(7, norm="rms"), "CalibrationError"),
-            "uncertainty.calibration_error": lambda *data: uncertainty.calibration_error(*data, 7, "rms"),
+            "uncertainty.calibration_error": lambda *data: uncertainty.functional.calibration_error(*data, 7, "rms"),
         },
         rtol=1e-6,
     ),
@@ -125,7 +129,7 @@ PROBABLE = {
         BINARY,
         {
             **metric_entry_points(lambda: uncertainty.CalibrationError(7), "CalibrationError"),
-            "uncertainty.calibration_error": lambda *data: uncertainty.calibration_error(*data, 7),
+            "uncertainty.calibration_error": lambda *data: uncertainty.functional.calibration_error(*data, 7),
         },
         rtol=1e-6,
     ),
@@ -156,7 +160,7 @@ def matrix_quantity(name: str, torchmetric: Callable[[], Any]) -> Quantity:
     metric = posterior.get_metric(name)
 
     def confusion_matrix(preds: Tensor, target: Tensor) -> Tensor:
-        return posterior.compute_confusion_matrix(target, preds, num_classes=3)
+        return posterior.functional.compute_confusion_matrix(target, preds, num_classes=3)
 
     def study_with_matrix(*data: Tensor) -> posterior.Study:
         study = posterior.Study(seed=0, metrics={name: {}})
@@ -179,7 +183,7 @@ def matrix_quantity(name: str, torchmetric: Callable[[], Any]) -> Quantity:
             ),
             "posterior.get_metric": lambda *data: metric(confusion_matrix(*data)),
             "posterior.get_metric, batch": lambda *data: metric(confusion_matrix(*data)[None]),
-            "posterior.sample_metrics": lambda *data: posterior.sample_metrics(
+            "posterior.sample_metrics": lambda *data: posterior.functional.sample_metrics(
                 confusion_matrix(*data), [name], 1, method="input"
             )[0],
             "posterior.Study": lambda *data: study_with_matrix(*data).samples(name, "one/one", "input")[0],
@@ -230,7 +234,7 @@ def sum_of_pairs(cost: Tensor) -> Tensor:
 
 def cost_by_set_overlap(cost: Tensor) -> Tensor:
     """Compute the cost from similarities above 0, so that every row or column is matched."""
-    return 20.0 * min(cost.shape) - structured.set_overlap(20.0 - cost.double())
+    return 20.0 * min(cost.shape) - structured.functional.set_overlap(20.0 - cost.double())
 
 
 ASSIGNED = {
@@ -269,7 +273,7 @@ SAMPLES = {
             "all equal": lambda _: (torch.ones(50).double(),),
         },
         {
-            "uncertainty.hdi": lambda x: torch.stack([torch.as_tensor(end) for end in uncertainty.hdi(x)]),
+            "uncertainty.hdi": lambda x: torch.stack([torch.as_tensor(end) for end in uncertainty.functional.hdi(x)]),
             "compat.prob_conf_mat.summarize_posterior": lambda x: torch.stack(summarize_posterior(x, 0.95).hdi),
         },
     ),
@@ -416,14 +420,16 @@ PASSES = {
             "more right than samples": lambda generator: (torch.full((6,), 4), torch.full((6,), 5)),
         },
         {
-            "uncertainty.pass_at_k": lambda n, c: uncertainty.pass_at_k(n, c, 3).mean(),
-            "uncertainty.pass_at_k, several": lambda n, c: uncertainty.pass_at_k(n, c, (3, 1))[..., 0].mean(),
+            "uncertainty.pass_at_k": lambda n, c: uncertainty.functional.pass_at_k(n, c, 3).mean(),
+            "uncertainty.pass_at_k, several": lambda n, c: uncertainty.functional.pass_at_k(n, c, (3, 1))[
+                ..., 0
+            ].mean(),
             "uncertainty.PassAtK": lambda n, c: updated_pass_at_3(n, c).compute(),
             "uncertainty.PassAtK, samples": computed(pass_at_3, inputs=flatten_samples),
         },
         {
             "uncertainty.interval": lambda n, c: uncertainty.interval(
-                uncertainty.pass_at_k(n, c, 3), bounds=(0.0, 1.0)
+                uncertainty.functional.pass_at_k(n, c, 3), bounds=(0.0, 1.0)
             ),
             "uncertainty.PassAtK": lambda n, c: updated_pass_at_3(n, c).interval(),
             "uncertainty.PassAtK, samples": estimated(pass_at_3, inputs=flatten_samples),
@@ -451,7 +457,7 @@ def strengths_of_counts(first: Tensor, second: Tensor, outcome: Tensor) -> Tenso
         ):
             for winner, loser in winners_and_losers if (table is wins) != (score == 0.5) else ():
                 table[winner, loser] += 1
-    return uncertainty.bradley_terry(wins, ties)[0]
+    return uncertainty.functional.bradley_terry(wins, ties)[0]
 
 
 def strengths_of_names(first: Tensor, second: Tensor, outcome: Tensor) -> Tensor:

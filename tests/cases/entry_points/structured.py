@@ -8,6 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 from tensormetrics import structured
+from tensormetrics.structured import functional
 
 from ..latent import GRAPHS, items_with_variables
 from .quantity import EntryPoint, Quantity, computed, estimated, updated
@@ -89,8 +90,8 @@ def ner_report_f1(pred: list[list[str]], ref: list[list[str]]) -> float:
 
 def multiset_f1(*data: Tensor) -> Tensor:
     """Compute F1 of the overlaps summed over all documents."""
-    overlap_parts = structured.multiset_overlap(*keys_of(*data))
-    return structured.normalize(*(part.sum() for part in overlap_parts), "f1")
+    overlap_parts = functional.multiset_overlap(*keys_of(*data))
+    return functional.normalize(*(part.sum() for part in overlap_parts), "f1")
 
 
 def f1_of_span_errors(pred: list[list[str]], ref: list[list[str]]) -> float:
@@ -105,8 +106,8 @@ def random_relations(generator: Generator) -> tuple[Tensor, ...]:
 
 
 def latent_f1(*data: Tensor) -> Tensor:
-    overlap = structured.latent_overlap(*data)
-    return structured.normalize(overlap.value.sum(), *(length.sum().double() for length in data[-2:]), "f1")
+    overlap = functional.latent_overlap(*data)
+    return functional.normalize(overlap.value.sum(), *(length.sum().double() for length in data[-2:]), "f1")
 
 
 def parsed_graphs(*graphs: str) -> list[list[Any]]:
@@ -115,7 +116,7 @@ def parsed_graphs(*graphs: str) -> list[list[Any]]:
 
 def smatch_f1(*graphs: str) -> Tensor:
     overlap = structured.metric_of(structured.AMR).overlap(*parsed_graphs(*graphs))
-    return structured.normalize(overlap.cross, overlap.pred, overlap.ref, "f1")
+    return functional.normalize(overlap.cross, overlap.pred, overlap.ref, "f1")
 
 
 def family_metric(**options: Any) -> structured.Family:
@@ -198,9 +199,9 @@ SIMILARITIES = {
 
 def overlap_quantity(name: str, function: str) -> Quantity:
     def overlap_f1(similarity: Tensor, *lengths: Tensor) -> Tensor:
-        cross = getattr(structured, function)(similarity, *lengths)
+        cross = getattr(structured.functional, function)(similarity, *lengths)
         n, m = lengths or (torch.full(similarity.shape[:1], size) for size in similarity.shape[1:])
-        return structured.normalize(cross.sum(), n.sum().double(), m.sum().double(), "f1")
+        return functional.normalize(cross.sum(), n.sum().double(), m.sum().double(), "f1")
 
     metric_class = getattr(structured, name)
     entry_points: dict[str, EntryPoint] = {
@@ -213,9 +214,9 @@ def overlap_quantity(name: str, function: str) -> Quantity:
 
 
 def box_f1(pred: Tensor, ref: Tensor) -> Tensor:
-    overlap = structured.set_overlap((structured.box_iou(pred, ref) >= 0.5).double())
+    overlap = functional.set_overlap((functional.box_iou(pred, ref) >= 0.5).double())
     n, m = (torch.tensor(float(boxes.shape[:2].numel())) for boxes in (pred, ref))
-    return structured.normalize(overlap.sum(), n, m, "f1")
+    return functional.normalize(overlap.sum(), n, m, "f1")
 
 
 def random_boxes(generator: Generator) -> tuple[Tensor, Tensor]:
