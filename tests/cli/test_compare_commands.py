@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import random
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -164,28 +165,9 @@ def write_structures():
     Path("bag.py").write_text(SCHEMA)
 
 
-def texts(name, suffix):
-    return [Path(f"{file}.{suffix}").read_text() for file in (name, "r")]
-
-
-def score_tags(name):
-    def tags(text):
-        return [[line.split()[1] for line in block.splitlines()] for block in text.split("\n\n")]
-
-    scores = SpanScores(labels=["LOC", "PER"], replicates=1000)
-    scores.update_tags(*map(tags, texts(name, "bio")))
-    return scores
-
-
-def score_clusters(name):
-    scores = CorefScores(replicates=1000)
-    scores.update_clusters(f"{name}.conll", "r.conll")
-    return scores
-
-
-def score_graphs(name):
-    scores = Smatch(replicates=1000)
-    scores.update(f"{name}.amr", "r.amr")
+def score_files(metric, method, suffix, name, **options):
+    scores = metric(replicates=1000, **options)
+    getattr(scores, method)(f"{name}.{suffix}", f"r.{suffix}")
     return scores
 
 
@@ -193,17 +175,18 @@ def score_objects(name):
     exec(SCHEMA, namespace := {"__name__": "bag"})
     names = ["precision", "recall", "f1"]
     averages = {"micro": micro_average(names), "macro": macro_average(names)}
+    texts = [Path(f"{file}.jsonl").read_text() for file in (name, "r")]
     family, bag = Family(derive(namespace["Bag"]), averages, replicates=1000), namespace["Bag"]
-    family.update(*([bag(**json.loads(line)) for line in text.splitlines()] for text in texts(name, "jsonl")))
+    family.update(*([bag(**json.loads(line)) for line in text.splitlines()] for text in texts))
     return family
 
 
 @pytest.mark.parametrize(
     ("command", "suffix", "scored"),
     [
-        ("ner", "bio", score_tags),
-        ("coref", "conll", score_clusters),
-        ("amr", "amr", score_graphs),
+        ("ner", "bio", partial(score_files, SpanScores, "update_tags", "bio", labels=["LOC", "PER"])),
+        ("coref", "conll", partial(score_files, CorefScores, "update_clusters", "conll")),
+        ("amr", "amr", partial(score_files, Smatch, "update", "amr")),
         ("structured --schema bag.py:Bag", "jsonl", score_objects),
     ],
 )
