@@ -186,11 +186,11 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
             ("a\n", ": got 1 labels for the 3 rows of x.npy"),
         ],
         "bad.jsonl y.txt": [
-            ("[1, NaN]\n", ", line 1: this is no JSON: got NaN, wanted a finite number"),
+            ("[1, NaN]\n", ", line 1: wanted JSON; got NaN, wanted a finite number"),
             (f"[1{400 * '0'}]\n", ", line 1: int too large to convert to float"),
             ("[1, 2]\n[1]\n", ", line 2: got 1 numbers, wanted 2 as above"),
             ('{"x": 1}\n', ', line 1: wanted a list of numbers, got {"x": 1}'),
-            ("[1, 2]\n[3, 4\n[5, 6]\n", ", line 2: this is no JSON: Expecting ',' delimiter at character 6")
+            ("[1, 2]\n[3, 4\n[5, 6]\n", ", line 2: wanted JSON; Expecting ',' delimiter at character 6")
         ],
     },
     "trec": {
@@ -231,7 +231,7 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
             (OBJECT, ", line 1: wanted 6 numbers after the word (got b\"'fortran_order':\")")
         ],
         "v.txt --queries bad.json": [
-            (QUERY[:-2], ": this is no JSON: Expecting ',' delimiter at character 105"),
+            (QUERY[:-2], ": wanted JSON; Expecting ',' delimiter at character 105"),
             ('[{"target_sets": [["he"]]}]', ", query 0: missing 1 required positional argument: 'attribute_sets'"),
             ('{"target_sets": [["he"]]}',
              'bad.json: wanted a list of at least one query, got {"target_sets": [["he"]]}'),

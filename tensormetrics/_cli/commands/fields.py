@@ -105,7 +105,10 @@ def json(
             try:
                 reports[file] = evaluate(preds, references.values, kind, **options)
             except ValueError as error:
-                raise ValueError(_located(str(error), reference, references.lines)) from error
+                match = re.match(r"references\[(\d+)\]\.?(?:: )?(.*)", str(error), re.DOTALL)
+                if match is None:
+                    raise
+                raise ValueError(f"{reference}, line {references.lines[int(match[1])]}: {match[2]}") from error
     report = reports[predicted]
     tables = [report.table()]
     answer_of_command = {
@@ -136,12 +139,6 @@ def json(
     if unmet:
         click.echo(f"not met: {'; '.join(unmet)}", err=True)
     return UNMET if unmet else status
-
-
-def _located(message: str, file: str, lines: list[int]) -> str:
-    """Return a message, of a reference with its line instead of its position."""
-    match = re.match(r"references\[(\d+)\]\.?(.*)", message, re.DOTALL)
-    return f"{file}, line {lines[int(match[1])]}: {match[2].removeprefix(': ')}" if match else message
 
 
 def _numbers(report: FieldReport) -> dict[str, Any]:
