@@ -126,8 +126,6 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
             (npy(ROWS[:, None]), ": got an array of shape (3, 1, 2), wanted one row per item: (N, D)"),
             (npy(ROWS * [[1], [np.nan], [1]]),
              ": 1 of 3 rows hold NaN or infinity, the first is row 1; wanted finite values"),
-            (CUT, ": wanted a .npy file; mmap length is greater than file size"),
-            (OBJECT, ": wanted a .npy file; got Python objects, which are not unpickled"),
             ("1 2\n3 4\n",
              ": wanted a .npy file; the magic string is not correct; expected b'\\x93NUMPY', got b'1 2\\n3 '"),
         ],
@@ -139,10 +137,8 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
              ": got a label above 9223372036854775807, wanted an integer of at most 64 bits")
         ],
         "bad.csv y.txt": [
-            ("id,a\nx,1\ny,1,2\n", ", line 3: got 3 columns, wanted 2 as above"),
             ("id,a\nx,1\n3,2\n", ", line 3: got '3', wanted a name as above"),
             ("1,2".encode("utf-16")[:-1], ": got a file marked as UTF-16 that is not whole, or is none"),
-            ("1,2\n3\n5,6\n", ", line 2: got 1 columns, wanted 2 as above"),
             ("1,2\n3,x\n5,6\n", ", line 2: got 'x', wanted a finite number"),
             ("# rows\n1,2\n3,4\n5,6\n", ", line 2: got 2 columns, wanted 1 as above"),
             ('"1,2\n3,4\n5,6\n', ", line 3: unexpected end of data"),
@@ -151,14 +147,12 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
         "x.npy y.txt --cameras bad.txt": [
             ("a\n", ": got 1 labels for the 3 rows of x.npy"),
         ],
-        "x.npy bad.csv --levels": [("a,b\nc\nd,e\n", ", line 2: got 1 columns, wanted 2 as above")],
         "x.npy bad.txt": [
             ("1\nnan\n", ", line 2: got 'nan', wanted an integer of at most 64 bits or a word"),
             ("\n\n", ": got no label, wanted one per line"),
         ],
         "x.npy bad.csv": [
             ("word\na\na\nb\n", ": got 4 labels for the 3 rows of x.npy; leave out the header"),
-            ("1\n2,3\n", ", line 2: got 2 columns, wanted 1 as above"),
             ("cat;3\ndog;4\n", ", line 1: got 2 columns, wanted one label"),
             ('cat\n""\ndog\n', ", line 2: got an empty cell, wanted a label"),
             (f"1\n{2**63}\n", f", line 2: got '{2**63}', wanted an integer of at most 64 bits or a word"),
@@ -183,7 +177,6 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
              ", line 1: got the query 'q1', wanted a row of x.npy, 0 to 2; names are given by --ids"),
             ("0,1,2\n0,2,nan\n", ", line 2: got the gain 'nan', wanted a finite number"),
             ("0,1,1O\n0,2,1\n", ", line 1: got the gain '1O', wanted a finite number"),
-            ("0,1,2\n0,2,x\n", ", line 2: got the gain 'x', wanted a finite number"),
             ("0,1,2\n1,0,1\n0,1,0\n", ", line 3: got '1' for '0' again, wanted each pair once"),
             ("query,row,gain\n", ": got no gain, wanted lines of a query, a reference and a gain"),
         ],
@@ -193,11 +186,11 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
             ("a\n", ": got 1 labels for the 3 rows of x.npy"),
         ],
         "bad.jsonl y.txt": [
-            ("[1, NaN]\n", ", line 1: this is no JSON: got NaN, wanted a finite number"),
+            ("[1, NaN]\n", ", line 1: wanted JSON; got NaN, wanted a finite number"),
             (f"[1{400 * '0'}]\n", ", line 1: int too large to convert to float"),
             ("[1, 2]\n[1]\n", ", line 2: got 1 numbers, wanted 2 as above"),
             ('{"x": 1}\n', ', line 1: wanted a list of numbers, got {"x": 1}'),
-            ("[1, 2]\n[3, 4\n[5, 6]\n", ", line 2: this is no JSON: Expecting ',' delimiter at character 6")
+            ("[1, 2]\n[3, 4\n[5, 6]\n", ", line 2: wanted JSON; Expecting ',' delimiter at character 6")
         ],
     },
     "trec": {
@@ -206,18 +199,14 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
             ("q9 Q0 a 1 1 t\n", "bad.txt and qrels.txt: no query is in both; their names begin with 'q9', 'q1', 'q2'"),
             (RUN.encode("utf-16-le"),
              ": got bytes of 0, wanted text in UTF-8; write iconv -f utf-16le -t utf-8 bad.txt > NEW"),
-            (b"\x93NUMPY" + bytes(100), ", line 1: got the byte 0x93, wanted text in UTF-8"),
         ],
         "run.txt bad.txt": [
-            ("q1 0 a\nq1 0 b 1\n", ", line 2: got 4 fields, wanted 3: query document gain"),
-            ("q1 0 b 0.5\n", ": got the gain '0.5' for 'b', wanted an integer"),
             (b"\xff\xfe" + b"q", ": got a file marked as UTF-16 that is not whole, or is none"),
         ],
     },
     "posterior": {
         "bad.csv": [
             ("cat,dog\n9,nan\n2,8\n", ", line 2: got 'nan', wanted a count"),
-            ("9,1\n2\n", ", line 2: got 1 columns, wanted 2 as above"),
         ],
         "bad.csv --prior 0": [
             ("9,1\n0,0\n",
@@ -228,15 +217,12 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
         ],
         "--paired bad.csv": [
             ("truth,mlp\ncat,cat\n", ": got the one label 'cat', wanted at least two"),
-            ("truth,mlp\ncat,dog\ncat\n", ", line 3: got 1 columns, wanted 2 as above"),
             ("truth,mlp,mlp\ncat,dog,cat\n", ": got models called mlp, mlp, wanted distinct names"),
         ],
         "m.csv bad.csv": [("cat,cow\n9,1\n2,8\n", ": its classes are cat, cow, but those before are cat, dog")],
     },
     "association": {
         f"bad.txt {QUERIES}": [
-            (VECTORS.replace("8 2", "8 3"), ", line 2: got 3 fields, wanted a word and 3 numbers"),
-            (VECTORS.replace("her 1", "her nan"), ": the vector of 'her' holds NaN or infinity"),
             (f"2 {10**9}\nhe 1 2\n", ", line 1: got 1000000000 dimensions, wanted at most 1048576"),
             ("2 2\nunknown 1 2\nwords 2 1\n", ": none of the words of the queries is in it"),
         ],
@@ -245,12 +231,11 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
             (OBJECT, ", line 1: wanted 6 numbers after the word (got b\"'fortran_order':\")")
         ],
         "v.txt --queries bad.json": [
-            (QUERY[:-2], ": this is no JSON: Expecting ',' delimiter at character 105"),
+            (QUERY[:-2], ": wanted JSON; Expecting ',' delimiter at character 105"),
             ('[{"target_sets": [["he"]]}]', ", query 0: missing 1 required positional argument: 'attribute_sets'"),
             ('{"target_sets": [["he"]]}',
              'bad.json: wanted a list of at least one query, got {"target_sets": [["he"]]}'),
         ],
-        f"bad.txt.gz {QUERIES}": [(VECTORS, ": wanted a whole gzip file; Not a gzipped file (b'8 ')")],
     },
     "structured": {
         f"bad.jsonl {SCHEMA_OPTION}": [
@@ -259,8 +244,6 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
              ", line 1: mentions[0].left: got nan, wanted int; write null for a missing value"),
             (DOCUMENT + DOCUMENT.replace('"left": 1, ', ""), ", line 2: mentions[0].left: got no such key, wanted int"),
             ((DOCUMENT * 2)[:-20], ", line 2: this is no JSON: truncated"),
-            (OBJECT, ", line 1: this is no JSON: the bytes are not UTF-8"),
-            (DOCUMENT, ": number of documents is 1, but that of r.jsonl is 2"),
             *(
                 (DOCUMENT.replace("1", value) + DOCUMENT, f", line 1: mentions[0].left: got {got}, wanted int")
                 for value, got in (("1.5", "1.5"), ('"1"', "'1'"), ("true", "True"), ("null", "null"))
@@ -280,15 +263,8 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
     "ner": {
         "bad.bio r.bio": [
             ("\n-DOCSTART- O\n\n", ": there is no sentence in it"),
-            ("a B-PER\nb nan\nc O\n\nd B-LOC\n", f", line 2: got tag 'nan', {NO_TAG}"),
-            ("a B-PER\nb\nc O\n\nd B-LOC\n", f", line 2: got tag 'b', {NO_TAG}"),
-            ("a B-PER\nb I-PER\nc O\n", ": number of sentences is 1, but that of r.bio is 2"),
             ("a B-PER\nb I-PER\n\nd B-LOC\n", ", line 1: got 2 tokens, but r.bio, line 1 has 3"),
             ("a B-PER\nb Q-PER\nc O\n\nd B-LOC\n", f", line 2: got tag 'Q-PER', {NO_TAG}"),
-            ('{"a": "B-PER"}\n', f", line 1: got tag '\"B-PER\"}}', {NO_TAG}"),
-        ],
-        "bad.bio r.bio --mode iob2": [
-            ("a B-PER\nb B-\nc O\n\nd B-LOC\n", f", line 2: got tag 'B-', {NO_TAG}"),
         ],
         "r.bio bad.bio": [
             ("a B-PER\nb I-PER\nc O\nd B-LOC\n", "r.bio, line 1: got 3 tokens, but bad.bio, line 1 has 4")
@@ -297,7 +273,6 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
     "coref": {
         "bad.conll r.conll": [
             ("# no document\n", ": there is no document in it"),
-            ("a (0)\n", ", line 1: got 'a (0)' outside of a document, wanted #begin document"),
             (CONLL.replace("#end", "c -\n#end"), ", line 2: got 3 tokens, but r.conll, line 2 has 2"),
         ],
     },
@@ -305,7 +280,6 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
         "bad.amr r.amr": [
             ("# ::id 1\n\n", ": there is no graph in it"),
             ("# ::snt He.\n" + AMR, ", line 1: got 'He.', but r.amr, line 2 has 'Boys.'"),
-            ("(w / want-01)\n\n(b / boy)\n", ": number of graphs is 2, but that of r.amr is 1"),
         ],
     },
     "ratings": {

@@ -4,7 +4,6 @@ import json
 import math
 import re
 
-import numpy as np
 import pytest
 import torch
 from torchmetrics import retrieval as peers
@@ -150,14 +149,6 @@ def test_run_files_in_format_variants_match_hand_computed(write, change, judged)
     run, qrels = write("run.txt", change("\n".join(LINES) + "\n")), write("qrels.txt", change("\n".join(judged) + "\n"))
     scores = evaluate_run(run, str(qrels), tuple(BY_HAND))
     assert {name: value[0].item() for name, value in scores.values.items()} == pytest.approx(BY_HAND, abs=1e-15)
-
-
-def test_run_file_line_order_changes_nothing(write):
-    order = np.random.default_rng(0).permutation(len(LINES))
-    run = write("run.txt", "\n".join(LINES[i] for i in order) + "\n")
-    values = evaluate_run(run, QRELS, tuple(BY_HAND))
-    first = values.queries.index("q1")
-    assert {name: value[first].item() for name, value in values.values.items()} == pytest.approx(BY_HAND, abs=1e-15)
 
 
 @pytest.mark.parametrize(
@@ -344,9 +335,8 @@ def test_aggregation_of_queries_is_that_of_torchmetrics(aggregation):
 def test_wrong_types_of_runs_and_qrels_raise_error():
     with pytest.raises(TypeError, match="run: got a list, wanted a dict of queries of dicts of documents"):
         Run([("q", "d")])
-    run, qrels = Run({"q": {"a": 0.5}}), Qrels({"q": {"a": 1}})
     with pytest.raises(TypeError, match=r"run, qrels: got a Qrels as the run and a Run as judgements; write eval"):
-        evaluate_run(qrels, run)
+        evaluate_run(Qrels({"q": {"a": 1}}), Run({"q": {"a": 0.5}}))
     with pytest.raises(ValueError, match=r"qrels: got 0.5 for 'q', 'a', wanted int; scores go into the run: write"):
         evaluate_run({"q": {"a": 1}}, {"q": {"a": 0.5}})
 
@@ -447,19 +437,8 @@ def test_run_without_documents_scores_zero():
     assert not any(nothing_relevant.values())
 
 
-NAMES = (
-    "map",
-    "map_cut_5",
-    "ndcg",
-    "ndcg_cut_5",
-    "recip_rank",
-    "P_5",
-    "recall_5",
-    "success_5",
-    "Rprec",
-    "bpref",
-    "num_rel",
-)
+NAMES = *("map", "map_cut_5", "ndcg", "ndcg_cut_5", "recip_rank", "Rprec"), *("P_5", "recall_5", "success_5", "bpref")
+NAMES += ("num_rel",)
 
 
 def rows(generator, queries=12, documents=15, ties=True):

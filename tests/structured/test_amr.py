@@ -108,9 +108,7 @@ def test_smatch_empty_graphs_score_zero(device):
     }  # fmt: skip
 
 
-def test_smatch_invalid_arguments_raise(monkeypatch):
-    with pytest.raises(ValueError, match=r"^refs\[1\]: '\(a / cat' is no graph in PENMAN notation: "):
-        Smatch().update(["(a / cat)"] * 2, ["(a / cat)", "(a / cat"])
+def test_read_penman_needs_penman(monkeypatch):
     monkeypatch.setitem(sys.modules, "penman", None)
     with raises(ImportError, "text: PENMAN notation is read by penman; write pip install penman"):
         read_penman("(a / cat)")

@@ -42,17 +42,13 @@ def test_macro_leaves_out_nan():
     assert scores == {"precision": 1, "recall": 0.5, "f1": 0.5}
 
 
-def test_coref_scores_repeated_mention_raises():
+def test_coref_scores_invalid_clusters_raise():
     metric = CorefScores()
-    advice = "; repeated_mentions='first' or 'largest' chooses one of them"
-    with raises(ValueError, f"preds: document 1: mention 'a' is in two clusters{advice}"):
-        metric.update_clusters([[["a", "b"]], [["a"], ["b", "a"]]], [[], []])
-    with raises(ValueError, f"preds: document 'wsj_0001': mention 'a' is in two clusters{advice}"):
+    with raises(ValueError, "preds: document 'wsj_0001': mention 'a' is in two clusters; repeated_mentions='first' or "
+                "'largest' chooses one of them"):  # fmt: skip
         metric.update_clusters([[["a"], ["a"]]], [[]], names=["wsj_0001"])
     with pytest.raises(ValueError, match="^lengths differ: preds has 1, names has 2$"):
         metric.update_clusters([[]], [[]], names=["a", "b"])
-    with pytest.raises(ValueError, match=r"^lengths differ: preds has 1, refs has 0$"):
-        metric.update_clusters([[]], [])
     for clusters, got in ((["ab"], "'ab'"), ([3], "3")):
         with raises(TypeError, f"preds: document 0: got the cluster {got}, wanted a collection of mentions"):
             metric.update_clusters([clusters], [[]])

@@ -109,9 +109,16 @@ def json(
             try:
                 reports[file] = evaluate(preds, references.values, kind, **options)
             except ValueError as error:
+<<<<<<< HEAD
                 raise ValueError(_located(str(error), reference, references.lines)) from error
         documents = zip(reports[file].documents, reports[file].positions, strict=True)
         reports[file].documents = [document._replace(id=names[n]) for document, n in documents]
+=======
+                match = re.match(r"references\[(\d+)\]\.?(?:: )?(.*)", str(error), re.DOTALL)
+                if match is None:
+                    raise
+                raise ValueError(f"{reference}, line {references.lines[int(match[1])]}: {match[2]}") from error
+>>>>>>> files
     report = reports[predicted]
     tables = [report.table()]
     answer_of_command = {
@@ -142,12 +149,6 @@ def json(
     if unmet:
         click.echo(f"not met: {'; '.join(unmet)}", err=True)
     return UNMET if unmet else status
-
-
-def _located(message: str, file: str, lines: list[int]) -> str:
-    """Return a message, of a reference with its line instead of its position."""
-    match = re.match(r"references\[(\d+)\]\.?(.*)", message, re.DOTALL)
-    return f"{file}, line {lines[int(match[1])]}: {match[2].removeprefix(': ')}" if match else message
 
 
 def _numbers(report: FieldReport) -> dict[str, Any]:

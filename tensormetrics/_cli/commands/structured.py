@@ -96,15 +96,13 @@ def coref(predicted: str, reference: str, *, option: Arguments = (), **options: 
             of a mention that is in several clusters.
     """
 
-    def read(file: str) -> list[Item]:
-        with naming():
-            return read_coref_file(existing(file))
-
     def update(scores: CorefScores, *inputs: list[tuple[str, Any]]) -> None:
         preds, refs = ([clusters for _, clusters in documents] for documents in inputs)
         scores.update_clusters(preds, refs, names=[name for name, _ in inputs[1]])
 
-    return _report(read, partial(CorefScores, **option), update, predicted=predicted, reference=reference, **options)
+    return _report(
+        read_coref_file, partial(CorefScores, **option), update, predicted=predicted, reference=reference, **options
+    )
 
 
 def ner(
@@ -131,7 +129,7 @@ def ner(
     labels: list[str] = []
 
     def read(file: str) -> list[Item]:
-        sentences = read_tag_file(existing(file))
+        sentences = read_tag_file(file)
         seen: set[str] = set()
         for tags, lines, *_ in sentences:
             for line, tag in zip(lines, tags, strict=True):
@@ -170,8 +168,7 @@ def amr(
     """
 
     def read(file: str) -> list[Item]:
-        with naming():
-            return read_amr_file(existing(file), on_invalid="raise" if file == reference else on_invalid)
+        return read_amr_file(file, on_invalid="raise" if file == reference else on_invalid)
 
     return _report(read, Smatch, unit="graph", predicted=predicted, reference=reference, **options)
 
@@ -201,7 +198,9 @@ def _report(
     files = [predicted, reference, *filter(None, [compare])]
     documents: dict[str, list[Item]] = {}
     for file in dict.fromkeys(files):
-        documents[file] = read(file)
+        existing(file)
+        with naming():
+            documents[file] = read(file)
         if not documents[file]:
             raise BadInput(f"{file}: there is no {unit} in it")
     refs = [item.value for item in documents[reference]]

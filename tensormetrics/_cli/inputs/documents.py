@@ -6,10 +6,10 @@ from collections.abc import Hashable
 from itertools import repeat
 from typing import Any, NamedTuple
 
-from ...core.text.files import read_bytes, text_of
+from ...core.text.files import parsing, read_bytes, text_of
 from ...core.text.joining import Item, join
 from ..option_types import BadInput
-from .text import existing, json_fault
+from .text import existing
 
 SPACE = " \t\n\r"
 ABSENT = object()
@@ -166,7 +166,5 @@ def _json(text: str | None) -> Any:
 
 def json_file(file: str) -> Any:
     """Return the value of a file of JSON."""
-    try:
-        return json.loads(bytes(read_bytes(existing(file))))
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{file}: this is no JSON: {json_fault(error)}") from error
+    with parsing(file, "JSON"):
+        return json.loads(text_of(read_bytes(existing(file)), file))

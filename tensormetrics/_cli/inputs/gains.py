@@ -4,13 +4,12 @@ import math
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from ...core.text.files import file_suffix
-from ...core.text.tables import Row, is_number
+from ...core.text.tables import is_number
 from ..option_types import BadInput
 from .labels import Column
 from .text import existing, open_text, rows_of
@@ -54,7 +53,11 @@ def read_gains(file: str, queries: Rows, references: Rows) -> tuple[Tensor, Tens
     """Read gains, each pair at most once; negative gains become 0."""
     path = existing(file)
     gains: dict[tuple[int, int], float] = {}
-    for row, (line, cells) in enumerate(_rows(path)):
+    if file_suffix(path) in (".csv", ".tsv"):
+        rows = rows_of(path)
+    else:  # columns between white space
+        rows = [(line, cells) for line, text in enumerate(open_text(path), 1) if (cells := text.split())]
+    for row, (line, cells) in enumerate(rows):
         location = f"{path}, line {line}"
         if len(cells) not in (3, 4):
             wanted = "a query, a reference and a gain, or TREC's `query 0 document gain`"
@@ -71,12 +74,5 @@ def read_gains(file: str, queries: Rows, references: Rows) -> tuple[Tensor, Tens
         gains[pair] = max(gain, 0.0)
     if not gains:
         raise BadInput(f"{path}: got no gain, wanted lines of a query, a reference and a gain")
-    rows, columns = torch.tensor([*gains]).unbind(1)
-    return rows, columns, torch.tensor([*gains.values()], dtype=torch.float64)
-
-
-def _rows(path: Path) -> list[Row]:
-    """Return the rows; .csv and .tsv use the delimiter of the first one, others white space."""
-    if file_suffix(path) in (".csv", ".tsv"):
-        return rows_of(path)
-    return [(line, cells) for line, text in enumerate(open_text(path), 1) if (cells := text.split())]
+    query, reference = torch.tensor([*gains]).unbind(1)
+    return query, reference, torch.tensor([*gains.values()], dtype=torch.float64)

@@ -37,12 +37,8 @@ class Column(NamedTuple):
 
 
 def read_labels(location: str) -> Column:
-    columns = read_columns(
-        location,
-        expected="one label per row: (N,); levels of labels, (N, L), are an option of retrieval",
-        max_columns=1,
-    )
-    return columns[0]
+    expected = "one label per row: (N,); levels of labels, (N, L), are an option of retrieval"
+    return read_columns(location, expected, max_columns=1)[0]
 
 
 def read_columns(location: str, expected: str = "labels: (N, L)", max_columns: int | None = None) -> list[Column]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ...core.text.files import is_empty, read_text
+from ...core.text.files import is_empty, parsing, read_text
 from ...core.text.tables import Row, read_cells
 from ..option_types import BadInput
 
@@ -41,16 +41,10 @@ def rows_of(file: str | Path) -> list[Row]:
 def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
     """Yield (line number, value) of every line that is not blank."""
     for line, text in enumerate(open_text(path), 1):
-        try:
-            value = json.loads(text.rstrip(), parse_constant=_refuse) if text.strip() else None
-        except (ValueError, RecursionError) as error:
-            raise BadInput(f"{path}, line {line}: this is no JSON: {json_fault(error)}") from error
         if text.strip():
+            with parsing(f"{path}, line {line}", "JSON"):
+                value = json.loads(text.rstrip(), parse_constant=_refuse)
             yield line, value
-
-
-def json_fault(error: Exception) -> str:
-    return f"{error.msg} at character {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
 
 
 def _refuse(constant: str) -> None:

@@ -5,6 +5,7 @@ import contextlib
 import errno
 import gzip
 import io
+import json
 import math
 import os
 import secrets
@@ -54,6 +55,8 @@ def _reason(fault: Exception) -> str:
         return "it is nested too deeply"
     if isinstance(fault, MemoryError):
         return "it is damaged, or declares more than memory holds"
+    if isinstance(fault, json.JSONDecodeError):
+        return f"{fault.msg} at {f'line {fault.lineno}, ' * (fault.lineno > 1)}character {fault.colno}"
     lines = str(fault).strip().splitlines()
     if isinstance(fault, LookupError) or not lines:  # of the parser's own tables
         return "it is damaged"

@@ -107,14 +107,10 @@ class CorefScores(CountMetric):
         checks.check_consistent_length(**named)
         if names is not None:
             checks.check_consistent_length(preds=named["preds"], names=names)
+        labels = [*map(repr, range(len(named["preds"])) if names is None else names)]
         cluster_maps = [
-            [
-                _cluster_of(
-                    document, f"{name}: document {i if names is None else repr(names[i])}", self.repeated_mentions
-                )
-                for i, document in enumerate(collection)
-            ]
-            for name, collection in named.items()
+            [_cluster_of(d, f"{name}: document {i}", self.repeated_mentions) for i, d in zip(labels, side, strict=True)]
+            for name, side in named.items()
         ]
         mentions = [(pred | ref).keys() for pred, ref in zip(*cluster_maps, strict=True)]
         tables = [

@@ -79,7 +79,8 @@ class BoxMatch(CountMetric):
             checks.check_consistent_length(pred_boxes=pred_boxes, ref_boxes=ref_boxes)
             if n_pred is not None or n_ref is not None:
                 raise ValueError("n_pred, n_ref: got numbers beside lists of images, which have their own")
-            is_labelled = _has_labels(pred_boxes) and _has_labels(ref_boxes)
+            sides = pred_boxes, ref_boxes
+            is_labelled = all(any(isinstance(x, Mapping) and "labels" in x for x in side) for side in sides)
             pred_boxes, n_pred, pred_labels = _padded("pred_boxes", pred_boxes, pred_labels, is_labelled)
             ref_boxes, n_ref, ref_labels = _padded("ref_boxes", ref_boxes, ref_labels, is_labelled)
         pred, ref = cast(Tensor, pred_boxes), cast(Tensor, ref_boxes)
@@ -139,10 +140,6 @@ class BoxMatch(CountMetric):
                 for name in ("precision", "recall", "f1"):
                     scores[f"soft-{name}{suffix}"] = normalize(total, n_pred, n_ref, name)
         return scores
-
-
-def _has_labels(images: Sequence[Any]) -> bool:
-    return any(isinstance(image, Mapping) and "labels" in image for image in images)
 
 
 def _padded(name: str, images: Sequence[Any], labels: Any, is_labelled: bool) -> tuple[Tensor, Tensor, Tensor | None]:

@@ -126,21 +126,19 @@ def _joined(parts: list[Records], request: Request) -> Scores:
     columns = request._replace(groups=None) if by_task else request
     read = [_of_records(part, columns) for part in parts]
     tasks: dict[str, list[str]] = {}  # task -> its files
-    for other, scores in zip(parts, read, strict=True):
-        files = tasks.setdefault(other.task, [])
-        if str(other.path) in files:
-            raise ValueError(f"{other.path}: got this file twice, wanted distinct files")
-        files.append(str(other.path))
-        if scores.name != read[0].name:
-            raise ValueError(
-                f"metric: got {read[0].name!r} of {parts[0].path} and {scores.name!r} of {other.path}; write metric="
-            )
-        if len(files) > 1 and not scores.hashes:
-            raise ValueError(f"{other.path}: got another file {other.task!r}, wanted files of different names")
     ids: list[Hashable] = []
     groups: list[Hashable] = []
     hashes: dict[Hashable, str] = {}
     for part, scores in zip(parts, read, strict=True):
+        files = tasks.setdefault(part.task, [])
+        if str(part.path) in files:
+            raise ValueError(f"{part.path}: got this file twice, wanted distinct files")
+        files.append(str(part.path))
+        if scores.name != read[0].name:
+            got = f"{read[0].name!r} of {parts[0].path} and {scores.name!r} of {part.path}"
+            raise ValueError(f"metric: got {got}; write metric=")
+        if len(files) > 1 and not scores.hashes:
+            raise ValueError(f"{part.path}: got another file {part.task!r}, wanted files of different names")
         names = [f"{part.task}/{name}" for name in (range(len(scores)) if scores.ids is None else as_list(scores.ids))]
         own = names if scores.groups is None else [f"{part.task}/{group}" for group in as_list(scores.groups)]
         ids, groups = ids + names, groups + ([part.task] * len(names) if by_task else own)
