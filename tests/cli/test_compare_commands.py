@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import random
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -272,95 +271,7 @@ class TestTrec:
         assert columns[:2] == ["a: dense.txt", f"b: {name}"]
 
 
-<<<<<<< HEAD
 def test_structured_comparison_of_other_lengths_is_refused_and_names_the_file():
-=======
-def write_embeddings():
-    generator = np.random.default_rng(0)
-    labels = np.arange(96) % 8
-    np.save("labels.npy", labels)
-    embeddings = {name: np.eye(8)[labels] + noise * generator.standard_normal((96, 8)) for name, noise in
-             (("large", 0.5), ("small", 1.0), ("large-docs", 0.5), ("small-docs", 1.0))}  # fmt: skip
-    for name, rows in embeddings.items():
-        np.save(f"{name}.npy", rows)
-    return labels, embeddings
-
-
-RETRIEVAL = (
-    "retrieval large.npy labels.npy --metric precision_at_1 --metric r_precision --metric AMI --compare small.npy"
-)
-
-
-class TestRetrieval:
-    def test_comparison_equals_compare_of_metrics(self):
-        labels, embeddings = write_embeddings()
-        scored = [AccuracyCalculator(("precision_at_1", "r_precision", "AMI")) for _ in range(2)]
-        for calculator, name in zip(scored, ("large", "small"), strict=True):
-            calculator.get_accuracy(embeddings[name], labels, groups=labels)
-        output = answer(RETRIEVAL)
-        check_equal(output["comparison"], compare(*scored))
-        assert output["comparison"]["r_precision"]["groups"] == 8
-        pairs = np.arange(96) // 2
-        for calculator, name in zip(scored, ("large", "small"), strict=True):
-            calculator.get_accuracy(embeddings[name], labels, embeddings[f"{name}-docs"], labels, groups=pairs)
-        Path("groups.txt").write_text("\n".join(map(str, pairs)))
-        references = "--reference large-docs.npy --reference-labels labels.npy --compare-reference small-docs.npy"
-        output = answer(f"{RETRIEVAL} {references} --groups groups.txt")
-        check_equal(output["comparison"], compare(*scored))
-        assert output["files"]["compare_reference"] == "small-docs.npy"
-
-
-SCHEMA = "from dataclasses import dataclass\n\n@dataclass\nclass Bag:\n    words: list[str]\n"
-
-
-def write_structures():
-    """Write references and the answers of two models; the first model makes fewer errors."""
-    draw = random.Random(0)
-    tags = [[draw.choice(("O", "O", "B-PER", "B-LOC")) for _ in range(6)] for _ in range(SENTENCES)]
-    noise = {"r": 0, "p": 0.1, "q": 0.4}
-    for name, error_rate in noise.items():
-        wrong = [[draw.choice(("O", "B-PER")) if draw.random() < error_rate else tag for tag in row] for row in tags]
-        Path(f"{name}.bio").write_text("\n\n".join("\n".join(f"w {tag}" for tag in row) for row in wrong) + "\n")
-        Path(f"{name}.jsonl").write_text("".join(json.dumps({"words": row}) + "\n" for row in wrong))
-        clusters = [[f"({'OPL'.index(tag[-1]) if tag[-1] in 'OPL' else 1})" for tag in row] for row in wrong]
-        documents = ["".join(f"w {mention}\n" for mention in row) for row in clusters]
-        Path(f"{name}.conll").write_text(
-            "".join(f"#begin document (d{i}); part 000\n{text}#end document\n" for i, text in enumerate(documents))
-        )
-        graphs = [f"(a / {row[0]} :ARG0 (b / {row[1]}) :ARG1 (c / {row[2]}))" for row in wrong]
-        Path(f"{name}.amr").write_text("\n\n".join(graphs) + "\n")
-    Path("bag.py").write_text(SCHEMA)
-
-
-def score_files(metric, method, suffix, name, **options):
-    scores = metric(replicates=1000, **options)
-    getattr(scores, method)(f"{name}.{suffix}", f"r.{suffix}")
-    return scores
-
-
-def score_objects(name):
-    exec(SCHEMA, namespace := {"__name__": "bag"})
-    names = ["precision", "recall", "f1"]
-    averages = {"micro": micro_average(names), "macro": macro_average(names)}
-    texts = [Path(f"{file}.jsonl").read_text() for file in (name, "r")]
-    family, bag = Family(derive(namespace["Bag"]), averages, replicates=1000), namespace["Bag"]
-    family.update(*([bag(**json.loads(line)) for line in text.splitlines()] for text in texts))
-    return family
-
-
-@pytest.mark.parametrize(
-    ("command", "suffix", "scored"),
-    [
-        ("ner", "bio", partial(score_files, SpanScores, "update_tags", "bio", labels=["LOC", "PER"])),
-        ("coref", "conll", partial(score_files, CorefScores, "update_clusters", "conll")),
-        ("amr", "amr", partial(score_files, Smatch, "update", "amr")),
-        ("structured --schema bag.py:Bag", "jsonl", score_objects),
-    ],
-)
-def test_structured_comparison_equals_compare_of_metrics(command, suffix, scored):
-    if command == "amr":
-        pytest.importorskip("penman")
->>>>>>> files
     write_structures()
     Path("q.bio").write_text(Path("q.bio").read_text().partition("\n\n")[2])
     result = run("ner p.bio r.bio --compare q.bio")

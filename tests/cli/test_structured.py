@@ -66,15 +66,6 @@ def test_structured_scores_equal_values_by_hand(folder, arguments, expected):
     assert Path("o.png").read_bytes().startswith(b"\x89PNG")
 
 
-<<<<<<< HEAD
-def test_sentences_without_entities_score_0(folder):
-    Path("none.bio").write_text("a O\nb O\n")
-    result = run("ner", "none.bio", "none.bio", "--json", "-")
-    assert json.loads(result.stdout)["scores"]["f1"] == {"value": 0, "low": 0, "high": 1}
-
-
-=======
->>>>>>> files
 def test_ner_suffix_reads_labels_before_the_prefix(folder):
     for name in ("p", "r"):
         tags = Path(f"{name}.bio").read_text()

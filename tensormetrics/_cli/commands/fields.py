@@ -109,16 +109,12 @@ def json(
             try:
                 reports[file] = evaluate(preds, references.values, kind, **options)
             except ValueError as error:
-<<<<<<< HEAD
-                raise ValueError(_located(str(error), reference, references.lines)) from error
-        documents = zip(reports[file].documents, reports[file].positions, strict=True)
-        reports[file].documents = [document._replace(id=names[n]) for document, n in documents]
-=======
                 match = re.match(r"references\[(\d+)\]\.?(?:: )?(.*)", str(error), re.DOTALL)
                 if match is None:
                     raise
                 raise ValueError(f"{reference}, line {references.lines[int(match[1])]}: {match[2]}") from error
->>>>>>> files
+        documents = zip(reports[file].documents, reports[file].positions, strict=True)
+        reports[file].documents = [document._replace(id=names[n]) for document, n in documents]
     report = reports[predicted]
     tables = [report.table()]
     answer_of_command = {
