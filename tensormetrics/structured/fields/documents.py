@@ -163,9 +163,7 @@ class DocumentScorer:
                 raise ValueError(message)
 
     def _validate(self, values: list[Any]) -> np.ndarray:
-        validate = self.options.validate
-        if validate is None:
-            return np.ones(len(values), dtype=bool)
+        validate = self.options.validate or (lambda value: None)
         return np.array([value is not MISSING and _is_valid(validate, value) for value in values], dtype=bool)
 
 
