@@ -207,7 +207,13 @@ def ranking(max_k: int) -> Callable[[StructuredMetric], ObjectRanking]:
 
     See `RankingScores.update_rankings`.
     """
-    return partial(_ranking, max_k)
+
+    def build(inner: StructuredMetric) -> ObjectRanking:
+        if not isinstance(inner, StructuredMetric):
+            raise TypeError(f"inner: got {inner!r:.60}, wanted a metric such as dsl.auto[...]")
+        return ObjectRanking(_metric(partial(_collection, Set, inner, Constraint.ONE_TO_ONE)), max_k)
+
+    return build
 
 
 @Bracketed
@@ -218,12 +224,6 @@ def normalize(normalizer: str | Normalizer) -> Callable[[StructuredMetric], Stru
 
 def _metric(plan: Callable[[Policy], Node], normalizer: str | Normalizer = "none") -> StructuredMetric:
     return StructuredMetric(plan, Normalizer.parse(normalizer))
-
-
-def _ranking(max_k: int, inner: StructuredMetric) -> ObjectRanking:
-    if not isinstance(inner, StructuredMetric):
-        raise TypeError(f"inner: got {inner!r:.60}, wanted a metric such as dsl.auto[...]")
-    return ObjectRanking(_metric(partial(_collection, Set, inner, Constraint.ONE_TO_ONE)), max_k)
 
 
 def _inner(metric: Inner, tp: Any, constraint: str | Constraint) -> StructuredMetric:

@@ -267,19 +267,6 @@ def test_counters_and_mappings():
 
 
 @pytest.mark.parametrize(
-    ("normalizer", "score"),
-    [(None, 2), ("none", 2), ("precision", 1), ("recall", 2 / 3), ("jaccard", 2 / 3), ("dice", 0.8), ("f2", 10 / 14)],
-)
-def test_metametric_normalizer_changes_score(normalizer, score):
-    @metametric(**{"normalizer": normalizer} if normalizer else {})
-    @dataclass
-    class Bag:
-        items: list[int]
-
-    assert Bag.metric.score(Bag([1, 2]), Bag([2, 1, 3])) == pytest.approx(score, abs=1e-12)
-
-
-@pytest.mark.parametrize(
     ("arrow", "ratio", "overlap"), [("<->", "1:1", 1), ("->", "1:*", 1), ("<-", "*:1", 3), ("~", "*:*", 3)]
 )
 def test_metametric_constraint_spellings_agree(arrow, ratio, overlap):

@@ -96,15 +96,6 @@ def test_arguments_of_no_event_do_not_count(link, device):
     assert sums(metric, "argument_identification") == sums(metric, "argument_classification") == [2, 2, 2]
 
 
-def test_event_scores_match_each_event_once():
-    """Two predicted events share one reference event, which keeps the better."""
-    argument = [Argument(FIRST, role) for role in "xyz"]
-    trigger = Trigger(SECOND, "a")
-    metric = EventScores()
-    metric.update_events([[Event(trigger, argument[:1]), Event(trigger, argument[:2])]], [[Event(trigger, argument)]])
-    assert sums(metric, "argument_classification") == [2, 3, 3]
-
-
 def test_documents_without_triggers():
     empty = torch.zeros(2, 0, 3, dtype=torch.int64)
     args, none = torch.ones(2, 4, 4, dtype=torch.int64), torch.zeros(2, dtype=torch.int64)

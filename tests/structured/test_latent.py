@@ -167,18 +167,6 @@ def test_more_restarts_and_other_seeds_are_other_searches():
     assert not torch.equal(values[1], values[2])
 
 
-def test_order_of_items_and_names_of_variables_do_not_matter(generator, device):
-    *tables, n, m = (x.to(device) for x in random_documents(30, 5))
-    full = latent_overlap(*tables)  # the lengths are left out, because the order is changed
-    order = torch.randperm(14, generator=generator).to(device)
-    names = torch.randperm(5, generator=generator).to(device)
-    pred, is_var = tables[0][:, order], tables[1][:, order]
-    renamed = names[pred].where(is_var, pred)
-    assert torch.equal(latent_overlap(renamed, is_var, *tables[2:]).value, full.value)
-    swapped = latent_overlap(*tables[2:], *tables[:2], constraint="<-")
-    assert torch.equal(swapped.value, latent_overlap(*tables, constraint="->").value)
-
-
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 def test_metric_of_a_collection_with_itself(constraint, generator, device):
     *tables, n, _ = (x.to(device) for x in items_with_variables(generator, (10,)))

@@ -352,19 +352,6 @@ def test_tensor_functions_receive_numbers_of_all_pairs():
     assert seen[0] == ((2, 3), torch.float64)
 
 
-def test_set_without_keys_requests_all_pairs_at_once():
-    seen = []
-
-    def near(x, y):
-        seen.append((x.shape, x.is_contiguous()))
-        return 1 - (x - y)[:, 0].abs()
-
-    metric = dsl.set_matching[float, "->"](dsl.tensor_func(near)[float])
-    pred, ref = [0.0, 0.25, 0.75, 1.0], [0.125, 0.875, 0.5]
-    assert metric.score(pred, ref) == pytest.approx(sum(max(1 - abs(x - y) for y in ref) for x in pred), abs=1e-12)
-    assert seen == [((12, 1), True)]
-
-
 @pytest.mark.parametrize("tp", [list[int], list[list[str]]], ids=str)
 def test_large_integers_and_texts_never_collide(tp):
     near = [2**40 * n + m for n in range(3) for m in range(3)] + [2**63, 2**64, -(2**63), 2**70]

@@ -58,16 +58,6 @@ def test_partial_matches_by_hand():
     )
 
 
-def test_ranked_objects_earlier_prediction_can_be_rematched():
-    score = {("a", "x"): 1.0, ("a", "y"): 0.9, ("b", "x"): 0.9}
-    inner = dsl.from_func(lambda x, y: score.get((x, y), 0.0))
-    scores = scored(inner, [["c", "a", "b"]], [["x", "y"]], ks=(2, 3))
-    assert scores["precision@2"] == pytest.approx(1 / 2) and scores["precision@3"] == pytest.approx(1.8 / 3)
-    assert scores["rr"] == 0.5 and scores["r_precision"] == pytest.approx(0.5)
-    assert scores["ap"] == pytest.approx((1 * 1 / 2 + 0.8 * 1.8 / 3) / 2)
-    assert scores["ndcg"] == pytest.approx((1 / math.log2(3) + 0.8 / 2) / (1 + 1 / math.log2(3)))
-
-
 def documents(generator: torch.Generator, size: int, max_length: int, repeats: bool) -> tuple[list, list]:
     """Predictions with repeats, references with or without; some of them empty."""
     rows_a = torch.randint(0, 6, (size, max_length), generator=generator).tolist()

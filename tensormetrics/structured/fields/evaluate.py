@@ -127,15 +127,6 @@ def _complete(schema: Any, references: Sequence[Any]) -> Schema:
 
 def _documents(scored: ScoredDocuments, ids: Sequence[Any]) -> list[DocumentScore]:
     errors = scored.comparison.counts[..., 1:].sum((1, 2)) + scored.comparison.invalid.sum(1)
-    return [
-        DocumentScore(
-            id=ids[n],
-            similarity=float(scored.similarity[position]),
-            is_exact=bool(scored.is_exact[position]),
-            is_valid=bool(scored.is_valid[position]),
-            num_errors=int(errors[position]),
-            read=scored.readings[n].how,
-            reason=scored.readings[n].reason,
-        )
-        for position, n in enumerate(scored.included.tolist())
-    ]
+    columns = (scored.included, scored.similarity, scored.is_exact, scored.is_valid, errors)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return [DocumentScore(ids[n], *row, scored.readings[n].how, scored.readings[n].reason) for n, *row in rows]

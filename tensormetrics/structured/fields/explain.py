@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from ...core.results.text_tables import rendered
 from ..types.tree import FreeKeys, ItemList, Leaf, Union
 from ..types.values import object_of
 from .documents import DocumentScorer, ScoredDocuments
@@ -112,19 +113,10 @@ class Explanation:
             all: Also show correct rows.
         """
         rows = self.shown_rows(all)
-        cells = [("path", "prediction", "reference", "")]
-        for row in rows:
-            indent = "  " * row.depth
-            cells.append((f"{indent}{row.name}", *row.texts, row.status_text))
-        widths = [max(len(cell[n]) for cell in cells) for n in range(3)]
-        lines = [self.title()]
-        if self.excerpt:
-            lines.append(f"  {self.excerpt}")
+        cells = [("  " * row.depth + row.name, *row.texts, row.status_text) for row in rows]
+        lines = [self.title(), *([f"  {self.excerpt}"] if self.excerpt else [])]
         if rows:
-            lines += [
-                "  ".join([*(text.ljust(width) for text, width in zip(cell, widths, strict=False)), cell[3]]).rstrip()
-                for cell in cells
-            ]
+            lines.append(rendered("plain", ("path", "prediction", "reference", ""), cells))
         folded = sum(row.status == "correct" for row in self.rows) - sum(row.status == "correct" for row in rows)
         if folded:
             lines.append(f"{folded} correct values folded")

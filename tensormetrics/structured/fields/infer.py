@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from ..types.class_tree import schema_of
@@ -23,25 +23,11 @@ def infer_schema(references: Sequence[Any]) -> Schema:
 
 def complete_schema(schema: Schema, references: Sequence[Any]) -> Schema:
     """Replace each node that allows any value by the type that its values in the references have."""
-    if not any(_allows_anything(node) for node in (schema.root, *schema.definitions.values())):
+    if not _values_of_anything(schema, []):
         return schema
     values = _values_of_anything(schema, references)
-    builder = _Completer(values)
-    root = run(builder.type(schema.root))
-    definitions = {}
-    for name, node in schema.definitions.items():
-        definitions[name] = run(builder.type(node))
-    return Schema(root, definitions)
-
-
-def _allows_anything(node: Type) -> bool:
-    pending = [node]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, Anything):
-            return True
-        pending += [part for part, _ in _parts(node, [])]
-    return False
+    definitions = {name: run(_completed(node, values)) for name, node in schema.definitions.items()}
+    return Schema(run(_completed(schema.root, values)), definitions)
 
 
 def _values_of_anything(schema: Schema, references: Sequence[Any]) -> dict[int, list[Any]]:
@@ -82,33 +68,26 @@ def _parts(node: Type, values: list[Any]) -> list[tuple[Type, list[Any]]]:
     return typed
 
 
-@dataclass
-class _Completer:
-    values: dict[int, list[Any]]
-    inferred: dict[int, Type] = field(default_factory=dict)
-
-    def type(self, node: Type) -> Steps[Type]:
-        if isinstance(node, Anything):
-            if id(node) not in self.inferred:
-                self.inferred[id(node)] = yield infer(self.values.get(id(node), []))
-            inferred = self.inferred[id(node)]
-            return replace(inferred, nullable=True, scoring=node.scoring)
-        if isinstance(node, ItemList):
-            return replace(node, item=(yield self.type(node.item)))
-        if isinstance(node, FreeKeys):
-            return replace(node, value=(yield self.type(node.value)))
-        if isinstance(node, Union):
-            cases = []
-            for case in node.cases:
-                cases.append((yield self.type(case)))
-            return replace(node, cases=tuple(cases))
-        if isinstance(node, Record):
-            fields = []
-            for record_field in node.fields:
-                fields.append(replace(record_field, type=(yield self.type(record_field.type))))
-            extra = None if node.extra is None else (yield self.type(node.extra))
-            return replace(node, fields=tuple(fields), extra=extra)
-        return node
+def _completed(node: Type, values: dict[int, list[Any]]) -> Steps[Type]:
+    # values: by the identity of nodes that allow any value
+    if isinstance(node, Anything):
+        return replace((yield infer(values.get(id(node), []))), nullable=True, scoring=node.scoring)
+    if isinstance(node, ItemList):
+        return replace(node, item=(yield _completed(node.item, values)))
+    if isinstance(node, FreeKeys):
+        return replace(node, value=(yield _completed(node.value, values)))
+    if isinstance(node, Union):
+        cases = []
+        for case in node.cases:
+            cases.append((yield _completed(case, values)))
+        return replace(node, cases=tuple(cases))
+    if isinstance(node, Record):
+        fields = []
+        for record_field in node.fields:
+            fields.append(replace(record_field, type=(yield _completed(record_field.type, values))))
+        extra = None if node.extra is None else (yield _completed(node.extra, values))
+        return replace(node, fields=tuple(fields), extra=extra)
+    return node
 
 
 def infer(values: Sequence[Any]) -> Steps[Type]:

@@ -51,7 +51,8 @@ def report_page(report: Any, worst: int = 10, other: Any = None) -> str:
         other: Report of another model to compare with.
     """
     table = report.table()
-    parts = ["<h1>Fields</h1>", _table(table, picture="f1"), *(f"<p>{escape(line)}</p>" for line in _lines(table))]
+    remarks = [f"<p>{escape(line)}</p>" for line in (table.caption or "").splitlines()]
+    parts = ["<h1>Fields</h1>", _table(table, picture="f1"), *remarks]
     if other is not None:
         parts += ["<h2>Comparison</h2>", "<p>a: this model, b: the other one.</p>", _table(report.compare(other))]
     shown = [document for document in report.worst(worst) if document.num_errors or document.similarity < 1]
@@ -161,7 +162,3 @@ def _interval(value: Any) -> str:
 
 def _scrollable(table: str) -> str:
     return f'<div class="scroll" tabindex="0">{table}</div>'
-
-
-def _lines(table: Table) -> list[str]:
-    return (table.caption or "").splitlines()

@@ -304,7 +304,8 @@ class FieldReport:
                 "corrected p": None if comparison.p_corrected is None else float(comparison.p_corrected),
             }
         total_names = [name for name in rows if name in self.totals]
-        field_names = sorted((name for name in rows if name not in self.totals), key=lambda name: _p_value(rows[name]))
+        p_values = {name: row["p"] if row["corrected p"] is None else row["corrected p"] for name, row in rows.items()}
+        field_names = sorted((name for name in rows if name not in self.totals), key=p_values.__getitem__)
         order = [*field_names, *total_names]
         columns: dict[str, bool | None] = {"a": True, "b": True, "difference": None, "p": None, "corrected p": None}
         return Table(order, columns, [rows[name] for name in order], index="path")
@@ -371,10 +372,6 @@ class FieldReport:
     def corrected(self, other: FieldReport, comparisons: dict[str, Comparison], correction: str) -> Any:
         """Correct p-values as `FieldScores` does."""
         return self.metric.corrected(other.metric, comparisons, correction)
-
-
-def _p_value(row: dict[str, Any]) -> float:
-    return row["p"] if row["corrected p"] is None else row["corrected p"]
 
 
 def _single(value: Estimate | Tensor, row: int | None = None) -> Estimate | float:

@@ -171,7 +171,7 @@ class FieldScores(SumMetric[ScoreTable[Estimate]]):
 
     def read_sums(self, sums: Tensor) -> dict[str, Tensor]:
         # sums: (..., K)  ->  name: (...)
-        return {**self.read_totals(sums), **{f"f1[{path}]": f1 for path, f1 in self._by_path(sums, "f1")}}
+        return self.read_totals(sums) | self._f1_by_path(sums)
 
     def read_totals(self, sums: Tensor) -> dict[str, Tensor]:
         # sums: (..., K)  ->  name: (...)
@@ -204,21 +204,14 @@ class FieldScores(SumMetric[ScoreTable[Estimate]]):
     def _leaf_rows(self) -> list[int]:
         return [n for n, is_leaf in enumerate(self.scorer.plan.rows.is_leaf) if is_leaf]
 
-    def _by_path(self, sums: Tensor, name: str) -> list[tuple[str, Tensor]]:
-        return list(zip(self.paths, self.read_fields(sums)[name].unbind(-1), strict=True))
+    def _f1_by_path(self, sums: Tensor) -> dict[str, Tensor]:
+        scores = zip(self.paths, self.read_fields(sums)["f1"].unbind(-1), strict=True)
+        return {f"f1[{path}]": f1 for path, f1 in scores}
 
     def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled | Joined:
         resampled = self._resampled_state(replicates, seed)
-        order = list(self.read_sums(self.sums))
-
-        def join(results: list[dict[str, Any]]) -> dict[str, Any]:
-            merged = {name: value for result in results for name, value in result.items()}
-            return {name: merged[name] for name in order}
-
-        def f1_by_path(sums: Tensor) -> dict[str, Tensor]:
-            return {f"f1[{path}]": f1 for path, f1 in self._by_path(sums, "f1")}
-
-        return combine([self.resampled_totals(resampled), self.resampled_fields(resampled, f1_by_path)], join)
+        parts = [self.resampled_totals(resampled), self.resampled_fields(resampled, self._f1_by_path)]
+        return combine(parts, lambda results: results[0] | results[1])
 
     def resampled_totals(self, resampled: Resampled) -> Resampled:
         """Return the totals with bounds of a pseudo-document of average size."""

@@ -19,8 +19,7 @@ from .nodes.function import Reader
 from .nodes.latent import LatentSet, VariableLeaf
 from .nodes.node import LeafNode, Node, Product, UnionNode
 from .nodes.set import Matched, Set
-from .values.columns import RowPath, as_list, elements_of, pairs_of, record_check
-from .values.leaf_types import LeafType
+from .values.columns import LeafType, RowPath, as_list, elements_of, pairs_of, record_check
 from .variable import Variable
 
 SCALARS = (str, bytes, bool, int, float, complex, type(None))

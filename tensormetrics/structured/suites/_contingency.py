@@ -5,8 +5,19 @@ import torch
 from torch import Tensor
 
 from ...assignment import linear_sum_assignment
+from ...core.arguments import checks
 from ...core.numbers.exact_sums import scatter_add
-from ..tensors._lengths import cuts
+from ..tensors._lengths import cuts, documents
+
+
+def read_ids(**ids: Tensor) -> list[Tensor]:
+    # predicted and reference clusters of items by name, (..., W) each  ->  (D, W) each
+    (_, pred), (ref_name, ref) = ids.items()
+    for name, clusters in ids.items():
+        checks.integral(name, clusters)
+    checks.shape(ref_name, ref, *pred.shape)
+    checks.same_device(**ids)
+    return [documents(clusters, 1).long() for clusters in (pred, ref)]
 
 
 def used_width(ids: Tensor) -> Tensor:

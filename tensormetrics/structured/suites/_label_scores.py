@@ -23,14 +23,6 @@ SCORES = ("precision", "recall", "f1")
 HEAD = ("precision", "recall", "f1-score", "support")
 MEANS = (("micro", "micro"), ("macro", "types"), ("weighted", "weighted"))  # name in a report, `average`
 
-Row = tuple[str, Sequence[Tensor | Estimate], int]  # name, scores, support
-
-
-def _ratio(counts: Tensor, name: str) -> Tensor:
-    # counts: (..., 3)  ->  (...)
-    matched, predicted, reference = counts.unbind(-1)
-    return normalize(matched, predicted, reference, name)
-
 
 class LabelScores(CountMetric):
     """Base of the metrics of labeled items: precision, recall and F1 after the best one-to-one matching.
@@ -134,7 +126,7 @@ class LabelScores(CountMetric):
         scores = {}
         for name in SCORES:
             scores[name] = averaged(by_label, name, self.label_average or "micro")
-            label_scores = _ratio(by_label.mT, name)
+            label_scores = normalize(*by_label.unbind(-2), name)
             for label, score in zip(self.labels or (), label_scores.unbind(-1), strict=self.labels is not None):
                 scores[f"{name}[{label}]"] = score
         return scores
@@ -178,7 +170,23 @@ class LabelScores(CountMetric):
         Support is the number of reference items, "macro avg" the mean over labels. Each score is followed by its
         interval, unless `replicates` is 0.
         """
-        return report_text(*self._report_rows(confidence), digits)
+        table, digits = self.report_table(confidence=confidence), checks.check_int("digits", digits, 0)
+        cells = [
+            (row, *(format(x if isinstance(x, Estimate) else float(x), f".{digits}f") for x in scores), str(support))
+            for row in table.rows
+            for *scores, support in [[table[row, name] for name in HEAD]]
+        ]
+        wide = max(9, *(len(text) for _, *scores, _ in cells for text in scores))
+        widths = (max(12, digits, *map(len, table.rows)), wide, wide, wide, 9)
+
+        def line(row: Sequence[str]) -> str:
+            first, *others = (text.rjust(width) for text, width in zip(row, widths, strict=True))
+            return f"{first}  {' '.join(others)}"
+
+        lines = [line(row) for row in cells]
+        num_means = min(len(MEANS), len(lines))  # one if no label occurs
+        blocks = [block for block in (lines[:-num_means], lines[-num_means:]) if block]
+        return "\n".join([line(("", *HEAD)), "", *(text for block in blocks for text in [*block, ""])])
 
     def report_table(self, *, confidence: float = 0.95) -> Table:
         """Return the rows of `report` as a table: precision, recall, F1 and support of each label and average.
@@ -189,12 +197,6 @@ class LabelScores(CountMetric):
         Raises:
             ValueError: If the average is "macro", which keeps no counts of labels.
         """
-        labels, means = self._report_rows(confidence)
-        cells = {row: [*scores, support] for row, scores, support in (*labels, *means)}
-        return Table([*cells], {**dict.fromkeys(HEAD[:3], True), HEAD[3]: None}, [*cells.values()], index="label")
-
-    def _report_rows(self, confidence: float) -> tuple[list[Row], list[Row]]:
-        """Return the rows of the labels that occur, and the rows of averages."""
         if self.average == "macro":
             raise ValueError(
                 "average: got 'macro', the mean over documents, which keeps no counts of labels; for the mean over "
@@ -204,16 +206,14 @@ class LabelScores(CountMetric):
         with self._whole_state("report"):
             counts = self.sums[:-1].unflatten(-1, (3, -1))  # (3, L)
             scores = self._report_scores(counts, confidence)
-        rows: list[Row] = [
-            (label, [scores[f"{name}[{label}]"] for name in SCORES], int(counts[2, i]))
+        rows: dict[str, list[Any]] = {
+            label: [*(scores[f"{name}[{label}]"] for name in SCORES), int(counts[2, i])]
             for i, label in enumerate(self.labels or ())
             if counts[1:, i].any()
-        ]
-        means: list[Row] = [
-            (f"{name} avg", [scores[f"{score}, {average}"] for score in SCORES], int(counts[2].sum()))
-            for name, average in MEANS[: 3 if rows else 1]
-        ]
-        return rows, means
+        }
+        for name, average in MEANS[: 3 if rows else 1]:
+            rows[f"{name} avg"] = [*(scores[f"{score}, {average}"] for score in SCORES), int(counts[2].sum())]
+        return Table([*rows], {**dict.fromkeys(HEAD[:3], True), HEAD[3]: None}, [*rows.values()], index="label")
 
     def _report_scores(self, counts: Tensor, confidence: float) -> dict[str, Tensor | Estimate]:
         # counts: (3, L)
@@ -256,24 +256,3 @@ def averaged(counts: Tensor, score: str, average: str) -> Tensor:
 def _counted(labels: Tensor, lengths: Tensor) -> Tensor:
     # labels: (D, N)  lengths: (D,)  ->  (D, N) bool
     return _lengths.mask(lengths, labels.shape[-1]) & (labels >= 0)
-
-
-def report_text(rows: Sequence[Row], means: Sequence[Row], digits: int) -> str:
-    """Return a table in the form of scikit-learn's and seqeval's `classification_report`, estimates with intervals."""
-    digits = checks.check_int("digits", digits, 0)
-
-    def cell(score: Tensor | Estimate) -> str:
-        return format(score if isinstance(score, Estimate) else float(score), f".{digits}f")
-
-    table = [[(name, *map(cell, scores), str(support)) for name, scores, support in part] for part in (rows, means)]
-    cells = [text for part in table for _, *scores, _ in part for text in scores]
-    wide = max(9, *map(len, cells))
-    name_width = max(12, digits, *(len(row[0]) for part in table for row in part))
-    widths = (name_width, wide, wide, wide, 9)
-
-    def line(row: Sequence[str]) -> str:
-        first, *others = (text.rjust(width) for text, width in zip(row, widths, strict=True))
-        return f"{first}  {' '.join(others)}"
-
-    blocks = [[line(row) for row in part] for part in table if part]
-    return "\n".join([line(("", *HEAD)), "", *(text for block in blocks for text in [*block, ""])])

@@ -6,13 +6,12 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from ...core.arguments import checks
 from ...core.resampling.weights import ResamplingUnits
 from ..tensors import _lengths
 from ..tensors._groups import group_rows
-from ..tensors._lengths import documents, in_chunks, total
+from ..tensors._lengths import in_chunks, total
 from ..tensors.reduction import CountMetric
-from ._contingency import assigned, used_width
+from ._contingency import assigned, read_ids, used_width
 
 
 class ClusterMatchScores(CountMetric):
@@ -34,11 +33,7 @@ class ClusterMatchScores(CountMetric):
 
         Shapes: pred, ref: (..., W) int, negative in the padding of either.
         """
-        checks.integral("pred", pred)
-        checks.integral("ref", ref)
-        checks.shape("ref", ref, *pred.shape)
-        checks.same_device(pred=pred, ref=ref)
-        tables = [documents(ids, 1).long() for ids in (pred, ref)]
+        tables = read_ids(pred=pred, ref=ref)
         lengths = torch.minimum(*map(used_width, tables))
         self.add_documents(in_chunks(_count, tables, (lengths, lengths), total), **items)
 

@@ -13,10 +13,10 @@ from ...core.resampling.weights import ResamplingUnits
 from ...core.text.joining import join_paths
 from ..tensors import _lengths, policy
 from ..tensors._groups import group_rows
-from ..tensors._lengths import documents, in_chunks, total
+from ..tensors._lengths import in_chunks, total
 from ..tensors.normalizers import normalize
 from ..tensors.reduction import CountMetric
-from ._contingency import assigned, used_width
+from ._contingency import assigned, read_ids, used_width
 from ._tables import sizes
 from .conll import read_coref_file
 
@@ -79,11 +79,7 @@ class CorefScores(CountMetric):
                     f"{name}: got a {type(ids).__name__}, wanted a tensor of the numbers of clusters, or lists of "
                     "clusters as both arguments"
                 )
-        checks.integral("pred_ids", pred_ids)
-        checks.integral("ref_ids", ref_ids)
-        checks.shape("ref_ids", ref_ids, *pred_ids.shape)
-        checks.same_device(pred_ids=pred_ids, ref_ids=ref_ids)
-        tables = [documents(ids, 1).long() for ids in (pred_ids, ref_ids)]
+        tables = read_ids(pred_ids=pred_ids, ref_ids=ref_ids)
         lengths = torch.maximum(*map(used_width, tables))
         self.add_documents(in_chunks(self._count, tables, (lengths, lengths), total), **items)
 

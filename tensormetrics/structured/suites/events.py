@@ -12,7 +12,7 @@ from ...core.resampling.weights import ResamplingUnits
 from ..comparators.base import code_table
 from ..tensors import _lengths
 from ..tensors._groups import group_rows
-from ..tensors._lengths import Cells, documents, in_chunks, total
+from ..tensors._lengths import Cells, in_chunks, read_tables, total
 from ..tensors.normalizers import normalize
 from ..tensors.overlap import Overlap, overlap_of_groups, set_overlap
 from ..tensors.policy import Policy
@@ -68,28 +68,16 @@ class EventScores(CountMetric):
         n_pred_args, n_ref_args: (...). Arguments of an event that does not exist do not count. Lists of events go to
         `update_events`.
         """
-        checks.shape("pred_triggers", pred_triggers, "...", "N", 3)
-        batch = pred_triggers.shape[:-2]
-        checks.shape("ref_triggers", ref_triggers, *batch, "M", 3)
-        checks.shape("pred_args", pred_args, *batch, "A", 4)
-        checks.shape("ref_args", ref_args, *batch, "C", 4)
-        tensors = {
-            "pred_triggers": pred_triggers,
-            "ref_triggers": ref_triggers,
-            "pred_args": pred_args,
-            "ref_args": ref_args,
-        }
-        for name, tensor in tensors.items():
+        triggers = {"pred_triggers": pred_triggers, "ref_triggers": ref_triggers}
+        args = {"pred_args": pred_args, "ref_args": ref_args}
+        trigger_tables, n_triggers = read_tables([3], {"n_pred": n_pred, "n_ref": n_ref}, **triggers)
+        checks.shape("pred_args", pred_args, *pred_triggers.shape[:-2], "A", 4)
+        arg_tables, n_args = read_tables([4], {"n_pred_args": n_pred_args, "n_ref_args": n_ref_args}, **args)
+        for name, tensor in (triggers | args).items():
             checks.integral(name, tensor)
-        checks.same_device(**tensors)
-        sizes = {"n_pred": n_pred, "n_ref": n_ref, "n_pred_args": n_pred_args, "n_ref_args": n_ref_args}
-        lengths = [
-            documents(_lengths.full_or_clamped(name, n, tensor, batch, tensor.shape[-2]), 0)
-            for (name, n), tensor in zip(sizes.items(), tensors.values(), strict=True)
-        ]
-        self.add_documents(
-            in_chunks(self._count, [documents(t, 2) for t in tensors.values()], lengths, self._cells), **items
-        )
+        checks.same_device(pred_triggers=pred_triggers, pred_args=pred_args)
+        counts = in_chunks(self._count, trigger_tables + arg_tables, n_triggers + n_args, self._cells)
+        self.add_documents(counts, **items)
 
     def update_events(
         self,

@@ -54,9 +54,7 @@ class Policy:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Apply the convention on empty collections to overlaps.
 
-        Shapes: cross: (...); pred: (...); ref: (...); n_pred: (...); n_ref: (...).
-
-        Shapes: -> cross, pred, ref: (...).
+        Shapes: cross: (...); pred: (...); ref: (...); n_pred: (...); n_ref: (...) -> cross, pred, ref: (...).
         """
         if self.empty == "zero":
             return cross, pred, ref

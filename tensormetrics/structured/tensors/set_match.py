@@ -2,7 +2,6 @@
 
 import functools
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -131,26 +130,18 @@ class MultisetMatch(OverlapMetric):
         overlap = functools.partial(
             multiset_overlap, constraint=self.constraint, duplicates=self.policy.duplicates, columns=self.columns
         )
-        ragged = n_pred is not None or n_ref is not None
-        overlap = self._trimmed(overlap, pred_keys, ref_keys, n_pred, n_ref) if ragged else overlap(pred_keys, ref_keys)
+        if n_pred is None and n_ref is None:
+            overlaps = overlap(pred_keys, ref_keys)
+        else:
+            row, lengths_by_name = ["F"] if self.columns else [], {"n_pred": n_pred, "n_ref": n_ref}
+            tables, lengths = read_tables(row, lengths_by_name, pred_keys=pred_keys, ref_keys=ref_keys)
+            counts = in_chunks(lambda *chunk: torch.stack(overlap(*chunk), -1), tables, lengths, total)
+            overlaps = Overlap(*counts.unbind(-1))
         # Under every constraint a self-overlap is 0 only for the empty multiset.
-        self.add_overlap(overlap, overlap.pred, overlap.ref, **items)
+        self.add_overlap(overlaps, overlaps.pred, overlaps.ref, **items)
 
     def value_range(self) -> tuple[Any, Any]:
         # Equal items count 1 each: matched at most once, their number exceeds neither self-overlap.
         normalized = all(isinstance(score, FScore | Jaccard | Precision | Recall) for score in self.scores.values())
         is_bounded = normalized and self.constraint is Constraint.ONE_TO_ONE
         return (0.0, 1.0) if is_bounded else super().value_range()
-
-    def _trimmed(
-        self,
-        overlap: Callable[..., Overlap],
-        pred_keys: Tensor,  # (..., N), or (..., N, F) with columns=True
-        ref_keys: Tensor,  # (..., M), or (..., M, F)
-        n_pred: Tensor | None,  # (...)
-        n_ref: Tensor | None,  # (...)
-    ) -> Overlap:
-        row, lengths_by_name = ["F"] if self.columns else [], {"n_pred": n_pred, "n_ref": n_ref}
-        tables, lengths = read_tables(row, lengths_by_name, pred_keys=pred_keys, ref_keys=ref_keys)
-        counts = in_chunks(lambda *chunk: torch.stack(overlap(*chunk), -1), tables, lengths, total)
-        return Overlap(*counts.unbind(-1))

@@ -24,8 +24,7 @@ from ...tensors.normalizers import (
     normalize,
     required_self_overlaps,
 )
-from ..values.columns import Keys, RowPath, check, check_no_nan, combine_keys
-from ..values.leaf_types import LeafType
+from ..values.columns import Keys, LeafType, RowPath, check, check_no_nan, combine_keys
 from ..variable import Variable
 
 upper_bound_mode = ContextVar("bounding", default=False)  # if set, inexact nodes return an upper bound

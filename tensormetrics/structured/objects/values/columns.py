@@ -1,7 +1,8 @@
-"""Columns of Python values: checks and integer encoding."""
+"""Columns of Python values: checks, integer encoding, and scalar types by the rules of `types.values`."""
 
+import math
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import cached_property, partial
 from typing import Any
@@ -12,7 +13,9 @@ import typing_extensions
 from torch import Tensor
 
 from ...comparators.base import code_table
+from ...types.class_tree import scalar_type
 from ...types.records import class_of, is_tuple
+from ...types.values import INVALID, KINDS, leaf_reader, type_description
 
 RowPath = Callable[[int], str]  # returns the path of a row, for messages
 MAX_TUPLES = 1000  # more tuples than that slow down Python's garbage collector
@@ -185,3 +188,48 @@ def _check_keys(cls: Any, values: Sequence[Any], where: RowPath) -> None:
             raise WrongTypeError(
                 f"{where(row)}: got a dict without the key {missing[0]!r}, which {cls.__name__} requires"
             )
+
+
+class LeafType:
+    """Scalar type with its values: 12.0 is an int, True is not.
+
+    Args:
+        tp: int, str, an Enum, a Literal, or a class whose values are compared by ==.
+    """
+
+    def __init__(self, tp: Any) -> None:
+        leaf = scalar_type(tp)
+        self.allows_none = leaf.nullable
+        self.name = type_description(leaf)
+        self._read = leaf_reader(leaf)
+        self.exact = KINDS[leaf.kind].exact if leaf.kind in KINDS else frozenset()
+        self.members: frozenset[Hashable] = frozenset()
+        if typing.get_origin(tp) is typing.Literal:
+            self.members = frozenset((type(member), member) for member in typing.get_args(tp))
+        self.is_number = leaf.kind == "number"
+
+    def read(self, value: Any) -> Any:
+        """Return the value that is compared, or INVALID."""
+        return None if value is None and self.allows_none else self._read(value)
+
+    def read_column(self, values: Sequence[Any], where: RowPath) -> Sequence[Any]:
+        """Return the values that are compared; raise a WrongTypeError with the path of the first of a wrong type."""
+        if self._are_exact(values):
+            return values
+        result = [self.read(value) for value in values]
+        for row, value in enumerate(result):
+            if value is INVALID:
+                hint = "; write .item(), or .tolist()" if isinstance(values[row], Tensor) else ""
+                raise WrongTypeError(f"{where(row)}: got {values[row]!r:.60}, wanted {self.name}{hint}")
+        return result
+
+    def _are_exact(self, values: Sequence[Any]) -> bool:
+        kinds = set(map(type, values))
+        if kinds <= self.exact:
+            return True
+        if self.is_number and kinds == {float}:
+            return all(map(math.isfinite, values))
+        try:
+            return bool(self.members) and set(zip(map(type, values), values, strict=True)) <= self.members
+        except TypeError:  # unhashable
+            return False

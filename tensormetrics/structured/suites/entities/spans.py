@@ -18,7 +18,7 @@ from .tags import (
     TagErrors,
     Vocabulary,
     documents_of_pair,
-    padded_errors,
+    lost_tags,
     padded_spans,
     tag_code,
     warn_about_both,
@@ -155,31 +155,30 @@ class SpanScores(LabelScores):
         parts = [tagset.parts(ids.where(valid, len(vocabulary)).gather(-1, order)) for ids in (pred, ref)]
         (pred_spans, n_pred), (ref_spans, n_ref) = (padded_spans(*part, mode) for part in parts)
         if mode != "lenient":  # which every tag fits
-            spans = (pred_spans, n_pred), (ref_spans, n_ref)
-            errors = [padded_errors(part[0], *table, mode) for part, table in zip(parts, spans, strict=True)]
-            self.unwarned = self.unwarned + torch.cat(errors)
+            lost = [
+                lost_tags(prefix, spans[..., 1], spans[..., 2], n.sum(), mode)  # rows of the padding are 0
+                for (prefix, _), spans, n in zip(parts, (pred_spans, ref_spans), (n_pred, n_ref), strict=True)
+            ]
+            self.unwarned = self.unwarned + torch.cat(lost)
         self.add_update(in_chunks(self._count, (pred_spans, ref_spans), (n_pred, n_ref), self._cells), **items)
 
     def warn_of(self, counts: list[int]) -> None:
-        pred, ref = (TagErrors(tags, lost, unknown > 0) for tags, lost, unknown in (counts[:3], counts[3:]))
-        warn_about_both(pred, ref, None)
+        warn_about_both(TagErrors(*counts[:3]), TagErrors(*counts[3:]), None)
 
     def count_tags(
         self, vocabulary: Vocabulary, pred: Tensor, ref: Tensor, lengths: Tensor, mode: str
-    ) -> tuple[Tensor, tuple[TagErrors, TagErrors]]:
+    ) -> tuple[Tensor, list[TagErrors]]:
         # pred, ref: (T,) tag ids of all documents, on the CPU  lengths: (D,)  ->  (D, 3) or (D, 3 L)
-        counts, pred_errors, ref_errors = [], TagErrors(), TagErrors()
+        counts, errors = [], [TagErrors(), TagErrors()]
         chunk_sizes = (lengths.cumsum(0) // TOKENS).unique_consecutive(return_counts=True)[1].tolist()
         sizes = lengths.split(chunk_sizes or [0])
         tokens = [int(size.sum()) for size in sizes]
         for size, *tags in zip(sizes, pred.split(tokens), ref.split(tokens), strict=True):
             marked = [Marked.read(*vocabulary.parts(ids), size, mode) for ids in tags]
-            pred_errors, ref_errors = (
-                pred_errors.plus(marked[0].tag_errors(mode)),
-                ref_errors.plus(marked[1].tag_errors(mode)),
-            )
+            found = [part.tag_errors(mode) for part in marked]
+            errors = [TagErrors(*map(sum, zip(*pair, strict=True))) for pair in zip(errors, found, strict=True)]
             counts.append(self._count_marked(*marked))
-        return torch.cat(counts).to(self.device), (pred_errors, ref_errors)
+        return torch.cat(counts).to(self.device), errors
 
     def _count_marked(self, pred: Marked, ref: Marked) -> Tensor:
         # ->  (D, 3) or (D, 3 L)

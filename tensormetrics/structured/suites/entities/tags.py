@@ -93,16 +93,19 @@ def read_tags(
     spans = Marked.read(*vocabulary.parts(codes), lengths, mode)
     warn_about(spans.tag_errors(mode), mode)
     rows, counts = spans.rows()
-    ids = [*range(len(vocabulary.labels))] if labels is not None else list(map(_number, vocabulary.labels))
+    ids = (
+        [*range(len(vocabulary.labels))]
+        if labels is not None
+        else [
+            int.from_bytes(hashlib.blake2b(label.encode(), digest_size=7).digest(), "big")
+            for label in vocabulary.labels
+        ]
+    )
     rows[:, 0] = torch.tensor([*ids, 0], device="cpu")[rows[:, 0]]
     valid = torch.arange(int(counts.max()) if len(counts) else 0, device="cpu") < counts[:, None]
     table = torch.full((*valid.shape, 3), -1, device="cpu")
     table[valid] = rows
     return TagSpans(table, counts, dict(zip(ids, vocabulary.labels, strict=True)))
-
-
-def _number(label: str) -> int:
-    return int.from_bytes(hashlib.blake2b(label.encode(), digest_size=7).digest(), "big")
 
 
 def is_path(tags: Any) -> bool:
@@ -229,15 +232,14 @@ def mark_spans(prefix: Tensor, label: Tensor, mode: str) -> tuple[Tensor, Tensor
     return first[..., :-1] & ends.gather(-1, stop), stop - 1
 
 
-def padded_errors(prefix: Tensor, spans: Tensor, lengths: Tensor, mode: str) -> Tensor:
-    # prefix: (..., W)  spans: (..., W, 3), lengths: (...) of `padded_spans`  ->  (3,) int64
-    """Count tags, lost tags and those whose prefix is not in the scheme, as `Marked.tag_errors`."""
+def lost_tags(prefix: Tensor, first: Tensor, last: Tensor, spans: Tensor | int, mode: str) -> Tensor:
+    # prefix: (...)  first, last: tokens of spans, equal for none  spans: their number  ->  (3,) int64
+    """Count the tags other than O, those in no span and those whose prefix is not in the scheme."""
     tags = (prefix != O).sum()
-    covered = (spans[..., 2] - spans[..., 1]).sum() + lengths.sum()  # rows of the padding are 0
     unknown = torch.zeros_like(prefix, dtype=torch.bool)
     for code in {*range(1, 5)} - {_PREFIXES[letter] for letter in _SCHEMES[mode].prefixes}:
         unknown |= prefix == code
-    return torch.stack([tags, tags - covered, unknown.sum()])
+    return torch.stack([tags, tags - (last - first).sum() - spans, unknown.sum()])
 
 
 def padded_spans(prefix: Tensor, label: Tensor, mode: str) -> tuple[Tensor, Tensor]:
@@ -284,16 +286,11 @@ class Marked(NamedTuple):
 
     def tag_errors(self, mode: str) -> "TagErrors":
         """Count the tags that do not fit the scheme."""
-        begins = self.prefix[self.first]
-        fitting = TagErrors(spans=len(begins), loose=int(((begins == I) | (begins == E)).sum()))
-        if mode == "lenient":
-            return fitting
-        used = torch.tensor([letter in "O" + _SCHEMES[mode].prefixes for letter in "OBIES"], device="cpu")
-        tags = int((self.prefix != O).sum())
-        unknown_prefix = bool((~used[self.prefix]).any())
-        return fitting._replace(
-            tags=tags, lost=tags - int((self.last[self.first] - self.first + 1).sum()), unknown_prefix=unknown_prefix
-        )
+        begins, last = self.prefix[self.first], self.last[self.first]
+        loose, lost = int(((begins == I) | (begins == E)).sum()), [0, 0, 0]  # every tag is lenient
+        if mode != "lenient":
+            lost = lost_tags(self.prefix, self.first, last, len(begins), mode).tolist()
+        return TagErrors(*lost, len(begins), loose)
 
 
 class TagErrors(NamedTuple):
@@ -301,24 +298,20 @@ class TagErrors(NamedTuple):
 
     tags: int = 0  # other than O
     lost: int = 0  # number of these in no span
-    unknown_prefix: bool = False  # whether a prefix is not in the scheme
+    unknown: int = 0  # number of tags whose prefix is not in the scheme
     spans: int = 0
     loose: int = 0  # number of these that begin with I or E
-
-    def plus(self, other: "TagErrors") -> "TagErrors":
-        tags, lost, unknown_prefix, *spans = (a + b for a, b in zip(self, other, strict=True))
-        return TagErrors(tags, lost, bool(unknown_prefix), *spans)
 
 
 def warn_about(errors: TagErrors, mode: str | None, name: str = "", max_fraction: float = 0.0) -> None:
     """Warn of prefixes that are not in the scheme, or if more than this fraction of tags is lost."""
-    if errors.unknown_prefix or errors.lost > max_fraction * errors.tags:
+    if errors.unknown or errors.lost > max_fraction * errors.tags:
         what, prefixes = "their mode", "of it"
         if mode is not None:
             what, prefixes = f"mode={mode!r}", f"of {', '.join(_SCHEMES[mode].prefixes)}"
         warnings.warn(
             f"{name}tags do not fit {what}: {errors.lost} of {errors.tags} tags other than O are left out"
-            + f", some whose prefix is none {prefixes}" * errors.unknown_prefix,
+            + f", some whose prefix is none {prefixes}" * (errors.unknown > 0),
             stacklevel=level_of_caller(),
         )
 

@@ -22,7 +22,10 @@ def bound_and_mapping(terms: Terms, restarts: int, seed: int) -> tuple[Tensor, T
     index = (terms.document[single], *terms.pred[single].mT[:1], *terms.ref[single].mT[:1])
     single_weight = torch.zeros_like(coefficients).index_put(index, terms.weight[single])
     same = torch.eye(terms.p, terms.r, dtype=coefficients.dtype, device=coefficients.device).expand_as(coefficients)
-    random = _noise(terms, restarts, seed, coefficients).expand(-1, *coefficients.shape)
+    keys = np.random.default_rng(seed).random((max(terms.p, terms.r), 2, restarts))
+    of_pred, of_ref = torch.from_numpy(keys).to(coefficients).permute(1, 2, 0)
+    noise = (of_pred[:, None, : terms.p, None] + of_ref[:, None, None, : terms.r]) % 1  # depends on neither P nor R
+    random = noise.expand(-1, *coefficients.shape)
     starts = torch.stack([coefficients, single_weight + coefficients / 1024, same, *random]).where(coefficients > 0, 0)
     cost, value, mapping = climb(terms, starts)
     return (cost + 1e-6).floor(), value, mapping
@@ -64,13 +67,6 @@ def _bound_coefficients(terms: Terms) -> Tensor:
         total = coefficient.new_zeros(len(terms.free), terms.p, terms.r)
         bounds.append(total.index_put((rows[:, 0], rows[:, -2], rows[:, -1]), max_coefficient, accumulate=True))
     return torch.minimum(*bounds)
-
-
-def _noise(terms: Terms, restarts: int, seed: int, like: Tensor) -> Tensor:
-    # -> (restarts, 1, P, R) in [0, 1); entries do not depend on P and R
-    keys = np.random.default_rng(seed).random((max(terms.p, terms.r), 2, restarts))
-    pred, ref = torch.from_numpy(keys).to(like).permute(1, 2, 0)
-    return (pred[:, None, : terms.p, None] + ref[:, None, None, : terms.r]) % 1
 
 
 def _climb(terms: Terms, mapping: Tensor) -> tuple[Tensor, Tensor]:
