@@ -6,7 +6,7 @@ import torch
 from tensormetrics import assignment, association, posterior, retrieval, structured, uncertainty
 from tensormetrics.association.functional import direct_bias
 from tensormetrics.posterior.functional import compute_confusion_matrix, sample_metrics, sample_sums, sums_from_matrices
-from tensormetrics.uncertainty.statistics import density, heterogeneity, pooling, truncated
+from tensormetrics.uncertainty.statistics import density, heterogeneity
 
 MATRIX, ROW = [[1.0, 2.0], [3.0, 4.0]], [1.0, 2.0]
 
@@ -60,16 +60,11 @@ def test_sparse_cost_raises_with_to_dense_call():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda x: pooling.pool_beta(x, torch.rand(4), (0.0, 1.0)), "samples: got shape (3,), wanted (S, M, ...)"),
-        (lambda x: pooling.pool_gamma(torch.rand(3, 2), torch.rand(4, 5), (0.0, 1.0)), "wanted (S',)"),
-        (lambda x: pooling.pool_correlated(torch.rand(3, 2), x, None), "bounds: got None, wanted (low, high)"),
         (lambda x: posterior.functional.estimate_i2(x), "samples: got shape (3,), wanted (S, M, ...) of M experiments"),
         (lambda x: uncertainty.functional.hdi(x[0]), "samples: got shape (), wanted samples along dimension 0"),
         (lambda x: uncertainty.functional.hdi(x, dim=1), "samples: got shape (3,), wanted samples along dimension 1"),
         (lambda x: density.kde(x[0]), "samples: got shape (), wanted (S, ...)"),
         (lambda x: density.kde(x, clip=(1.0,)), "clip: got (1.0,), wanted (low, high)"),
-        (lambda x: truncated.beta_icdf(x[0], x[0], x[0]), "u: got shape (), wanted (S, ...); write u[None]"),
-        (lambda x: truncated.beta_icdf(torch.rand(2, 2), x, x), "shapes do not fit: got (2, 2) of u, (3,) of a"),
         (lambda x: heterogeneity.heterogeneity_pm(x[0], x[0]), "means: got shape (), wanted (M, ...)"),
         (lambda x: uncertainty.compare_folds(x[0], x[0]), "a, b: got shapes () and (), wanted equal ones"),
         (lambda x: posterior.get_metric("acc")(torch.rand(3, 2)), "matrices: got shape (3, 2), wanted (..., C, C)"),

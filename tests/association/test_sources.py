@@ -172,7 +172,7 @@ def test_from_safetensors_reads_tensor_and_vocabulary(tmp_path):
     for text, message in {
         '{"a": 0, "b": 2}': "wanted an object of words, whose values are the rows 0 to 1",
         "3": "got a int, wanted a list of words, or an object word: row",
-        "[": "wanted JSON; Expecting value: line 1 column 2 (char 1)",
+        "[": "wanted JSON; Expecting value at character 2",
     }.items():
         vocabulary.write_text(text)
         with raises(ValueError, f"{vocabulary}: {message}"):
