@@ -99,7 +99,11 @@ def log_probabilities(
     if attributes is None:
         return log_p[:, 0]
     marked = tokens.tokenize(tokenizer, [_filled(t, word, f"{OPEN}{a}{CLOSE}") for t, a, word in cells])
-    priors = [_masked(row, other.is_word, tokenizer.mask_token_id) for row, other in zip(rows, marked, strict=True)]
+    priors = []
+    for row, other in zip(rows, marked, strict=True):
+        columns = zip(row.ids, other.is_word, row.is_word, strict=True)
+        ids = [tokenizer.mask_token_id if is_a and not is_word else token for token, is_a, is_word in columns]
+        priors.append(row._replace(ids=ids))
     return log_p, _word_log_probabilities(model, tokenizer, priors, batch_size).view(shape)
 
 
@@ -299,11 +303,6 @@ def _check_sentences(name: str, sentences: Any) -> None:
 def _filled(template: str, word: str, attribute: str) -> str:
     parts = re.split(r"(\{\}|\{attribute\})", template)
     return "".join({"{}": word, "{attribute}": attribute}.get(part, part) for part in parts)
-
-
-def _masked(row: Tokens, is_attribute: Sequence[bool], mask: int) -> Tokens:
-    columns = zip(row.ids, is_attribute, row.is_word, strict=True)
-    return row._replace(ids=[mask if is_masked and not is_word else token for token, is_masked, is_word in columns])
 
 
 def whole_texts(model: Any, tokenizer: Any, strings: Sequence[str]) -> list[Tokens]:
