@@ -14,6 +14,7 @@ from ...core.arguments import checks
 from ...core.arguments.repr import RecordedArguments
 from ..embeddings.lookup import log
 from ..embeddings.model import WordEmbeddingModel, check_model
+from ..embeddings.query import check_words
 from ..embeddings.vocabulary import CHUNK, EncodedTable, rewrite
 from ..metrics._linear_probe import check_rows
 from ..sets import word_sets
@@ -322,9 +323,5 @@ def word_lists(name: str, lists: Any) -> list[list[str]]:
 
 
 def word_list(name: str, words: Any) -> list[str]:
-    if isinstance(words, str) or not isinstance(words, Collection):
-        raise TypeError(f"{name}: got a {type(words).__name__}, wanted a list of words")
-    for word in words:
-        if not isinstance(word, str):
-            raise TypeError(f"{name}: got a {type(word).__name__} among the words, wanted str")
-    return list(words)
+    is_collection = isinstance(words, Collection) and not isinstance(words, str)
+    return list(check_words(name, list(words) if is_collection else words))
