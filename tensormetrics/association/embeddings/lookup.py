@@ -69,16 +69,6 @@ def preprocessing(options: PreprocessorArgs, argument: str) -> Preprocess:
     return lambda word: "".join(filter(stays, unicodedata.normalize("NFKD", cased(word))))
 
 
-def preprocessings(preprocessors: Any) -> list[Preprocess]:
-    """Return the preprocessing functions of a list of options."""
-    if not isinstance(preprocessors, list):
-        hint = checks.compat_hint("preprocessor_args") if isinstance(preprocessors, dict) else ""
-        raise TypeError(f"preprocessors: got a {type(preprocessors).__name__}, wanted a list of dicts of options{hint}")
-    if not preprocessors:
-        raise TypeError("preprocessors: got an empty list, wanted at least one dict of options; write [{}] for none")
-    return [preprocessing(options, f"preprocessors[{i}]") for i, options in enumerate(preprocessors)]
-
-
 def check_threshold(threshold: Any) -> None:
     if isinstance(threshold, bool) or not isinstance(threshold, numbers.Real):
         raise TypeError(f"lost_vocabulary_threshold: got {threshold!r}, wanted a number between 0 and 1")
@@ -92,7 +82,16 @@ class WordSearch:
     def __init__(
         self, vocabulary: Container[str], prefix: str | None, preprocessors: list[PreprocessorArgs], strategy: Strategy
     ) -> None:
-        self.functions = [str] if preprocessors is UNCHANGED else preprocessings(preprocessors)
+        if not isinstance(preprocessors, list):
+            got, hint = type(preprocessors).__name__, checks.compat_hint("preprocessor_args")
+            hint = hint if got == "dict" else ""
+            raise TypeError(f"preprocessors: got a {got}, wanted a list of dicts of options{hint}")
+        if not preprocessors:
+            raise TypeError(
+                "preprocessors: got an empty list, wanted at least one dict of options; write [{}] for none"
+            )
+        functions = [preprocessing(options, f"preprocessors[{i}]") for i, options in enumerate(preprocessors)]
+        self.functions: list[Preprocess] = [str] if preprocessors is UNCHANGED else functions
         checks.check_choice("strategy", strategy, get_args(Strategy))
         self.vocabulary = vocabulary
         self.prefix = prefix or ""

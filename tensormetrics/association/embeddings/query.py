@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
 
@@ -165,11 +165,6 @@ class IndexedQuery:
             raise ValueError(f"template: got {tuple(layouts)!r} for a query of {expected} sets")
         pairs = zip(self.roles, layouts, strict=True)
         return tuple(word_set for indexed, layout in pairs for word_set in indexed.sets(vectors, layout))
-
-    def with_words_identified(self) -> "IndexedQuery":
-        """Return the query with ids of target words that are the same in every query; see `word_keys`."""
-        targets, attributes = self.roles
-        return replace(self, roles=(targets.identified(self.row_words[0]), attributes))
 
     def pools(self, role: int, i: int) -> tuple[Tensor, Tensor]:
         # ->  rows (W, K) int64, mask (W, K)

@@ -3,6 +3,7 @@
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -145,7 +146,9 @@ def _paired_batches(run: _Run) -> Batches:
             reasons[i] = index.reason
         else:
             sizes = tuple((sets.longest, sets.word_counts) for sets in index.roles)
-            index = index.with_words_identified() if run.identifies_words else index
+            if run.identifies_words:
+                targets, attributes = index.roles
+                index = replace(index, roles=(targets.identified(index.row_words[0]), attributes))
             groups[_batch_key(metric, index.template, sizes)].append((i, index))
     for (template, _), group in groups.items():
         width = sum(template) * max(max(sets.longest, default=0) for _, index in group for sets in index.roles)
