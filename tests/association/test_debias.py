@@ -232,7 +232,7 @@ def test_debias_invalid_arguments_raise(model, case):
     debias.fit(model, **fit)
     with raises(TypeError, "target: got a str, wanted a list of words"):
         debias.transform(model, "a1a")
-    with raises(TypeError, "ignore: got a int among the words, wanted str"):
+    with raises(TypeError, "ignore[0]: got a int, wanted a word (str)"):
         debias.transform(model, ignore=[1])
     with raises(TypeError, "copy: got 0, wanted True or False"):
         debias.transform(model, copy=0)

@@ -9,7 +9,7 @@ from cases.association import levels_of
 from metric_cases import answer
 
 from tensormetrics import Estimate
-from tensormetrics.association import LPBS, MLEAT, WEAT, Query, WordEmbeddingModel
+from tensormetrics.association import MLEAT, WEAT, Query, WordEmbeddingModel
 from tensormetrics.association.functional import (
     WordSet,
     lpbs,
@@ -89,21 +89,6 @@ def test_plot_eat_map_draws_one_point_per_result_with_score():
         plot_eat_map([score])
     with pytest.raises(ValueError, match="^negligible: got -1, wanted a number >= 0$"):
         plot_eat_map(answers, negligible=-1)
-
-
-def test_lpbs_equals_value_computed_by_hand():
-    he, he_prior, she, she_prior = torch.tensor([[0.4, 0.2], [0.2, 0.2], [0.1, 0.3], [0.2, 0.2]]).log()
-    expected = (np.log(0.4 / 0.2) - np.log(0.1 / 0.2) + np.log(1) - np.log(0.3 / 0.2)) / 2
-    assert float(lpbs(he, he_prior, she, she_prior)) == pytest.approx(expected, rel=1e-6)
-    assert float(lpbs(she, she_prior, he, he_prior)) == pytest.approx(-expected, rel=1e-6)
-    metric = LPBS(replicates=100)
-    for _ in range(3):  # fewer items give a warning
-        metric.update(he[:1], he_prior[:1], she[:1], she_prior[:1])
-        metric.update(he[1:], he_prior[1:], she[1:], she_prior[1:])
-    metric.update(*(torch.tensor([-torch.inf]) for _ in range(4)))
-    assert float(metric.compute()) == pytest.approx(expected, rel=1e-6) and metric.not_finite == 1
-    interval = metric.interval()
-    assert interval.low <= interval.value <= interval.high
 
 
 def test_lpbs_arguments_of_wrong_types_raise():

@@ -162,8 +162,8 @@ def test_constructors_invalid_arguments_raise():
         (zero.long(), WORDS, TypeError, "vectors: got torch.int64, wanted a floating dtype; write vectors.float()"),
         (zero[:2], WORDS, ValueError, "words: got 3 words for 2 rows of vectors, wanted one for each"),
         (zero, ["a", "b", "a"], ValueError, "words: got ['a'] more than once, wanted distinct words"),
-        (zero, "abc", TypeError, "words: got a str, wanted a list of str"),
-        (zero, ["a", 1, "c"], TypeError, "words[1]: got a int, wanted a str"),
+        (zero, "abc", TypeError, "words: got a str, wanted a list of words"),
+        (zero, ["a", 1, "c"], TypeError, "words[1]: got a int, wanted a word (str)"),
     ):
         with raises(kind, message):
             WordEmbeddingModel.from_tensor(vectors, words)

@@ -14,6 +14,7 @@ from ...core.arguments import checks
 from ...core.arguments.repr import RecordedArguments
 from ..embeddings.lookup import log
 from ..embeddings.model import WordEmbeddingModel, check_model
+from ..embeddings.query import check_words
 from ..embeddings.vocabulary import CHUNK, EncodedTable, rewrite
 from ..metrics._linear_probe import check_rows
 from ..sets import word_sets
@@ -173,8 +174,15 @@ class GroupDebias(Debias):
         Raises:
             ValueError: If there are fewer than two groups, no word of a group is known, or a vector is not finite.
         """
-        self.fit_tensors(*labelled_vectors(model, groups))
-        self.words = {"groups": [list(group) for group in groups]}
+        lists = word_lists("groups", groups)
+        if len(lists) < 2:
+            raise ValueError(f"groups: got {len(lists)}, wanted at least two lists of words, one for each class")
+        vectors = [
+            vectors_of_tuples(f"groups[{i}]", model, [[word] for word in words]) for i, words in enumerate(lists)
+        ]
+        labels = [torch.full((len(rows),), i, device=rows.device) for i, rows in enumerate(vectors)]
+        self.fit_tensors(torch.cat(vectors).squeeze(-2), torch.cat(labels))
+        self.words = {"groups": lists}
         return self
 
     @abstractmethod
@@ -259,31 +267,13 @@ def vectors_of_tuples(name: str, model: WordEmbeddingModel, tuples: Sequence[Seq
     return model.vectors.detach()[rows]
 
 
-def labelled_vectors(model: WordEmbeddingModel, groups: Any) -> tuple[Tensor, Tensor]:
-    # ->  (N, D), (N,) int64
-    """Return the vectors of the words in each group and the index of their group; unknown words are left out."""
-    lists = word_lists("groups", groups)
-    if len(lists) < 2:
-        raise ValueError(f"groups: got {len(lists)}, wanted at least two lists of words, one for each class")
-    vectors = [vectors_of_tuples(f"groups[{i}]", model, [[word] for word in words]) for i, words in enumerate(lists)]
-    labels = [torch.full((len(rows),), i, device=rows.device) for i, rows in enumerate(vectors)]
-    return torch.cat(vectors).squeeze(-2), torch.cat(labels)
-
-
-def check_labelled(name: str, labels: Tensor, vectors: Tensor) -> None:
-    # vectors: (..., N, D)  labels: (N,) or (..., N), integers >= 0
-    check_rows(vectors, labels, name)
-    if labels.numel() and int(labels.min()) < 0:
-        raise ValueError(f"{name}: got {int(labels.min())}, wanted integers >= 0")
-
-
-def class_indices(name: str, labels: Tensor, vectors: Tensor) -> Tensor:
+def class_indices(labels: Tensor, vectors: Tensor) -> Tensor:
     # vectors: (..., N, D)  labels: (N,) or (..., N), any integers  ->  same shape, in [0, classes)
-    checks.integral(name, labels)
+    checks.integral("labels", labels)
     classes, indices = labels.unique(return_inverse=True)
     if len(classes) < 2:
-        raise ValueError(f"{name}: got {len(classes)} classes, wanted at least two")
-    check_labelled(name, indices, vectors)
+        raise ValueError(f"labels: got {len(classes)} classes, wanted at least two")
+    check_rows(vectors, indices)
     return indices
 
 
@@ -333,9 +323,5 @@ def word_lists(name: str, lists: Any) -> list[list[str]]:
 
 
 def word_list(name: str, words: Any) -> list[str]:
-    if isinstance(words, str) or not isinstance(words, Collection):
-        raise TypeError(f"{name}: got a {type(words).__name__}, wanted a list of words")
-    for word in words:
-        if not isinstance(word, str):
-            raise TypeError(f"{name}: got a {type(word).__name__} among the words, wanted str")
-    return list(words)
+    is_collection = isinstance(words, Collection) and not isinstance(words, str)
+    return list(check_words(name, list(words) if is_collection else words))

@@ -60,7 +60,7 @@ class INLP(GroupDebias):
     def fit_tensors(self, vectors: Tensor, labels: Tensor, words: Any = None) -> "INLP":
         # vectors: (..., N, D)  labels: (N,) or (..., N), the classes, any integers  words: (N,), names or integers
         """Fit the projection to rows; all rows of a word are held out together, and by default each row is a word."""
-        classes = base.class_indices("labels", labels, vectors).expand(vectors.shape[:-1])
+        classes = base.class_indices(labels, vectors).expand(vectors.shape[:-1])
         rows = base.read("vectors", vectors, "...", "N", "D")
         base.check_finite_rows(rows)
         size, device = rows.shape[-2], rows.device

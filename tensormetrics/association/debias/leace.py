@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot, pad
 
+from ..metrics._linear_probe import check_rows
 from . import base
 from .base import GroupDebias
 
@@ -49,7 +50,7 @@ class LEACE(GroupDebias):
 
     def fit_tensors(self, vectors: Tensor, labels: Tensor) -> "LEACE":
         # vectors: (..., N, D)  labels: (N,) or (..., N), the classes, any integers
-        classes = base.class_indices("labels", labels, vectors)
+        classes = base.class_indices(labels, vectors)
         return self.fit_batches([(vectors, classes)])
 
     @torch.no_grad()
@@ -69,7 +70,9 @@ class LEACE(GroupDebias):
         """
         moments: Moments | None = None
         for vectors, labels in batches:
-            base.check_labelled("labels", labels, vectors)
+            check_rows(vectors, labels)
+            if labels.numel() and int(labels.min()) < 0:
+                raise ValueError(f"labels: got {int(labels.min())}, wanted integers >= 0")
             if moments is None:
                 moments = Moments(vectors)
             moments.add(vectors, labels)

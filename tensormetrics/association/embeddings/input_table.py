@@ -55,9 +55,8 @@ class InputTable(EncodedTable):
         words = [word for word in dict.fromkeys(words) if word not in self.vocab]
         has_means = self.options[2] == "mean"
         strings_of = {word: self.strings_of(word) for word in words}
+        # no string has a row of its own if words have means
         strings = [s for s in dict.fromkeys(itertools.chain.from_iterable(strings_of.values())) if s not in self.row_of]
-        if has_means:
-            strings = list(dict.fromkeys(itertools.chain.from_iterable(strings_of.values())))
         bags = dict(zip(strings, self.bags(strings) if strings else [], strict=True))
         if has_means:
             for word, word_strings in strings_of.items():

@@ -69,16 +69,6 @@ def preprocessing(options: PreprocessorArgs, argument: str) -> Preprocess:
     return lambda word: "".join(filter(stays, unicodedata.normalize("NFKD", cased(word))))
 
 
-def preprocessings(preprocessors: Any) -> list[Preprocess]:
-    """Return the preprocessing functions of a list of options."""
-    if not isinstance(preprocessors, list):
-        hint = checks.compat_hint("preprocessor_args") if isinstance(preprocessors, dict) else ""
-        raise TypeError(f"preprocessors: got a {type(preprocessors).__name__}, wanted a list of dicts of options{hint}")
-    if not preprocessors:
-        raise TypeError("preprocessors: got an empty list, wanted at least one dict of options; write [{}] for none")
-    return [preprocessing(options, f"preprocessors[{i}]") for i, options in enumerate(preprocessors)]
-
-
 def check_threshold(threshold: Any) -> None:
     if isinstance(threshold, bool) or not isinstance(threshold, numbers.Real):
         raise TypeError(f"lost_vocabulary_threshold: got {threshold!r}, wanted a number between 0 and 1")
@@ -92,7 +82,16 @@ class WordSearch:
     def __init__(
         self, vocabulary: Container[str], prefix: str | None, preprocessors: list[PreprocessorArgs], strategy: Strategy
     ) -> None:
-        self.functions = [str] if preprocessors is UNCHANGED else preprocessings(preprocessors)
+        if not isinstance(preprocessors, list):
+            got, hint = type(preprocessors).__name__, checks.compat_hint("preprocessor_args")
+            hint = hint if got == "dict" else ""
+            raise TypeError(f"preprocessors: got a {got}, wanted a list of dicts of options{hint}")
+        if not preprocessors:
+            raise TypeError(
+                "preprocessors: got an empty list, wanted at least one dict of options; write [{}] for none"
+            )
+        functions = [preprocessing(options, f"preprocessors[{i}]") for i, options in enumerate(preprocessors)]
+        self.functions: list[Preprocess] = [str] if preprocessors is UNCHANGED else functions
         checks.check_choice("strategy", strategy, get_args(Strategy))
         self.vocabulary = vocabulary
         self.prefix = prefix or ""
@@ -117,7 +116,7 @@ class WordSearch:
             matches = [word for word in words if word in self.vocabulary] if lost else list(words)
             return WordMatches(matches, lost, len(words), lost)
         keys: dict[str, int] = {}
-        not_found, lost = [], []
+        lost, not_found = list[str](), list[str]()
         for i, word in enumerate(words):
             found: list[str] = []
             for function in self.functions:
@@ -175,25 +174,14 @@ class WordMatches(NamedTuple):
         return f"lost {len(self.lost)} of {self.total} {kind} ({why})"
 
 
-class QueryMatches(NamedTuple):
-    """Result of looking up a query, for its target sets and its attribute sets."""
-
-    words: tuple[list, list]  # keys of each set
-    origins: tuple[list, list]  # as in `WordMatches`
-    lost: tuple[list, list]  # lost words of each set
-    reason: str | None  # the reason if the query cannot be scored
-
-
 def look_up(
     query: Query, search: WordSearch, model: str, threshold: float, paired: bool, warn_not_found_words: bool
-) -> QueryMatches:
-    """Look up all sets of a query and log lost words.
+) -> tuple[tuple[list[WordMatches], list[WordMatches]], str | None]:
+    """Return the matches of all sets, and the reason if the query cannot be scored; log lost words.
 
     `paired` aligns the target sets by position as pairs or tuples, or the attribute sets if there is one target set.
     """
-    words: tuple[list, list] = ([], [])
-    origins: tuple[list, list] = ([], [])
-    lost: tuple[list, list] = ([], [])
+    matches: tuple[list[WordMatches], list[WordMatches]] = ([], [])
     loss_reasons = []
     aligned = (0 if len(query.target_sets) > 1 else 1) if paired else None
     roles = ((query.target_sets, query.target_sets_names), (query.attribute_sets, query.attribute_sets_names))
@@ -203,26 +191,21 @@ def look_up(
                 lengths = ", ".join(f"{name!r} has {len(members)}" for name, members in zip(names, sets, strict=True))
                 expected = "lists of one length, because they form tuples by position"
                 raise ValueError(f"query: {lengths} words, wanted {expected}")
-            matches = search.tuples(zip(*sets, strict=True))
-            loss_reasons.append((" and ".join(map(repr, names)), matches.loss_reason(threshold, "tuples")))
-            words[role].extend([list(keys) for keys in zip(*matches.keys, strict=True)] or [[] for _ in sets])
-            origins[role].extend(matches.origins for _ in sets)
-            lost[role].extend([list(keys) for keys in zip(*matches.lost, strict=True)] or [[] for _ in sets])
+            tuples = search.tuples(zip(*sets, strict=True))
+            loss_reasons.append((" and ".join(map(repr, names)), tuples.loss_reason(threshold, "tuples")))
+            columns = (
+                [*map(list, zip(*rows, strict=True))] or [[] for _ in sets] for rows in (tuples.keys, tuples.lost)
+            )
+            matches[role].extend(tuples._replace(keys=keys, lost=lost) for keys, lost in zip(*columns, strict=True))
         else:
-            for members, name in zip(sets, names, strict=True):
-                matches = search.words(members)
-                loss_reasons.append((repr(name), matches.loss_reason(threshold)))
-                words[role].append(matches.keys)
-                origins[role].append(matches.origins)
-                lost[role].append(matches.lost)
-        if warn_not_found_words:
-            for name, missing in zip(names, lost[role], strict=True):
-                if missing:
-                    log.warning("%r: not in the vocabulary of %r: %s", name, model, ", ".join(missing))
+            matches[role].extend(map(search.words, sets))
+            loss_reasons += [(repr(n), m.loss_reason(threshold)) for n, m in zip(names, matches[role], strict=True)]
+        for name, match in zip(names, matches[role], strict=True):
+            if match.lost and warn_not_found_words:
+                log.warning("%r: not in the vocabulary of %r: %s", name, model, ", ".join(match.lost))
     reasons = [f"{name} {loss_reason}" for name, loss_reason in loss_reasons if loss_reason]
     for reason in reasons:
         log.warning("%s in the model %r; the lost_vocabulary_threshold is %s", reason, model, threshold)
-    if not reasons:
-        return QueryMatches(words, origins, lost, None)
-    log.warning("the query %r has no score in the model %r", query.query_name, model)
-    return QueryMatches(words, origins, lost, "; ".join(reasons))
+    if reasons:
+        log.warning("the query %r has no score in the model %r", query.query_name, model)
+    return matches, "; ".join(reasons) or None

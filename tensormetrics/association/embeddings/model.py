@@ -380,17 +380,14 @@ class WordEmbeddingModel:
         checks.check_flag("paired", paired)
         checks.check_flag("warn_not_found_words", warn_not_found_words)
         search = self.search(preprocessors, strategy)
-        matches = look_up(query, search, self.name, lost_vocabulary_threshold, paired, warn_not_found_words)
-        if not matches.reason:
-            self._table.add(key for role_words in matches.words for keys in role_words for key in keys)
-        rows_by_role = [
-            [self._table.indexed_rows([] if matches.reason else keys) for keys in role_words]
-            for role_words in matches.words
-        ]
-        if paired and not matches.reason:
-            aligned = 0 if len(matches.words[0]) > 1 else 1
-            rows_by_role[aligned] = indexed_rows_of_tuples(matches.words[aligned], self._table)
-        return IndexedQuery.of(query, rows_by_role, matches, self.vectors.device)
+        matches, reason = look_up(query, search, self.name, lost_vocabulary_threshold, paired, warn_not_found_words)
+        if not reason:
+            self._table.add(key for sets in matches for match in sets for key in match.keys)
+        rows = [[self._table.indexed_rows([] if reason else match.keys) for match in sets] for sets in matches]
+        if paired and not reason:
+            aligned = 0 if len(matches[0]) > 1 else 1
+            rows[aligned] = indexed_rows_of_tuples([match.keys for match in matches[aligned]], self._table)
+        return IndexedQuery.of(query, rows, matches, reason, self.vectors.device)
 
     def search(self, preprocessors: list[PreprocessorArgs], strategy: Strategy) -> WordSearch:
         """Return the lookup in this model's vocabulary; options as in `index_query`."""

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
 
@@ -56,15 +56,9 @@ class Query:
             list(combinations(range(available), _cardinality(role, requested, available, self.query_name)))
             for role, requested, available in zip(("target", "attribute"), template, self.template, strict=True)
         )
-        return [self._choose(t, a) for t in targets for a in attributes]
-
-    def _choose(self, targets: Sequence[int], attributes: Sequence[int]) -> "Query":
-        return type(self)(
-            [self.target_sets[i] for i in targets],
-            [self.attribute_sets[i] for i in attributes],
-            [self.target_sets_names[i] for i in targets],
-            [self.attribute_sets_names[i] for i in attributes],
-        )
+        columns: Any = self.target_sets, self.attribute_sets, self.target_sets_names, self.attribute_sets_names
+        choices = ((t, a, t, a) for t in targets for a in attributes)
+        return [type(self)(*([x[i] for i in n] for x, n in zip(columns, chosen, strict=True))) for chosen in choices]
 
     def dict(self) -> Mapping[str, Any]:
         names = ("target_sets", "attribute_sets", "target_sets_names", "attribute_sets_names", "query_name", "template")
@@ -96,24 +90,15 @@ class IndexedQuery:
     reason: Any = None
 
     @staticmethod
-    def of(query: Query, rows_and_words: Any, matches: Any, device: Any) -> "IndexedQuery":
-        """Create a query from the rows of each set, the key index of each row, and the result of the lookup."""
-        words, origins, lost, reason = matches
+    def of(query: Query, rows: Any, matches: Any, reason: str | None, device: Any) -> "IndexedQuery":
+        """Create a query from the rows of each set with the key index of each row, and the matches of each set."""
+        roles = [list(zip(*pair, strict=True)) for pair in zip(rows, matches, strict=True)]
         targets, attributes = (
-            IndexedSets.of(
-                [rows for rows, _ in sets],
-                [row_word_ids(k, o) for (_, k), o in zip(sets, role_origins, strict=True)],
-                device,
-            )
-            for sets, role_origins in zip(rows_and_words, origins, strict=True)
+            IndexedSets.of([r for (r, _), _ in sets], [row_word_ids(k, m.origins) for (_, k), m in sets], device)
+            for sets in roles
         )
-        row_words = tuple(
-            [
-                keys[: len(key_indices)] if isinstance(key_indices, range) else [keys[n] for n in key_indices]
-                for keys, (_, key_indices) in zip(set_keys, sets, strict=True)
-            ]
-            for set_keys, sets in zip(words, rows_and_words, strict=True)
-        )
+        row_words = tuple([[match.keys[n] for n in key_indices] for (_, key_indices), match in sets] for sets in roles)
+        words, lost = (tuple([getattr(m, name) for m in sets] for sets in matches) for name in ("keys", "lost"))
         return IndexedQuery(query, (targets, attributes), words, row_words, lost, reason)
 
     @staticmethod
@@ -180,11 +165,6 @@ class IndexedQuery:
             raise ValueError(f"template: got {tuple(layouts)!r} for a query of {expected} sets")
         pairs = zip(self.roles, layouts, strict=True)
         return tuple(word_set for indexed, layout in pairs for word_set in indexed.sets(vectors, layout))
-
-    def with_words_identified(self) -> "IndexedQuery":
-        """Return the query with ids of target words that are the same in every query; see `word_keys`."""
-        targets, attributes = self.roles
-        return replace(self, roles=(targets.identified(self.row_words[0]), attributes))
 
     def pools(self, role: int, i: int) -> tuple[Tensor, Tensor]:
         # ->  rows (W, K) int64, mask (W, K)

@@ -14,6 +14,7 @@ from torch import Tensor
 from ...core.arguments import checks
 from ...core.arguments.progress import progress_bar
 from ..sets import word_sets
+from .query import check_words
 
 Encode = Callable[[list[str]], "Tensor | np.ndarray | Sequence[Any]"]
 Change = Callable[[Tensor], Tensor]  # (n, D) float64  ->  (n, D), each row independently
@@ -378,16 +379,12 @@ def rows_of(argument: str, rows: Any, num_rows: int) -> Tensor:
 
 def vocabulary_of(words: Any, rows: int, row_of: Sequence[int] | None = None) -> dict[str, int]:
     """Return word -> row; by default rows are in the order of the words."""
-    if not isinstance(words, list | tuple | np.ndarray):
-        raise TypeError(f"words: got a {type(words).__name__}, wanted a list of str")
-    for i, word in enumerate(words):
-        if not isinstance(word, str):
-            raise TypeError(f"words[{i}]: got a {type(word).__name__}, wanted a str")
+    words = list(check_words("words", words))
     if len(words) != rows:
         raise ValueError(f"words: got {len(words)} words for {rows} rows of vectors, wanted one for each")
-    vocab = dict(zip(map(str, words), range(rows) if row_of is None else map(int, row_of), strict=True))
+    vocab = dict(zip(words, range(rows) if row_of is None else map(int, row_of), strict=True))
     if len(vocab) < rows:
-        raise ValueError(f"words: got {repeated_words(list(words))} more than once, wanted distinct words")
+        raise ValueError(f"words: got {repeated_words(words)} more than once, wanted distinct words")
     if out_of_range := [word for word, row in vocab.items() if not 0 <= row < rows][:1]:
         raise ValueError(f"words: {out_of_range[0]!r} has the row {vocab[out_of_range[0]]}, wanted 0 to {rows - 1}")
     return vocab

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -99,7 +99,11 @@ def log_probabilities(
     if attributes is None:
         return log_p[:, 0]
     marked = tokens.tokenize(tokenizer, [_filled(t, word, f"{OPEN}{a}{CLOSE}") for t, a, word in cells])
-    priors = [_masked(row, other.is_word, tokenizer.mask_token_id) for row, other in zip(rows, marked, strict=True)]
+    priors = []
+    for row, other in zip(rows, marked, strict=True):
+        columns = zip(row.ids, other.is_word, row.is_word, strict=True)
+        ids = [tokenizer.mask_token_id if is_a and not is_word else token for token, is_a, is_word in columns]
+        priors.append(row._replace(ids=ids))
     return log_p, _word_log_probabilities(model, tokenizer, priors, batch_size).view(shape)
 
 
@@ -248,25 +252,21 @@ def causal_log_p(model: Any, tokenizer: Any, rows: Sequence[Continuation], batch
 
 def check_masked(model: Any, function: str) -> None:
     """Raise a TypeError unless a model is a masked language model, a ValueError in training mode."""
-    if _is_of(model, "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES"):
+    if is_causal(model):
         raise TypeError(
             f"model: got a {type(model).__name__}, which is causal; {function} wants a masked language model; write "
             "sentence_log_likelihood, and PairPreference for its scores"
         )
-    if not _is_of(model, "MODEL_FOR_MASKED_LM_MAPPING_NAMES"):
-        _refuse(model, function, "masked", "AutoModelForMaskedLM")
-    tokens.check_evaluating(model)
+    _check_kind(model, function, "Masked")
 
 
 def check_causal(model: Any, function: str) -> None:
     """Raise a TypeError unless a model is a causal language model, a ValueError in training mode."""
-    if not is_causal(model):
-        _refuse(model, function, "causal", "AutoModelForCausalLM")
-    tokens.check_evaluating(model)
+    _check_kind(model, function, "Causal")
 
 
 def is_causal(model: Any) -> bool:
-    return _is_of(model, "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES")
+    return _is_of(model, "Causal")
 
 
 def check_lengths(ids: Sequence[Sequence[int]], limit: int | None) -> None:
@@ -276,17 +276,17 @@ def check_lengths(ids: Sequence[Sequence[int]], limit: int | None) -> None:
         raise ValueError(f"model: got a text of {longest} tokens, of which it reads {limit}; write a shorter text")
 
 
-def _refuse(model: Any, function: str, kind: str, alternative: str) -> NoReturn:
-    raise TypeError(
-        f"model: got a {type(model).__name__}, {function} wants a {kind} language model; write "
-        f"{alternative}.from_pretrained(name)"
-    )
+def _check_kind(model: Any, function: str, kind: str) -> None:
+    if not _is_of(model, kind):
+        expected = f"{function} wants a {kind.lower()} language model; write AutoModelFor{kind}LM.from_pretrained(name)"
+        raise TypeError(f"model: got a {type(model).__name__}, {expected}")
+    tokens.check_evaluating(model)
 
 
-def _is_of(model: Any, mapping: str) -> bool:
+def _is_of(model: Any, kind: str) -> bool:
     from transformers.models.auto import modeling_auto
 
-    entries = getattr(modeling_auto, mapping).values()
+    entries = getattr(modeling_auto, f"MODEL_FOR_{kind.upper()}_LM_MAPPING_NAMES").values()
     names = {name for entry in entries for name in ([entry] if isinstance(entry, str) else entry)}
     return any(base.__name__ in names for base in type(model).__mro__)
 
@@ -299,11 +299,6 @@ def _check_sentences(name: str, sentences: Any) -> None:
 def _filled(template: str, word: str, attribute: str) -> str:
     parts = re.split(r"(\{\}|\{attribute\})", template)
     return "".join({"{}": word, "{attribute}": attribute}.get(part, part) for part in parts)
-
-
-def _masked(row: Tokens, is_attribute: Sequence[bool], mask: int) -> Tokens:
-    columns = zip(row.ids, is_attribute, row.is_word, strict=True)
-    return row._replace(ids=[mask if is_masked and not is_word else token for token, is_masked, is_word in columns])
 
 
 def whole_texts(model: Any, tokenizer: Any, strings: Sequence[str]) -> list[Tokens]:

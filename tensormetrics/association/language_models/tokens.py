@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -124,17 +124,17 @@ def check_evaluating(model: Any) -> None:
 def _tokenize_slowly(tokenizer: Any, text: str, words: Sequence[Span]) -> Tokens:
     ids = tokenizer(text, verbose=False)["input_ids"]
     content = _content(tokenizer, text)
-    first = next((i for i in range(len(ids) - len(content) + 1) if ids[i : i + len(content)] == content), None)
-    if first is None:
-        _refuse(tokenizer, text)
+    first = next((i for i in range(len(ids) - len(content) + 1) if ids[i : i + len(content)] == content), -1)
     is_special = [not first <= i < first + len(content) for i in range(len(ids))]
-    is_word = [False] * len(ids)
+    spans = []
     for word_start, end in words:
-        starts = (text[:word_start], text[:word_start].rstrip())
-        start = next((count for part in starts if (count := _prefix(tokenizer, part, content)) is not None), None)
-        stop = _prefix(tokenizer, text[:end], content)
-        if start is None or stop is None:
-            _refuse(tokenizer, text)
+        starts = (_prefix(tokenizer, part, content) for part in (text[:word_start], text[:word_start].rstrip()))
+        spans.append((next((count for count in starts if count >= 0), -1), _prefix(tokenizer, text[:end], content)))
+    if min(itertools.chain((first,), *spans)) < 0:
+        got = f"got a {type(tokenizer).__name__}, which does not tell the tokens of a word in {text!r}"
+        raise TypeError(f"tokenizer: {got}; write a fast one")
+    is_word = [False] * len(ids)
+    for start, stop in spans:
         is_word[first + start : first + stop] = [True] * (stop - start)
     return Tokens(ids, is_special, is_word)
 
@@ -143,13 +143,7 @@ def _content(tokenizer: Any, text: str) -> list[int]:
     return tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"] if text else []
 
 
-def _prefix(tokenizer: Any, text: str, content: list[int]) -> int | None:
+def _prefix(tokenizer: Any, text: str, content: list[int]) -> int:
+    """Return how many of the first tokens are those of a text, -1 if it has others."""
     ids = _content(tokenizer, text)
-    return len(ids) if content[: len(ids)] == ids else None
-
-
-def _refuse(tokenizer: Any, text: str) -> NoReturn:
-    raise TypeError(
-        f"tokenizer: got a {type(tokenizer).__name__}, which does not tell the tokens of a word in {text!r}; write a "
-        "fast one"
-    )
+    return len(ids) if content[: len(ids)] == ids else -1

@@ -10,15 +10,15 @@ from ._logistic import fit_margins
 TOLERANCE = 1e-8  # for the gradient at rows of variance 1; predictions do not depend on less
 
 
-def check_rows(vectors: Tensor, labels: Tensor, name: str = "labels") -> None:
+def check_rows(vectors: Tensor, labels: Tensor) -> None:
     # vectors: (..., N, D)  labels: (N,) or (..., N)
     checks.shape("vectors", vectors, "...", "N", "D")
     checks.floating("vectors", vectors)
-    checks.integral(name, labels)
-    checks.same_device(vectors=vectors, **{name: labels})
+    checks.integral("labels", labels)
+    checks.same_device(vectors=vectors, labels=labels)
     if labels.shape not in (vectors.shape[-2:-1], vectors.shape[:-1]):
         sizes = " or ".join(str(tuple(shape)) for shape in dict.fromkeys((vectors.shape[-2:-1], vectors.shape[:-1])))
-        raise ValueError(f"{name}: got shape {tuple(labels.shape)}, wanted {sizes}, one for each row")
+        raise ValueError(f"labels: got shape {tuple(labels.shape)}, wanted {sizes}, one for each row")
 
 
 def standardize(rows: Tensor, weights: Tensor) -> Tensor:

@@ -28,7 +28,10 @@ def logistic_regression(a: Words, b: Words, C: float, penalize_intercept: bool) 
 
     v = (w, c) if `penalize_intercept`, else v = w.
     """
-    return fit_margins(*_labelled(a, b), _weights(a, b, C), penalize_intercept)
+    x = join(a.vectors, -b.vectors, dim=-2)
+    y = x.new_ones(x.shape[-2])
+    y[a.vectors.shape[-2] :].fill_(-1)
+    return fit_margins(x, y, _weights(a, b, C), penalize_intercept)
 
 
 def fit_margins(
@@ -166,14 +169,6 @@ class _Dual(NamedTuple):
         if not self.penalize_intercept:  # the margins contain it in addition to the part of the coefficients
             c = c - ((negated_margins + matvec(self.gram, weights)) * self.y).mean(-1)
         return w, c
-
-
-def _labelled(a: Words, b: Words) -> tuple[Tensor, Tensor]:
-    # ->  x (..., n, D), words times labels, and labels y (n,)
-    x = join(a.vectors, -b.vectors, dim=-2)
-    y = x.new_ones(x.shape[-2])
-    y[a.vectors.shape[-2] :].fill_(-1)
-    return x, y
 
 
 def _weights(a: Words, b: Words, C: float) -> Tensor:

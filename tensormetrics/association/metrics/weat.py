@@ -112,11 +112,8 @@ class WEAT(BaseMetric):
         cosines = targets.unit().project_all(attributes.unit().mean())  # (T, W, A)
         first, second = a.unbind(-1)
         u, v = (
-            (
-                targets.of_sets(indices).by_word(cosines[indices, :, first] - cosines[indices, :, second]),
-                targets.counts_of(indices),
-            )
-            for indices in t.unbind(-1)
+            (words.by_word(cosines[indices, :, first] - cosines[indices, :, second]), words.counts)
+            for indices, words in ((indices, targets.of_sets(indices)) for indices in t.unbind(-1))
         )
         return self._named(*word_sets.effect_size(u, v, self.correction))
 

@@ -3,6 +3,7 @@
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from ..embeddings.lookup import WordMatches, log
 from ..embeddings.model import WordEmbeddingModel
 from ..embeddings.query import IndexedQuery
 from ..metrics.base import BaseMetric
+from ..resampling.draws import chunks
 from ..resampling.null_distribution import NullDistribution, max_t_p_values
 from ..sets import word_sets
 from ..sets.word_sets import Vectors
@@ -144,12 +146,14 @@ def _paired_batches(run: _Run) -> Batches:
             reasons[i] = index.reason
         else:
             sizes = tuple((sets.longest, sets.word_counts) for sets in index.roles)
-            index = index.with_words_identified() if run.identifies_words else index
+            if run.identifies_words:
+                targets, attributes = index.roles
+                index = replace(index, roles=(targets.identified(index.row_words[0]), attributes))
             groups[_batch_key(metric, index.template, sizes)].append((i, index))
     for (template, _), group in groups.items():
         width = sum(template) * max(max(sets.longest, default=0) for _, index in group for sets in index.roles)
-        for chunk in _chunks(group, width * model.vectors.shape[1]):
-            queries, indices = zip(*chunk, strict=True)
+        for start, size in chunks(len(group), width * model.vectors.shape[1], BUDGET):
+            queries, indices = zip(*group[start : start + size], strict=True)
             yield queries, functools.partial(run.evaluate, IndexedQuery.stack(indices))
 
 
@@ -174,7 +178,9 @@ def _set_batches(run: _Run) -> Batches:
     # Sets that are part of many queries are read once, if all of them fit in memory.
     fits_in_memory = shared and len(sets.rows) * max(size, len(sets.rows) * mask.shape[1]) <= BUDGET
     for (template, _), queries in groups.items():
-        for chunk in _chunks(queries, mask.shape[1] if fits_in_memory else sum(template) * size):
+        cost = mask.shape[1] if fits_in_memory else sum(template) * size
+        for start, num_queries in chunks(len(queries), cost, BUDGET):
+            chunk = queries[start : start + num_queries]
             t, a = ([indices[i] for i in chunk] for indices in (plan.targets, plan.attributes))
             if shared:
                 yield chunk, functools.partial(_evaluate_shared, run, table, mask, words, t, a)
@@ -186,12 +192,6 @@ def _set_batches(run: _Run) -> Batches:
 def _batch_key(metric: BaseMetric, template: tuple[int, int], lengths: Any) -> tuple[Any, ...]:
     """Return the key of a query's batch: with p-values also the sizes, as padding would make exact tests random."""
     return template, repr(lengths) if metric.p_value else None
-
-
-def _chunks(items: Sequence[Any], cost: int) -> Iterator[Sequence[Any]]:
-    size = max(1, BUDGET // max(cost, 1))
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
 
 
 class _SetRows(NamedTuple):
@@ -208,25 +208,20 @@ class _SetRows(NamedTuple):
         search = model.search(metric.preprocessors, metric.strategy)
         matches = [search.words(members) for members in plan.sets]
         loss_reasons = _loss_reasons(matches, model, metric.lost_vocabulary_threshold)
+        rows, keys, ids = list[list[int]](), list[list[str]](), list[Sequence[int] | None]()
         for s, match in enumerate(matches):
             if s in loss_reasons:
                 log.warning("the set %s... %s in the model %r", plan.sets[s][:3], loss_reasons[s], model.name)
             elif match.lost and metric.warn_not_found_words:
                 log.warning("not in the vocabulary of %r: %s", model.name, ", ".join(match.lost))
-        indexed_rows = [
-            model._table.indexed_rows([] if s in loss_reasons else match.keys) for s, match in enumerate(matches)
-        ]
-        rows, keys = [rows for rows, _ in indexed_rows], [row_keys for _, row_keys in indexed_rows]
-        ids_by_set = [row_word_ids(row_keys, match.origins) for row_keys, match in zip(keys, matches, strict=True)]
-        word_ids = [
-            range(len(set_rows)) if ids is None else ids for set_rows, ids in zip(rows, ids_by_set, strict=True)
-        ]
-        return _SetRows(
-            rows,
-            [[match.keys[key] for key in row_keys] for row_keys, match in zip(keys, matches, strict=True)],
-            None if all(ids is None for ids in ids_by_set) else word_ids,
-            loss_reasons,
-        )
+            set_rows, row_keys = model._table.indexed_rows([] if s in loss_reasons else match.keys)
+            rows.append(set_rows)
+            keys.append([match.keys[key] for key in row_keys])
+            ids.append(row_word_ids(row_keys, match.origins))
+        if all(set_ids is None for set_ids in ids):
+            return _SetRows(rows, keys, None, loss_reasons)
+        word_ids = [range(len(r)) if set_ids is None else set_ids for r, set_ids in zip(rows, ids, strict=True)]
+        return _SetRows(rows, keys, word_ids, loss_reasons)
 
     def lengths(self) -> list[int]:
         return list(map(len, self.rows))

@@ -111,7 +111,7 @@ def bootstrap_interval(
         moved, details["corrected"] = moved - bias, value.double() - bias.view(value.shape)
         _warn_of_sizes(score, sizes)
     is_alike = (standard_error <= TOLERANCE * stretched.abs().clamp(min=1)).view(value.shape)
-    low, high = _ends(value, moved, is_alike, scale, _range(score, population), samples, confidence, seed)
+    low, high = _ends(value, moved, is_alike, scale, samples, confidence, seed)
     low, high = torch.fmin(low, value.double()), torch.fmax(high, value.double())
     return Estimate(value, low, high, confidence=confidence, method="bayesian bootstrap", details=details)
 
@@ -196,47 +196,30 @@ class _Population:
 
 
 class _Scale(NamedTuple):
-    """A variance-stabilizing transformation of a score and its inverse."""
+    """The range of a score, and a transformation that stabilizes its variance, with the inverse."""
 
-    to: Callable[[Tensor], Tensor]
-    back: Callable[[Tensor], Tensor]
+    least: Any  # number or (...)
+    largest: Any
+    to: Callable[[Tensor], Tensor] = lambda scores: scores
+    back: Callable[[Tensor], Tensor] = lambda ends: ends
 
 
 def _scale(score: Callable[..., Tensor], population: _Population) -> _Scale:
-    """Return Fisher's z (1915, doi:10.2307/2331838) for scores that are correlations up to a factor."""
-    names = getattr(score, "contrast", None)
-    if names is None:
-        return _Scale(lambda scores: scores, lambda ends: ends)
-    limit = _largest_contrast(score, population, names).unsqueeze(-1)
-    return _Scale(
-        lambda scores: torch.atanh((scores / limit).clamp(-LARGEST, LARGEST)), lambda ends: limit * torch.tanh(ends)
-    )
-
-
-def _largest_contrast(score: Callable[..., Tensor], population: _Population, names: Sequence[str]) -> Tensor:
-    # ->  (...), where the two sets have equal values
-    first, second = _sizes(score, population, names)
-    return ((first + second) / (first * second).double().sqrt()).squeeze(-1)
-
-
-def _sizes(score: Callable[..., Tensor], population: _Population, names: Sequence[str]) -> Iterator[Tensor]:
-    # -> (..., 1) for each name
-    """Yield how many words of each of the sets the score counts."""
-    samples = (population.samples[population.members.index((name,))] for name in names)
-    by_row = getattr(score, "counts_rows", False)
-    return (s.valid_mask.sum(-1, keepdim=True) if by_row else s.sizes for s in samples)
-
-
-def _range(score: Callable[..., Tensor], population: _Population) -> tuple[Any, Any]:
-    """Return the smallest and the largest possible score, numbers or (...)."""
-    if names := getattr(score, "contrast", None):
-        limit = _largest_contrast(score, population, names)
-        return -limit, limit
+    """Return the range of a score, and Fisher's z (1915, doi:10.2307/2331838) for correlations up to a factor."""
     least, largest = getattr(score, "range", (-math.inf, math.inf))
-    if names := getattr(score, "range_per_word", ()):
-        size = sum(_sizes(score, population, names)).squeeze(-1)
-        return least * size, largest * size
-    return least, largest
+    names = getattr(score, "contrast", getattr(score, "range_per_word", ()))
+    samples = [population.samples[population.members.index((name,))] for name in names]
+    by_row = getattr(score, "counts_rows", False)
+    sizes = [s.valid_mask.sum(-1, keepdim=True) if by_row else s.sizes for s in samples]  # (..., 1)
+    if not names:
+        return _Scale(least, largest)
+    if not hasattr(score, "contrast"):
+        size = (sizes[0] + sizes[1]).squeeze(-1)
+        return _Scale(least * size, largest * size)
+    limit = (sizes[0] + sizes[1]) / (sizes[0] * sizes[1]).double().sqrt()  # of two sets of equal values
+    end = limit.squeeze(-1)
+    to, back = lambda z: torch.atanh((z / limit).clamp(-LARGEST, LARGEST)), lambda ends: limit * torch.tanh(ends)
+    return _Scale(-end, end, to, back)
 
 
 def _jackknife(
@@ -266,20 +249,22 @@ def _ends(
     moved: Tensor,
     is_alike: Tensor,
     scale: _Scale,
-    limits: tuple[Any, Any],
     samples: list[WordSample],
     confidence: float,
     seed: int,
 ) -> tuple[Tensor, Tensor]:
-    # value, is_alike: (...)  moved: (R, V), on the scale  limits: numbers or (...)  ->  (...) each
+    # value, is_alike: (...)  moved: (R, V), on the scale  ->  (...) each
     """Return the ends of the draws or, where no word changes the score, of draws beside an imagined score.
 
     These are the limits where one is infinite. Sets of one word stay fixed.
     """
+    limits = scale[:2]
     may_be_alike = value.device.type != "cpu" or bool(is_alike.numpy().any())
     is_bounded = all(isinstance(limit, Tensor) or math.isfinite(limit) for limit in limits)
     if may_be_alike:
-        words = _fewest_words(samples, value.shape)
+        sizes = (s.sizes.squeeze(-1) if s.sizes.shape[-1] == 1 else s.sizes.amin(-1) for s in samples)
+        words = torch.stack([size.expand(value.shape) for size in sizes]).double()
+        words = words.where(words > 1, torch.inf).amin(0)  # of the smallest set, inf if all are fixed
         if is_bounded:
             imagined = _draws_of_alike(value.double(), words, samples, limits, len(moved), seed)
             moved = torch.cat([moved, imagined.view(len(moved), -1)], 1)  # one call for both
@@ -292,13 +277,6 @@ def _ends(
         return torch.where(is_alike, ends[0][1], low), torch.where(is_alike, ends[1][1], high)
     is_alike = is_alike & words.isfinite() & value.isfinite()
     return torch.where(is_alike, limits[0], low), torch.where(is_alike, limits[1], high)
-
-
-def _fewest_words(samples: list[WordSample], shape: torch.Size) -> Tensor:
-    # ->  (*shape) float64, the words of the smallest set, inf if all sets have one word, as these are fixed
-    sizes = [s.sizes.squeeze(-1) if s.sizes.shape[-1] == 1 else s.sizes.amin(-1) for s in samples]
-    sizes = torch.stack([size.expand(shape) for size in sizes]).double()
-    return sizes.where(sizes > 1, torch.inf).amin(0)
 
 
 def _draws_of_alike(

@@ -83,7 +83,7 @@ class NullDistribution:
         if self.exact is not None and self.exact.is_used(method):
             fraction = self.exact.fraction(alternative)
         else:
-            count = self._count_draws if self.count is None else self.count
+            count = self.count or self._count_draws
             fraction = ratio(1 + count(alternative, replicates), 1 + replicates)
         fraction = fraction if fraction.shape == self.is_valid.shape else fraction.view(self.is_valid.shape)
         return fraction.where(self.is_valid, torch.nan)

@@ -77,10 +77,6 @@ class Words(NamedTuple):
         # ->  (..., W)
         return self.vectors.new_ones(self.vectors.shape[-2]) if self.counts is None else self.counts
 
-    def counts_of(self, set_indices: Tensor) -> Tensor | None:
-        # set_indices: (Q,)  ->  (Q, W), of sets (S, W, D)
-        return None if self.counts is None else self.counts[set_indices]
-
     def size(self) -> Tensor | float:
         # ->  (...); a float, because torch would have to promote an int
         return float(self.vectors.shape[-2]) if self.counts is None else self.counts.sum(-1)
@@ -120,11 +116,10 @@ class Words(NamedTuple):
 
     def of_sets(self, set_indices: Tensor) -> "Words":
         # set_indices: (Q,), of sets (S, W, D)
-        """Return the word indices of selected sets; the vectors are those of all sets."""
-        fractions, word_indices = (
-            None if field is None else field[set_indices] for field in (self.row_fractions, self.word_indices)
-        )
-        return self._replace(row_fractions=fractions, word_indices=word_indices)
+        """Return the counts and word indices of selected sets; the vectors are those of all sets."""
+        fields = self.counts, self.row_fractions, self.word_indices
+        counts, fractions, word_indices = (None if field is None else field[set_indices] for field in fields)
+        return self._replace(counts=counts, row_fractions=fractions, word_indices=word_indices)
 
     def by_word(self, values: Tensor, dim: int = -1) -> Tensor:
         # values: (..., W), or (..., W, K) for dim -2  ->  same shape
