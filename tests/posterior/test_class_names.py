@@ -1,7 +1,5 @@
 """Class names are used in requests, reports, plots and saved files."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -53,18 +51,6 @@ def test_tables_and_plots_contain_class_name():
         assert figure.axes[-1].get_xlabel() == "True Positive Rate, class dog: difference"
         figure, _ = study.plot("tpr", label, experiments=["g/a", "g/aggregated"], grid_samples=20)
         assert figure.axes[-1].get_xlabel() == "True Positive Rate, class dog"
-
-
-@pytest.mark.parametrize("suffix", ["json", "yaml"])
-def test_class_names_survive_save_and_load(suffix, tmp_path):
-    pytest.importorskip("yaml")
-    study, path = make_study(), tmp_path / f"study.{suffix}"
-    study.save(path)
-    again = Study.load(path)
-    assert again.to_dict() == study.to_dict() and again.fingerprint == study.fingerprint
-    assert json.dumps(study.to_dict()["experiments"]["g"]["b"]["labels"]) == json.dumps(NAMES)
-    assert again["h/c"].labels == ("emu", "dog", "cat") and again["i/d"].labels is None
-    assert torch.equal(again.column("tpr", "emu", "h/c"), study.column("tpr", "emu", "h/c"))
 
 
 def test_class_names_of_csv_select_columns(tmp_path):

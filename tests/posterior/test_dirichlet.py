@@ -135,16 +135,7 @@ def test_samplers_invalid_arguments_raise(call, message):
 
 
 def test_dirichlet_prior_strategies_give_concentrations():
-    values = {
-        "ones": 1,
-        "bayes-laplace": 1,
-        "half": 0.5,
-        "jeffreys": 0.5,
-        "haldane": 0,
-        "zero": 0,
-        "perks": 0.25,
-        2: 2,
-    }
+    values = {"ones": 1, "bayes-laplace": 1, "half": 0.5, "jeffreys": 0.5, "haldane": 0, "zero": 0, "perks": 0.25, 2: 2}
     for strategy, concentration in values.items():
         prior = dirichlet_prior(strategy, (3, 4))
         assert prior.dtype == torch.float64 and torch.equal(

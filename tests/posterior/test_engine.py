@@ -3,7 +3,6 @@ import pytest
 import torch
 from metric_oracle import averages, scores
 from posterior_oracle import confusion_matrix
-from raising import raises
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -114,25 +113,3 @@ def test_sample_metrics_memory_limit_bounds_largest_tensor(row_maxima, device):
         with LargestTensor() as largest:
             sample_metrics(counts, metrics, 100, memory_limit=int(max_bytes))
         assert 0 < largest.size < max_bytes
-
-
-def test_sample_metrics_invalid_options_raise():
-    def sample(counts=COUNTS, metrics="acc", replicates=1, **options):
-        sample_metrics(counts, metrics, replicates, **options)
-
-    with raises(ValueError, "counts: got shape (3,), wanted (E, C, C)"):
-        sample(counts=torch.zeros(3))
-    with raises(ValueError, "counts: got shape (2, 2, 3), wanted (..., C, C) with C >= 2"):
-        sample(counts=torch.zeros(2, 2, 3))
-    with raises(ValueError, "method: got 'bootstrap', wanted one of 'posterior', 'prior', 'random', 'input'"):
-        sample(method="bootstrap")
-    with raises(ValueError, "replicates: got -1, wanted an integer >= 0"):
-        sample(replicates=-1)
-    with raises(ValueError, "start: got 0.5, wanted an integer >= 0"):
-        sample(start=0.5)
-    with raises(ValueError, "dtype: got torch.float16, wanted one of torch.float32, torch.float64"):
-        sample(dtype=torch.float16)
-    with raises(ValueError, "positive_class: got 3, wanted -3 to 2 for 3 classes"):
-        sample(metrics="tpr@binary+positive_class=3")
-    with raises(ValueError, "method: got 'prior' with an improper prior; give every row a concentration above 0"):
-        sample(method="prior", confusion_prior=0)

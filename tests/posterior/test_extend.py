@@ -230,6 +230,8 @@ def test_user_aggregator_is_available_by_name(device):
     torch.testing.assert_close(aggregator(samples, (0, 1)), (2 * samples.mean(1)).clamp(0, 1))
     torch.testing.assert_close(aggregator(samples[..., 0], (0, 1)), (2 * samples.mean(1)).clamp(0, 1)[:, 0])
     assert aggregator(samples[..., :0], (0, 1)).shape == (5, 0)
+    array = samples[..., 0].cpu().numpy()
+    torch.testing.assert_close(aggregator(array, (0, 1)), torch.from_numpy(2 * array.mean(1)).clamp(0, 1))
     for name, options, message in (
         ("scales", {}, "aggregation: there is no 'scales'; the closest are scaled"),
         ("scaled", {"shift": 1}, "aggregation 'scaled' has no option 'shift'; it has factor"),

@@ -42,15 +42,6 @@ def test_samples_that_are_not_finite_are_left_out_or_ordered(name, bad, generato
     torch.testing.assert_close(results, expected, rtol=1e-9, atol=1e-12, equal_nan=True)
 
 
-def test_variance_components_nan_is_a_missing_score(generator):
-    (scores,) = (x.double() for x in FUNCTIONS["variance_components"].inputs(generator, ()))
-    missing = scores.clone()
-    missing[3] = math.nan
-    rest, ids = (torch.cat([x[:3], x[4:]]) for x in (scores, torch.arange(len(scores)) // 4))
-    expected = statistics.component_tensors(rest, ids.numpy())
-    torch.testing.assert_close(statistics.component_tensors(missing), expected, rtol=1e-9, atol=1e-12)
-
-
 @pytest.mark.parametrize("name", sorted({cls.aliases[0] for cls in posterior.METRIC_REGISTRY.values()}))
 @pytest.mark.parametrize("bad", [*BAD, 1e308])
 def test_metrics_of_nonfinite_counts_are_nan(name, bad):
@@ -170,18 +161,3 @@ def test_nan_samples_give_undefined_i2():
     corrupted[:, 1] = math.nan
     with pytest.warns(UserWarning, match="are nan or infinite"):
         assert posterior.estimate_i2(corrupted).i2.isnan()
-    with_inf = torch.cat([SAMPLES, torch.full((1, 3), math.inf, dtype=torch.float64)])
-    assert posterior.estimate_i2(with_inf).i2 == posterior.estimate_i2(SAMPLES).i2
-
-
-@pytest.mark.parametrize("bad", BAD)
-def test_update_nonfinite_scores_are_compared_or_raise(bad, device):
-    metric = ConfusionPosterior(3).to(device)
-    preds = torch.tensor([[0.1, bad, 0.2]], device=device)
-    if bad == bad:  # compared like others
-        metric.update(preds, torch.tensor([0], device=device))
-        assert metric.counts[0].tolist() == ([0, 1, 0] if bad > 0 else [0, 0, 1])
-    else:
-        with pytest.raises(ValueError, match="nan scores"):
-            metric.update(preds, torch.tensor([0], device=device))
-            metric.compute()

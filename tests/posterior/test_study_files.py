@@ -32,11 +32,14 @@ FIELDS = [
     ({"seed": INFINITE}, "seed: got inf, wanted an integer >= 0"),
     ({"seed": float("nan")}, "seed: got nan, wanted an integer >= 0"),
     ({"seed": -1}, "seed: got -1, wanted an integer >= 0"),
+    ({"seed": 1.5}, "seed: got 1.5, wanted an integer >= 0"),
     ({"seed": [1]}, "seed: got [1], wanted an integer >= 0"),
     ({"num_samples": 10**30}, f"num_samples: got {10**30}, wanted at most 1000000000"),
     ({"num_samples": INFINITE}, "num_samples: got inf, wanted an integer >= 1"),
     ({"num_samples": 0}, "num_samples: got 0, wanted an integer >= 1"),
     ({"num_samples": True}, "num_samples: got True, wanted an integer >= 1"),
+    ({"ci_probability": 0.0}, "ci_probability: got 0.0, wanted a number in (0, 1]"),
+    ({"ci_probability": "x"}, "ci_probability: got 'x', wanted a number in (0, 1]"),
     ({"ci_probability": INFINITE}, "ci_probability: got inf, wanted a number in (0, 1]"),
     ({"ci_probability": 10**400}, f"ci_probability: got {10**400}, wanted a number in (0, 1]"),
     ({"ci_probability": {}}, "ci_probability: got {}, wanted a number in (0, 1]"),
@@ -65,6 +68,7 @@ FIELDS = [
     (matrix(confusion_matrix=[[1], [1, 1]]), "experiment 'a/b': confusion_matrix: wanted rows of numbers, "),
     (matrix(confusion_prior={}), "experiment 'a/b': confusion_prior: got {}, wanted a word, a number or an array"),
     (matrix(labels=5), "experiment 'a/b': labels: got shape (), wanted a one-dimensional list of labels"),
+    (matrix(prevalence_prior="flat"), "experiment 'a/b': prevalence_prior: got 'flat', wanted one of 'perks', "),
     (matrix(weights=5), "experiment 'a/b': unknown key 'weights', wanted some of "),
     (labels(y_true={}), "y_true: got shape (), wanted a one-dimensional list of labels"),
     (labels(y_true=[1, [2]]), "y_true: got nested lists, wanted a one-dimensional list of labels"),
@@ -118,8 +122,3 @@ def test_bytes_that_are_no_text_raise_error_with_name_of_file(tmp_path):
     path = tmp_path / "study.json"
     path.write_bytes(b"\xff\xfe{")
     refused(path, "got a file marked as UTF-16 that is not whole, or is none")
-
-
-def test_metric_without_options_takes_those_of_default():
-    study = Study(0, metrics={"__default__": {"aggregation": "singleton"}, "acc": None, "f1": {}})
-    assert study.metrics == {"acc": {"aggregation": "singleton"}, "f1": {"aggregation": "singleton"}}

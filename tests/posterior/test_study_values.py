@@ -1,11 +1,9 @@
 """Edge cases of a study in which a result is easily wrong."""
 
 import pytest
-import torch
 
 from tensormetrics.posterior import Study
 from tensormetrics.posterior.study import config
-from tensormetrics.uncertainty import hdi
 
 PRIORS = {"prevalence_prior": 1, "confusion_prior": 1}
 
@@ -35,28 +33,3 @@ def test_cached_samples_lookup_hashes_no_matrix(monkeypatch):
         monkeypatch.delattr(config, name)
     for name, result in zip(("a", "b", "aggregated"), cached, strict=True):
         assert study.samples("acc", f"g/{name}") is result
-
-
-def test_correlated_aggregation_has_larger_std():
-    std = {}
-    for aggregation in "fe", "correlated":
-        study = Study(0, metrics={"acc": {"aggregation": aggregation}})
-        for k in range(5):
-            study.add_experiment(f"g/{k}", [[90 - 4 * k, 10 + 4 * k], [12 + 3 * k, 88 - 3 * k]], **PRIORS)
-        std[aggregation] = float(study.samples("acc", "g/aggregated").std())
-    assert std["correlated"] > 1.5 * std["fe"]
-
-
-def test_paired_experiments_have_narrower_interval():
-    generator = torch.Generator().manual_seed(0)
-    truth = torch.randint(0, 2, (300,), generator=generator)
-    first = torch.where(torch.rand(300, generator=generator) < 0.8, truth, 1 - truth)
-    second = torch.where(torch.rand(300, generator=generator) < 0.95, first, truth)  # agrees, or is right
-    widths = []
-    for items in "test", False:
-        study = Study(0, metrics={"acc": {}})
-        for name, labels in ("a", first), ("b", second):
-            study.add_experiment(name, None, 0, 0, truth, labels, items=items)
-        low, high = hdi(study.column("acc", None, "a") - study.column("acc", None, "b"))
-        widths.append(float(high - low))
-    assert widths[0] < 0.5 * widths[1]

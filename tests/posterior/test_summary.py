@@ -3,10 +3,9 @@ import math
 import numpy as np
 import pytest
 import torch
-from known_statistics import KNOWN
 from posterior_oracle import GOLDEN
 
-from tensormetrics.uncertainty import Estimate, as_scalars, hdi
+from tensormetrics.uncertainty import hdi
 from tensormetrics.uncertainty.statistics import samples
 from tensormetrics.uncertainty.statistics.samples import equal_tailed, estimate
 
@@ -53,13 +52,6 @@ def test_hdi_batch_equals_loop(S, p, device):
             np.testing.assert_allclose(median[i, j], central[0] if central[0] == central[1] else sum(central) / 2)
 
 
-def test_equal_tailed_interval_golden_values_match(device):
-    expected = KNOWN["summary"]["x,0.95"]
-    median, low, high = equal_tailed(SEQUENCE.to(device))
-    assert [float(low), float(high)] == pytest.approx(expected["eti"], rel=1e-9)
-    assert float(median) == pytest.approx(expected["median"], rel=1e-9)
-
-
 def test_estimate_no_samples_gives_nan(device):
     for values in estimate(torch.zeros(0, 3, device=device)):
         assert values.shape == (3,) and values.isnan().all() and values.dtype == torch.float64
@@ -78,17 +70,6 @@ def test_sort_samples_radix_sort_equals_default(dtype, device, monkeypatch):
         torch.testing.assert_close(row, column.double().sort().values, rtol=0, atol=0, equal_nan=True)
     for left, right in zip(expected, estimate(x), strict=True):
         torch.testing.assert_close(left, right, rtol=0, atol=0, equal_nan=True)
-
-
-def test_as_scalars_names_values_by_path():
-    per_class = Estimate(*torch.tensor([[0.5, 0.6], [0.4, 0.5], [0.75, 0.7]], dtype=torch.float64))
-    scalar = Estimate(*torch.tensor([0.5, 0.25, 0.75]))
-    scalars = as_scalars({"tpr": per_class, "acc": scalar}, "val/")
-    assert scalars["val/tpr/0"] == 0.5 and scalars["val/tpr/1/low"] == 0.5 and scalars["val/tpr/0/high"] == 0.75
-    assert scalars["val/acc/low"] == 0.25 and len(scalars) == 9
-    assert all(type(value) is float for value in scalars.values())
-    batch = as_scalars({"tpr": Estimate(*torch.arange(12.0).view(3, 2, 2))})
-    assert batch["tpr/0/1"] == 1.0 and batch["tpr/1/0/high"] == 10.0 and len(batch) == 12
 
 
 @pytest.mark.parametrize("p", [0, -0.5, 1.01, math.nan])

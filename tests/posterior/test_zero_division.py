@@ -10,13 +10,7 @@ import pytest
 import torch
 from raising import raises
 
-from tensormetrics.posterior import (
-    ConfusionPosterior,
-    Study,
-    get_metric,
-    sample_metrics,
-    temporary_registrations,
-)
+from tensormetrics.posterior import ConfusionPosterior, Study, get_metric, sample_metrics, temporary_registrations
 from tensormetrics.posterior.metrics.parse import ConfusionMetricCollection
 from tensormetrics.posterior.metrics.registry import ConfusionMetric
 

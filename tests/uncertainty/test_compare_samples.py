@@ -4,7 +4,6 @@ import pytest
 import torch
 from scipy import stats
 
-from tensormetrics.posterior import Study
 from tensormetrics.uncertainty import compare_samples
 
 
@@ -46,19 +45,3 @@ def test_compare_samples_of_equal_draws_is_undecided(generator):
     draws = normal_draws(generator, 0.0, 99)
     comparison = compare_samples(draws, draws)
     assert [float(x) for x in (*comparison, comparison.p_value, comparison.p_better)] == [0, 0, 0, 1, 0.5]
-
-
-def test_comparison_of_a_study_is_compare_samples_of_its_posteriors():
-    study = Study(seed=0, metrics={"acc": {}, "fnr": {}})
-    for name, matrix in ("a", [[90, 10], [12, 88]]), ("b", [[95, 5], [10, 90]]):
-        study.add_experiment(name, matrix)
-    for metric, label in ("acc", None), ("fnr", 1):
-        a, b = (study.column(metric, label, name) for name in ("a/a", "b/b"))
-        result = study.compare(metric, label, rope=0.02)["a - b", "difference"]
-        higher_is_better = metric == "acc"
-        observed = (study.column(metric, label, "a", "input") - study.column(metric, label, "b", "input"))[0]
-        expected = compare_samples(a, b, observed=observed, rope=0.02, higher_is_better=higher_is_better)
-        for name in expected.tensors:
-            torch.testing.assert_close(getattr(result, name), getattr(expected, name), rtol=1e-6, atol=1e-6)
-    comparison = study.compare("acc")["a - b", "difference"]
-    assert comparison.rope is None and comparison.p_rope.isnan()

@@ -63,22 +63,6 @@ def test_crossed_batches_equal_mean_squares(generator, device):
         np.testing.assert_allclose([float(part[index]) for part in parts.parts.values()], expected, rtol=1e-9)
 
 
-def test_components_equal_analysis_of_variance(generator):
-    pd, formula = pytest.importorskip("pandas"), pytest.importorskip("statsmodels.formula.api")
-    anova = pytest.importorskip("statsmodels.stats.anova")
-    table = torch.randn(12, 1, generator=generator) + torch.randn(1, 4, generator=generator).double()
-    table = table + torch.randn(12, 4, generator=generator)
-    items, seeds = (
-        index.flatten().numpy() for index in torch.meshgrid(torch.arange(12), torch.arange(4), indexing="ij")
-    )
-    frame = pd.DataFrame({"score": table.flatten().numpy(), "item": items, "seed": seeds})
-    squares = anova.anova_lm(formula.ols("score ~ C(item) + C(seed)", frame).fit())["mean_sq"]
-    of_items, of_seeds, residual = squares
-    parts = crossed(table)
-    expected = [(of_items - residual) / 4, (of_seeds - residual) / 12, residual]
-    np.testing.assert_allclose([float(part) for part in parts.parts.values()], expected, rtol=1e-9)
-
-
 def test_balanced_nested_components_equal_reml(generator):
     pd, formula = pytest.importorskip("pandas"), pytest.importorskip("statsmodels.formula.api")
     items = torch.arange(90) // 3

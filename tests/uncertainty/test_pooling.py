@@ -6,11 +6,7 @@ import torch
 from known_statistics import KNOWN, X, Y, Z, close
 from scipy import stats
 
-from tensormetrics.posterior import (
-    ExperimentAggregator,
-    get_experiment_aggregator,
-    temporary_registrations,
-)
+from tensormetrics.posterior import get_experiment_aggregator
 from tensormetrics.posterior.sampling.rng import RNG
 from tensormetrics.uncertainty import UncertaintyWarning
 from tensormetrics.uncertainty.statistics.heterogeneity import heterogeneity_pm
@@ -186,12 +182,6 @@ def test_pools_without_samples_are_nan_or_raise(device):
         pool_gamma(samples, u, UNIT, shifted=True)
 
 
-def test_fits_ignore_infinite_samples(device):
-    samples = torch.cat([SAMPLES, torch.full((3, 3), torch.inf, dtype=torch.float64)]).to(device)
-    for fit in lambda x: fit_beta(x, UNIT), lambda x: fit_beta(x, UNIT, estimation_method="mm"), fit_gamma:
-        torch.testing.assert_close(fit(samples), fit(SAMPLES.to(device)), rtol=1e-9, atol=0)
-
-
 def test_fits_do_not_modify_the_samples():
     samples = SAMPLES.clone()
     for pool in POOLS.values():
@@ -236,19 +226,6 @@ def test_aggregators_of_arrays_equal_those_of_tensors(name):
     ):
         with pytest.raises(ValueError, match=message):
             get_experiment_aggregator(name, RNG(3)).aggregate(wrong, UNIT)
-
-
-def test_custom_aggregator_receives_arrays():
-    with temporary_registrations():
-
-        class MeanAggregator(ExperimentAggregator):
-            full_name, aliases = "Middle", ["middle"]
-
-            def aggregate(self, experiment_samples, bounds):
-                return np.clip(np.mean(experiment_samples, axis=1), *bounds)
-
-        pooled = get_experiment_aggregator("middle")(SAMPLES.numpy(), UNIT)
-        torch.testing.assert_close(pooled, SAMPLES.mean(1).clip(0, 1))
 
 
 @pytest.mark.parametrize("pool", POOLS.values(), ids=POOLS)

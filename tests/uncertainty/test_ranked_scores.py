@@ -44,11 +44,8 @@ def test_weighted_scores_agree_with_scikit_learn(ties, generator, device):
         assert float(ours(*on_device, weights.to(device))) == pytest.approx(expected, rel=1e-12)
 
 
-def test_scores_agree_with_torchmetrics(generator):
+def test_calibration_errors_agree_with_torchmetrics(generator):
     preds, target = sample_predictions(generator)
-    for name in ("binary_auroc", "binary_average_precision"):
-        expected = float(getattr(torchmetrics, name)(preds, target))
-        assert float(getattr(uncertainty, name)(preds, target)) == pytest.approx(expected, rel=1e-6)
     smooth = preds * 0.999 + 5e-4  # not on the border of a bin
     error = torchmetrics.binary_calibration_error(smooth, target, n_bins=15)
     assert float(calibration_error(smooth, target)) == pytest.approx(float(error), rel=1e-5)

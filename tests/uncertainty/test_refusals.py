@@ -162,6 +162,7 @@ VALUES = [  # calls that raise a ValueError
      "replicates: got 0 for MultisetMatch, which keeps nothing of items; leave it out, update again."),
     (lambda: matches().interval(replicates=7),
      "replicates: got 7, but this MultisetMatch was made with replicates=200; leave it out."),
+    (lambda: posterior().interval(replicates=0), "replicates: got 0, wanted an integer >= 1."),
     (lambda: matches(ids=ONES.double()), "ids: got torch.float64, wanted an integer dtype; write ids.long()."),
     (lambda: matches(ids=torch.arange(3)), "ids: got shape (3,), wanted (5,)."),
     (lambda: compare(posterior(batch_shape=(1,)), posterior(batch_shape=(1,))),

@@ -311,11 +311,7 @@ def test_scaled_comparison_is_that_of_scaled_scores(factor):
     options = {True: "greater", False: "less"}
     scaled = factor * compare(a, b, rope=0.1, alternative="greater")
     wanted = compare(
-        factor * a,
-        factor * b,
-        rope=0.1 * abs(factor),
-        alternative=options[factor > 0],
-        higher_is_better=factor > 0,
+        factor * a, factor * b, rope=0.1 * abs(factor), alternative=options[factor > 0], higher_is_better=factor > 0
     )
     fields = "difference", "low", "high", "p_value", "p_better", "p_rope", "p_not_worse", "p_equivalent", "se", "sd"
     for field in fields:
