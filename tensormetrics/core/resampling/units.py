@@ -40,10 +40,7 @@ def add_up(entries: Tensor) -> Tensor:
     # entries: (E, ROW + 3 K), several of one id possible  ->  (MAX_UNITS, ROW + 3 K)
     """Return one entry for each unit, or, of too many units, one for each group of units."""
     ids, sizes = entries[:, ID], entries[:, SIZE]
-    ordered, order = ids.sort(stable=True)
-    is_first = torch.ones_like(ids)
-    is_first[1:] = (ordered[1:] != ordered[:-1]).long()
-    unit = torch.empty_like(ids).scatter_(0, order, is_first.cumsum(0) - 1)
+    unit = numbered(ids)
     zeros = torch.zeros(MAX_UNITS, dtype=torch.int64, device=ids.device)
     is_many = (unit.masked_fill(sizes == 0, 0).amax() >= MAX_UNITS) | (entries[:, GROUPED] > 0).any()
     group = torch.where(entries[:, GROUPED] > 0, ids, mix(ids) % MAX_UNITS)
@@ -54,6 +51,14 @@ def add_up(entries: Tensor) -> Tensor:
     unit_ids = torch.where(is_many, torch.arange(MAX_UNITS, device=ids.device), unit_ids)
     head = torch.stack([unit_ids, zeros.index_add(0, index, sizes), zeros + is_many.long()], 1)
     return torch.cat([head, sums.view(torch.int64)], 1)
+
+
+def numbered(ids: Tensor) -> Tensor:
+    # ids: (..., N) int64  ->  (..., N) int64, the number of smaller distinct ones
+    ordered, order = ids.sort(dim=-1, stable=True)
+    is_new = torch.zeros_like(ids)
+    is_new[..., 1:] = (ordered[..., 1:] != ordered[..., :-1]).long()
+    return torch.empty_like(ids).scatter_(-1, order, is_new.cumsum(-1))
 
 
 def renumbered(entries: Tensor, shift: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor
 from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
 from ...core.numbers.exact_sums import scatter_add
+from ...core.resampling.units import numbered
 from ...core.resampling.weights import units
 from ._labels import check_labels
 from .ranked import last_of_equals, previous_steps
@@ -138,10 +139,7 @@ def _dense_groups(groups: Tensor | Sequence[Hashable], preds: Tensor) -> Tensor:
     shape = (*preds.shape[:-2], preds.shape[-1])
     if groups.shape not in ((preds.shape[-1],), shape):
         raise ValueError(f"groups: got shape {tuple(groups.shape)}, wanted {(preds.shape[-1],)} or {shape}")
-    ordered, order = groups.long().expand(shape).sort(-1)
-    is_new = torch.zeros_like(ordered)
-    is_new[..., 1:] = (ordered[..., 1:] != ordered[..., :-1]).long()
-    return torch.empty_like(ordered).scatter_(-1, order, is_new.cumsum(-1))[..., None, :]
+    return numbered(groups.long().expand(shape))[..., None, :]
 
 
 def _p_values(area: Tensor, covariance: Tensor) -> Tensor:

@@ -160,8 +160,10 @@ class RankedMetric(RowMetric):
         names = self.item_names()
         replicates, seed = check_draws(replicates, seed)
         units = units_of_values(names.units)
-
-        pseudo = _pseudo_weights(seed, replicates, self.preds.device) * group_size(names.units)
+        # Four pseudo-scores, above and below all others, represent orders that no replicate of the items has.
+        streams = "pseudo positives", "pseudo negatives"
+        classes = [pseudo_masses(seed, replicates, self.preds.device, name) for name in streams]
+        pseudo = torch.stack(classes, -1) * group_size(names.units)  # (2, replicates, 2)
         values, sizes = self._areas(names.units, pseudo, lambda units: replicate_weights(units, replicates, seed))
         resampled = Resampled(
             observed=self.compute(),
@@ -216,13 +218,6 @@ def _weights_without(ids: Tensor, units: Tensor) -> Iterator[tuple[slice, Tensor
     for start in range(0, len(ids), step):
         chunk = slice(start, start + step)
         yield chunk, (units != ids[chunk, None]).double()
-
-
-def _pseudo_weights(seed: int, replicates: int, device: torch.device) -> Tensor:
-    # ->  (2, replicates, 2), above and below all scores, of a positive and a negative
-    """Draw the weights of four pseudo-scores, which represent orders that no replicate of the items has."""
-    classes = [pseudo_masses(seed, replicates, device, f"pseudo {name}") for name in ("positives", "negatives")]
-    return torch.stack(classes, -1)
 
 
 class BinaryAUROC(RankedMetric):

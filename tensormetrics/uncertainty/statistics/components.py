@@ -13,6 +13,7 @@ from ...core.arguments import checks
 from ...core.arguments.checks import array_as_tensor
 from ...core.numbers.exact_sums import index_add
 from ...core.numbers.student import t_upper_quantile
+from ...core.resampling.units import numbered
 from ...core.resampling.weights import units
 from ...core.results.estimates import Estimate, check_confidence
 
@@ -142,12 +143,14 @@ def variance_components(scores: Any, ids: Names, repeats: Names | None = None) -
     scores = checks.as_tensor(array_as_tensor(scores)).double()
     checks.shape("scores", scores, "...", "N")
     count = scores.shape[-1]
-    item, num_items = _numbered(units("ids", array_as_tensor(ids), count, scores.device))
+    item = numbered(units("ids", array_as_tensor(ids), count, scores.device))
+    num_items = item.amax() + 1 if count else item.sum()
     if repeats is None:
         if int(num_items) < 2:
             raise ValueError(f"ids: got {int(num_items)} items, wanted at least 2")
         return _nested(scores, item)
-    seed, num_seeds = _numbered(units("repeats", array_as_tensor(repeats), count, scores.device))
+    seed = numbered(units("repeats", array_as_tensor(repeats), count, scores.device))
+    num_seeds = seed.amax() + 1 if count else seed.sum()
     cells = (item * count + seed).sort().values
     is_double, is_missing = (cells[1:] == cells[:-1]).any(), scores.isnan().any()
     item_count, seed_count, double, missing = torch.stack([num_items, num_seeds, is_double, is_missing]).tolist()
@@ -156,15 +159,6 @@ def variance_components(scores: Any, ids: Names, repeats: Names | None = None) -
     if double or missing or item_count * seed_count != count:
         raise ValueError(_cell_message(scores, item, seed, ids, repeats))
     return _crossed(scores, item, seed, item_count, seed_count)
-
-
-def _numbered(names: Tensor) -> tuple[Tensor, Tensor]:
-    # names: (N,) int64  ->  (N,) int64 in [0, I), I
-    ordered, order = names.sort()
-    is_new = torch.zeros_like(ordered)
-    is_new[1:] = (ordered[1:] != ordered[:-1]).long()
-    position = is_new.cumsum(0)
-    return torch.empty_like(position).scatter_(0, order, position), is_new.sum() + (len(names) > 0)
 
 
 def _sums(scores: Tensor, index: Tensor) -> Tensor:
