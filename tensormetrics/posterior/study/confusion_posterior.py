@@ -14,6 +14,7 @@ from ...core.metric.base import Metric, Options
 from ...core.metric.state_metric import MERGED
 from ...core.resampling.draws import Bounds
 from ...core.resampling.resampling import Items, Resampled
+from ...core.resampling.units import unit_counts
 from ...core.resampling.weights import ResamplingUnits, check_draws, identity
 from ...core.results.cells import as_scalars
 from ...core.results.estimates import Estimate, check_confidence
@@ -292,9 +293,8 @@ class ConfusionPosterior(Metric[ScoreTable[Estimate]]):
         items = sizes.pop() if len(sizes) == 1 else None
         if not len(self.groups) or not items:
             return {"items": items, "groups": items, "effective_groups": None if items is None else float(items)}
-        group_sizes = self.groups[self.cells < self.num_classes**2].unique(return_counts=True)[1].double()
-        effective_groups = float(group_sizes.sum().square() / group_sizes.square().sum())
-        return {"items": items, "groups": len(group_sizes), "effective_groups": effective_groups}
+        groups, effective_groups = unit_counts(self.groups[self.cells < self.num_classes**2])
+        return {"items": items, "groups": groups, "effective_groups": effective_groups}
 
     def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled:
         C = self.num_classes
@@ -418,11 +418,7 @@ class ConfusionPosterior(Metric[ScoreTable[Estimate]]):
         )
 
     def _shaped(self, metric: str, values: Tensor) -> Tensor:  # (batch, C) -> (*batch, C), or (batch, 1) -> (*batch)
-        return (
-            values.reshape(*self.batch_shape, self.num_classes)
-            if self.per_class[metric]
-            else values.reshape(self.batch_shape)
-        )
+        return values.reshape((*self.batch_shape, *([self.num_classes] if self.per_class[metric] else [])))
 
     def _refuse(self, preds: Tensor, target: Tensor, fault: str | None) -> None:
         last = self.num_classes - 1
