@@ -26,7 +26,7 @@ from torch import Tensor
 
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN
 from tensormetrics.retrieval.ranking.positive_ranks import RankingInputs, rank_tiles
-from tensormetrics.retrieval.ranking.ranking import Ranking
+from tensormetrics.retrieval.ranking.ranking import RankingOptions
 
 NEEDS = ("faiss", "pytorch_metric_learning")
 METRICS = ("mean_average_precision_at_r", "precision_at_1", "r_precision")
@@ -100,7 +100,7 @@ def check(x: Tensor, labels: Tensor, k: int) -> str:
         order[i] = np.argsort(squared, kind="stable")[:-1]
     ours = search(x, k)()
     assert np.array_equal(ours[:1000], order[:, :k])
-    tile, ranks = next(rank_tiles(RankingInputs(x, labels).checked(), Ranking()))
+    tile, ranks = next(rank_tiles(RankingInputs(x, labels).checked(), RankingOptions()))
     for i in range(min(1000, tile.stop)):
         expected = np.nonzero(labels.numpy()[order[i]] == labels[i].item())[0] + 1
         assert np.array_equal(ranks.rank[i][ranks.rank[i] > 0].numpy(), expected)

@@ -15,7 +15,7 @@ from tensormetrics.retrieval.clusters import mutual_info
 from tensormetrics.retrieval.clusters.contingency import Contingency
 from tensormetrics.retrieval.deterministic import class_parts, halving_sum, sum_by_position
 from tensormetrics.retrieval.ranking import rank_counts
-from tensormetrics.retrieval.ranking.ranking import TIES, Ranking
+from tensormetrics.retrieval.ranking.ranking import TIES, RankingOptions
 from tensormetrics.retrieval.scores import query_metric
 from tensormetrics.retrieval.search.distance import DISTANCES
 
@@ -103,12 +103,16 @@ def bounds(x, x_pitch, y, y_pitch, self_index, first, ignored, row, step, lower,
     lower.zero_().masked_fill_(excluded, torch.nan)
 
 
+def of_all_pairs(kind: int, query: Tensor, reference: Tensor) -> Tensor:
+    return CANONICAL[kind].of_lists(query, reference, torch.arange(len(reference)).expand(len(query), -1), 2**26)
+
+
 def nearest(
     query, q_row, q_step, reference, r_row, r_step, lower, minima, listed, best_delta, best, distances, indices,
     queries, size, dim, pitch, k, width, **options: Any,
 ) -> None:  # fmt: skip
-    items, columns = zip(query.split(queries), reference.split(size), strict=True), torch.arange(size)
-    delta = torch.cat([CANONICAL[options["KIND"]].of_table(*rows, columns, 2**26) for rows in items])
+    items = zip(query.split(queries), reference.split(size), strict=True)
+    delta = torch.cat([of_all_pairs(options["KIND"], *rows) for rows in items])
     delta = delta.masked_fill(delta.isnan() | lower[:, :size].isnan(), torch.inf)
     found, order = delta.sort(dim=1, stable=True)
     indices.fill_(-1)[:, :k] = order.masked_fill(found == torch.inf, -1)[:, :k]
@@ -122,13 +126,13 @@ collect = collect_from_blocks = assign = center  # `finish` and `recheck` comput
 
 
 def recheck(query, q_row, q_step, reference, r_row, r_step, *others, **options: Any) -> None:
-    delta = CANONICAL[0].of_table(query, reference, torch.arange(len(reference)), 2**26)
+    delta = of_all_pairs(0, query, reference)
     others[6].copy_(delta.masked_fill(delta.isnan(), torch.inf).min(1).indices)
 
 
 def finish(query, q_row, q_step, reference, *others, **options: Any) -> None:
     self_index, found, is_proven, k = others[8], others[15], others[16], others[-1]
-    delta = CANONICAL[options["KIND"]].of_table(query, reference, torch.arange(len(reference)), 2**26)
+    delta = of_all_pairs(options["KIND"], query, reference)
     delta = delta.masked_fill(delta.isnan() | (torch.arange(len(reference)) == self_index[:, None]), torch.inf)
     smallest, order = delta.sort(dim=1, stable=True)
     found.copy_(order.masked_fill(smallest == torch.inf, -1)[:, :k])
@@ -143,7 +147,7 @@ def sort_positives(query, q_row, q_step, reference, r_row, r_step, index, listed
 
 
 def _counter(query: Tensor, self_index: Tensor, reference: Tensor, options: dict[str, Any]) -> rank_counts.RankCounter:
-    ranking = Ranking(ties=TIES[options.get("TIES", 0)], distance=CANONICAL[options["KIND"]].name)
+    ranking = RankingOptions(ties=TIES[options.get("TIES", 0)], distance=CANONICAL[options["KIND"]].name)
     return rank_counts.RankCounter(query, self_index, reference, ranking)
 
 

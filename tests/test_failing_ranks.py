@@ -13,7 +13,7 @@ from tensormetrics.core.metric.distributed import LostRankError, raise_on_all_ra
 from tensormetrics.posterior import ConfusionPosterior
 from tensormetrics.retrieval import AccuracyCalculator, AveragePrecision, ShardedKNN, TorchKNN
 from tensormetrics.retrieval.calculator.audit import Auditor
-from tensormetrics.retrieval.calculator.search import Search
+from tensormetrics.retrieval.calculator.search import RankSearch
 from tensormetrics.retrieval.ranking.rank_counts import RankCounter
 from tensormetrics.structured import Family, metametric, micro_average
 
@@ -97,7 +97,7 @@ def out_of_memory(*args, **kwargs):
 STEPS = {  # what runs out of memory on the odd rank; the last two run on all ranks with the gathered rows
     "counting": ([(RankCounter, "__init__")], {}),
     "neighbors": ([(RankCounter, "__init__"), (TorchKNN, "search")], {"k": 2}),
-    "kept neighbors": ([(Search, "nearest")], {"k": 2, "keep": "neighbors"}),
+    "kept neighbors": ([(RankSearch, "nearest")], {"k": 2, "keep": "neighbors"}),
     "audit": ([(Auditor, "__call__")], {"k": 2, "knn_func": TorchKNN(exact=False), "audit": 5}),
 }
 

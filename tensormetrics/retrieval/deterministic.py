@@ -66,6 +66,10 @@ def rows_per_chunk(tensor: Tensor) -> int:
     return max((2**20 if tensor.is_cpu else 2**24) // max(tensor.shape[1:].numel(), 1), 1)
 
 
+def chunk_slices(stop: int, step: int, start: int = 0) -> list[slice]:
+    return [slice(first, min(first + step, stop)) for first in range(start, stop, step)]
+
+
 def largest_of_columns(rows: Tensor, prepare: Callable[[Tensor], Tensor] = Tensor.double) -> Tensor:
     # rows: (N, D)  ->  (D,) float64, maximum absolute values
     largest = torch.zeros(rows.shape[1], dtype=torch.float64, device=rows.device)

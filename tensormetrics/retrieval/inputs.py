@@ -189,11 +189,13 @@ def comparable_labels(query_labels: Tensor, reference_labels: Tensor) -> tuple[T
     return query_labels.to(dtype), reference_labels.to(dtype)
 
 
+def check_budget(memory_budget: int | None) -> int | None:
+    return None if memory_budget is None else checks.check_int("memory_budget", memory_budget, 1)
+
+
 def budget(memory_budget: int | None, device: torch.device) -> int:
     """Return the bytes that temporary tensors may take, by default 256 MiB on a CPU and 1 GiB elsewhere."""
-    if memory_budget is None:
-        return 2**28 if device.type == "cpu" else 2**30
-    return checks.check_int("memory_budget", memory_budget, 1)
+    return check_budget(memory_budget) or (2**28 if device.type == "cpu" else 2**30)
 
 
 class ShardLayout(NamedTuple):
@@ -209,15 +211,11 @@ class ShardLayout(NamedTuple):
     memory: int
     cache: dict[str, Tensor]
 
-    def local_queries(self) -> slice:
-        """Return the slice of all queries that are on this rank."""
+    def local(self, sizes: list[int]) -> slice:
+        # sizes: `query` or `reference`
+        """Return the slice of all queries or references that are on this rank."""
         rank = torch.distributed.get_rank(self.group)
-        return slice(sum(self.query[:rank]), sum(self.query[: rank + 1]))
-
-    def local_references(self) -> slice:
-        """Return the slice of all references that are on this rank."""
-        rank = torch.distributed.get_rank(self.group)
-        return slice(sum(self.reference[:rank]), sum(self.reference[: rank + 1]))
+        return slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
 
 
 class Status(NamedTuple):
@@ -283,12 +281,12 @@ class RetrievalInputs(NamedTuple):
         """Add the options that determine candidates and their gains; arrays and lists become tensors."""
         device, shape, inputs = self.query.device, (len(self.query_labels), len(self.reference_labels)), self
         if any(group is not None for group in cameras):
-            pairs = dict(zip(("query_cameras", "reference_cameras"), cameras, strict=True))
-            both_or_neither(**pairs)
-            groups = {name: as_tensor(name, group, device) for name, group in pairs.items()}
-            for (name, group), length in zip(groups.items(), shape, strict=True):
+            names = "query_cameras", "reference_cameras"
+            both_or_neither(**dict(zip(names, cameras, strict=True)))
+            groups = as_tensor(names[0], cameras[0], device), as_tensor(names[1], cameras[1], device)
+            for name, group, length in zip(names, groups, shape, strict=True):
                 checks.shape(name, group, length)
-            inputs = inputs._replace(ignore=tuple(groups.values()))
+            inputs = inputs._replace(ignore=groups)
         if ignore is not None and inputs.ignore is not None:
             raise ValueError("ignore: got some together with cameras, wanted one of them")
         if isinstance(ignore, tuple):

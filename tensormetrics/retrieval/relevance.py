@@ -91,11 +91,8 @@ class Relevance:
         if self.sparse:
             index, gain = self.sparse(rows)
         else:
-            index = (
-                self._with_same_label(rows, self_index)
-                if values is None
-                else columns_of((values > 0) & (columns != self_index))
-            )
+            is_relevant = None if values is None else (values > 0) & (columns != self_index)
+            index = self._with_same_label(rows, self_index) if is_relevant is None else columns_of(is_relevant)
         ignored = self.ignore(rows) & (columns != self_index) if self.ignore else None
         if self.groups:
             in_group = (index >= 0) & (self.groups[1][index] == self.groups[0][rows, None])

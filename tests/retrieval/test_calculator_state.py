@@ -71,16 +71,6 @@ def test_interval_and_compare_after_state_change_cover_all_rows(change, generato
         compare(changed(change, x, labels), make_updated(x[:20], labels[:20]), replicates=50)
 
 
-def test_interval_between_updates_equals_that_of_hit_rate(generator):
-    x, labels = make_rows(generator)
-    calculator, metric = make_calculator(), HitRate(1)
-    for batch in torch.arange(60).split(20):
-        for scorer in (calculator, metric):
-            scorer.update(x[batch], labels[batch])
-        intervals = calculator.interval(replicates=50)[NAME], metric.interval(replicates=50)
-        assert all(torch.equal(*bounds) for bounds in zip(*intervals, strict=True))
-
-
 def test_audit_after_more_updates_covers_all_rows(generator):
     x, labels = make_rows(generator)
     search = {"knn_func": TwoCellIndex(), "k": 5, "audit": 60}
@@ -123,20 +113,6 @@ def test_get_accuracy_groups_are_used_by_interval_and_compare(generator):
     assert comparisons[0].groups == len(groups.unique()) < comparisons[0].items
     with pytest.raises(ValueError, match=r"groups: got"):
         ungrouped.get_accuracy(x, labels, groups=groups[:3])
-
-
-def test_interval_after_failed_update_is_unchanged(generator):
-    x, labels = make_rows(generator)
-    for metric in (make_updated(x, labels), HitRate(1)):
-        if not metric.update_called:
-            metric.update(x, labels)
-        before = metric.interval(replicates=50)
-        metric.compute()
-        with pytest.raises(ValueError, match="embeddings"):
-            metric.update(x[:, :2], labels)
-        after = metric.interval(replicates=50)
-        pairs = zip(before.values(), after.values(), strict=True) if isinstance(before, Mapping) else [(before, after)]
-        assert all(torch.equal(interval_before.low, interval_after.low) for interval_before, interval_after in pairs)
 
 
 def test_reset_discards_results_of_previous_call(generator):
@@ -215,13 +191,6 @@ class TestGroups:
         metric = updated_of(make_calculator, *rows)
         with pytest.raises(ValueError, match="^groups: got a mapping, but the items have no ids"):
             metric.interval(groups=dict(enumerate(rows[1].tolist())))
-
-    def test_groups_after_get_accuracy_follow_query_order(self, rows):
-        metric = make_calculator()
-        metric.get_accuracy(*rows)
-        assert interval_bounds(metric, groups=rows[1]) == interval_bounds(
-            updated_of(make_calculator, *rows, groups=rows[1])
-        )
 
     def test_groups_of_queries_in_two_roles_follow_ids(self, rows, permutation):
         embeddings, labels = rows

@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from retrieval_oracle import KNN, data, neighbors, scores
+from retrieval_oracle import KNN, data
 
 from tensormetrics.compat.pytorch_metric_learning import accuracy_calculator
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN
@@ -163,35 +163,6 @@ def test_custom_metrics_without_rows_return_nan(device):
     ):
         scores = calculator.get_accuracy(*inputs)
         assert math.isnan(scores["precision_at_1"])
-
-
-def test_label_helpers_equal_explicit_loops(device):
-    x, labels = (tensor.to(device) for tensor in data())
-    has_positive = (labels != 99).cpu()
-    indices, _ = neighbors(x.cpu().numpy(), x.cpu().numpy(), 59, "l2", np.arange(60))
-    ranked = labels.cpu().numpy()[indices]
-    label_list = labels.tolist()
-    rows = np.array([scores(row, i, label_list.count(i) - 1) for row, i in zip(ranked, label_list, strict=True)])
-    rows, classes = rows[has_positive.numpy()], labels[has_positive].cpu().numpy()
-    counts = accuracy_calculator.get_label_match_counts(labels, labels)
-    knn_labels, gt_labels = torch.tensor(ranked, device=device)[has_positive], labels[has_positive][:, None]
-    for flags, average in (
-        ((False, False), lambda column: column.mean()),
-        ((True, False), lambda column: np.mean([column[classes == c].mean() for c in range(5)])),
-        ((False, True), lambda column: [column[classes == c].mean() for c in range(5)]),
-    ):
-        actual = (
-            accuracy_calculator.mean_average_precision(knn_labels, gt_labels, True, counts, *flags),
-            accuracy_calculator.mean_average_precision(knn_labels, gt_labels, True, counts, *flags, at_r=True),
-            accuracy_calculator.mean_reciprocal_rank(knn_labels, gt_labels, *flags),
-            accuracy_calculator.precision_at_k(knn_labels, gt_labels, 1, *flags),
-            accuracy_calculator.r_precision(knn_labels, gt_labels, True, counts, *flags),
-        )
-        for value, column in zip(actual, rows.T, strict=True):
-            assert value == pytest.approx(average(column), rel=1e-13)
-            assert isinstance(value, list if flags[1] else float)
-    with pytest.raises(ValueError, match=r"^avg_of_avgs and return_per_class: got both, wanted one of them$"):
-        accuracy_calculator.precision_at_k(knn_labels, gt_labels, 1, True, True)
 
 
 def test_label_helpers_support_label_columns(device):

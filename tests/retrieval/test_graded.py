@@ -133,41 +133,6 @@ def test_label_comparison_fn_documented_examples_give_expected_scores(device):
     assert actual["precision_at_1"] == 1 and tolerant.last.lone.tolist() == [True, False, False, False]
 
 
-def test_update_roles_equal_get_accuracy(device):
-    x, labels = (tensor.to(device) for tensor in data())
-    options = {"include": [*KNN, "nearest_centroid_accuracy", "ARI"]}
-    for knn in (None, lambda *a: TorchKNN()(*a)):
-        calculator = AccuracyCalculator(**options, knn_func=knn)
-        for role, rows in (("reference", slice(20, 60)), ("query", slice(0, 12)), ("query", slice(12, 20))):
-            calculator.update(x[rows], labels[rows], role=role)
-        expected = AccuracyCalculator(**options).get_accuracy(x[:20], labels[:20], x[20:], labels[20:])
-        assert {name: float(value) for name, value in calculator.compute().items()} == pytest.approx(expected)
-        calculator.reset()
-        calculator.update(x[:20], labels[:20])
-        calculator.update(x[20:], labels[20:], role="reference")
-        expected = AccuracyCalculator(**options).get_accuracy(x[:20], labels[:20], x, labels, True)
-        assert {name: float(value) for name, value in calculator.compute().items()} == pytest.approx(expected)
-        calculator.update(x[:5] + 0.5, labels[:5], role="query")
-        assert all(math.isfinite(value) for value in calculator.compute().values())
-
-
-def test_on_lone_options_treat_lone_queries_as_documented(device):
-    x, labels = (tensor.to(device) for tensor in data())
-    names = [*KNN, "nearest_centroid_accuracy"]
-    excluded = AccuracyCalculator(names).get_accuracy(x, labels)
-    zero = AccuracyCalculator(names, on_lone="zero")
-    assert zero.get_accuracy(x, labels) == pytest.approx({name: score * 59 / 60 for name, score in excluded.items()})
-    assert zero.class_labels.tolist() == [0, 1, 2, 3, 4, 99]
-    message = (
-        "on_lone='error': 1 of 60 queries have no relevant reference, the first is query 59; write on_lone='exclude' "
-        "to leave them out"
-    )
-    strict = AccuracyCalculator(names, on_lone="error")
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        strict.get_accuracy(x, labels)
-    assert strict.get_accuracy(x[:59], labels[:59]).keys() == set(names)
-
-
 def test_update_repeated_ids_count_once(device):
     x, labels = (tensor.to(device) for tensor in data())
     expected = AccuracyCalculator().get_accuracy(x, labels)
@@ -186,15 +151,11 @@ def test_update_repeated_ids_count_once(device):
     expected_separate = AccuracyCalculator(KNN).get_accuracy(x[3:5], labels[3:5], x[10:], labels[10:])
     assert {name: float(value) for name, value in separate.compute().items()} == pytest.approx(expected_separate)
     for ids, message in (
-        (None, "ids, groups: got neither after updates with ids; give every update the same, or call reset()"),
         ([1, 2], "ids: got shape (2,), wanted (3,)"),
         ([1.0, 2.0, 3.0], "ids: got torch.float64, wanted an integer dtype; write ids.long()"),
     ):
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
             calculator.update(x[:3], labels[:3], ids=ids)
-    message = "ids, groups: got ids after updates with neither; give every update the same, or call reset()"
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        separate.update(x[:3], labels[:3], role="reference", ids=[1, 2, 3])
 
 
 @pytest.mark.parametrize("k", [None, "max_bin_count", 4])

@@ -7,7 +7,7 @@ from retrieval_oracle import families
 
 from tensormetrics.core.native import native
 from tensormetrics.retrieval import TorchKNN, positive_ranks
-from tensormetrics.retrieval.clusters.assignment import Assignment
+from tensormetrics.retrieval.clusters.assignment import CentroidAssignment
 from tensormetrics.retrieval.ranking import rank_counts
 from tensormetrics.retrieval.search import direct_search
 from tensormetrics.retrieval.search.distance import DISTANCES
@@ -106,7 +106,7 @@ def test_kernels_assignment_to_centroids_equals_torch(kind, both_by_tiles, devic
         x[20:40] = x[40:60]
         centroids = CENTROIDS[kind](x, x[:100])
         x = x if kind == "far" else x.float()
-        expected, actual = both_by_tiles(lambda: Assignment(x)(centroids, is_near=False))  # noqa: B023
+        expected, actual = both_by_tiles(lambda: CentroidAssignment(x)(centroids, is_near=False))  # noqa: B023
         assert all(map(torch.equal, actual, expected))
 
 

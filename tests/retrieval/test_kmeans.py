@@ -6,7 +6,7 @@ from retrieval_oracle import CASES, TINY
 
 from tensormetrics.core.numbers.exact_sums import unit_of
 from tensormetrics.retrieval import AccuracyCalculator, TorchKMeans, TorchKNN, nearest_centroid
-from tensormetrics.retrieval.clusters.assignment import Assignment
+from tensormetrics.retrieval.clusters.assignment import CentroidAssignment
 from tensormetrics.retrieval.deterministic import argsort_by_content, largest_of_columns
 from tensormetrics.retrieval.search.references import QueryCache
 
@@ -153,7 +153,7 @@ def test_kmeans_n_init_returns_run_of_smallest_inertia(device):
     clusters, generator = kmeans(x, 8), torch.Generator().manual_seed(2)
     order, units = argsort_by_content(x, 60), unit_of(largest_of_columns(x))
     starts = [kmeans._first_centroids(x, order, 8, generator) for _ in range(5)]
-    runs = [TorchKMeans(3)._run(Assignment(x), order, units, start) for start in starts]
+    runs = [TorchKMeans(3)._run(CentroidAssignment(x), order, units, start) for start in starts]
     inertias = [float(run[2]) for run in runs]
     best = runs[int(np.argmin(inertias))]
     assert len(set(inertias)) > 1 and kmeans.inertia == min(inertias)

@@ -224,11 +224,6 @@ def test_knn_stored_references_survive_add_train_save_load(device, tmp_path):
     assert torch.equal(knn.indices(x[:9], 5, ref_includes_query=True), expected[1])
 
 
-def test_knn_indices_accept_arrays():
-    x = np.array([[0.0], [0.1], [5.0], [5.3]], dtype=np.float32)
-    assert torch.equal(TorchKNN().indices(x, 2, x, True), TorchKNN()(x, 2, x, True)[1])
-
-
 @pytest.mark.parametrize("distance", DISTANCES)
 def test_knn_values_with_squares_out_of_float64_range_raise(distance, device):
     x = torch.randn(50, 4, dtype=torch.float64, device=device)

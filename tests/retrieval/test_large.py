@@ -12,7 +12,7 @@ from torch import distributed as dist
 
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN, positive_ranks
 from tensormetrics.retrieval.ranking.positive_ranks import RankingInputs, rank_tiles
-from tensormetrics.retrieval.ranking.ranking import Ranking
+from tensormetrics.retrieval.ranking.ranking import RankingOptions
 from tensormetrics.retrieval.search.stages import ExhaustiveStage
 
 CHILD = """
@@ -71,7 +71,7 @@ def test_collapsed_rows_take_similar_time_to_distinct_rows(points, device):
     def seconds(x):
         start = time.process_time()
         TorchKNN().indices(x, 99, x, True)
-        for _ in rank_tiles(RankingInputs(x, torch.arange(len(x), device=device) % 100).checked(), Ranking()):
+        for _ in rank_tiles(RankingInputs(x, torch.arange(len(x), device=device) % 100).checked(), RankingOptions()):
             pass
         return time.process_time() - start
 

@@ -26,7 +26,7 @@ from tensormetrics.retrieval import (
     r_precision,
 )
 from tensormetrics.retrieval.inputs import RetrievalInputs
-from tensormetrics.retrieval.ranking.ranking import Ranking
+from tensormetrics.retrieval.ranking.ranking import RankingOptions
 from tensormetrics.retrieval.ranking.sharded import tiles_of
 from tensormetrics.retrieval.scores.query_metric import query_scores
 from tensormetrics.retrieval.search import direct_search
@@ -134,7 +134,7 @@ def test_launches_of_ranks_reach_goal_in_one_tile(name, monkeypatch):
     score, classes, is_limited, launches, waits = RANKED[name]
     for (size, dim), kind in itertools.product(SHAPES, KINDS):
         x, labels = KINDS[kind](torch.randn(size, dim)), torch.arange(size) % classes
-        ranking = Ranking(depth=(size - 1) // classes if is_limited else None)
+        ranking = RankingOptions(depth=(size - 1) // classes if is_limited else None)
         inputs = RetrievalInputs(x, labels, x, labels, size)
         expected = query_scores([score], tiles_of(inputs, ranking), inputs)[0][0]
         with Device(kernels=True) as device:

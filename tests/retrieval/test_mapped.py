@@ -72,7 +72,7 @@ import sys, threading, time, warnings
 import numpy as np, torch
 from pathlib import Path
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN, nearest_centroid
-from tensormetrics.retrieval.ranking.ranking import Ranking
+from tensormetrics.retrieval.ranking.ranking import RankingOptions
 from tensormetrics.retrieval.ranking.positive_ranks import RankingInputs, rank_tiles
 
 def anonymous():
@@ -93,7 +93,7 @@ peak = [before]
 threading.Thread(target=watch, daemon=True).start()
 TorchKNN(**budget)(x[:1000], 10, x, True)
 inputs = RankingInputs(x[:300], labels[:300], x, labels, torch.arange(300)).checked()
-for _ in rank_tiles(inputs, Ranking(**budget)):
+for _ in rank_tiles(inputs, RankingOptions(**budget)):
     pass
 nearest_centroid(x[:1000], labels[:1000], x, labels, **budget)
 calculator = AccuracyCalculator(("precision_at_1", "r_precision"), k=10, device="cpu", **budget)

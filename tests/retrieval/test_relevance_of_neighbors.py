@@ -5,11 +5,8 @@ import pytest
 import torch
 
 from tensormetrics.retrieval import (
-    NDCG,
     AccuracyCalculator,
-    AveragePrecision,
     FaissKNN,
-    RecallAtK,
     TorchKNN,
     average_precision,
     cmc,
@@ -239,20 +236,6 @@ def test_calculator_with_gain_triples_matches_dense_gains(k, custom_search, devi
     as_arrays = tuple(column.cpu().numpy() for column in triples)
     of_call = AccuracyCalculator(GRADED, **options)
     assert of_call.get_accuracy(x, labels, query_cameras=labels, gains=as_arrays) == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.parametrize("make", [lambda **o: NDCG((3, 10), **o), lambda **o: RecallAtK(4, **o), AveragePrecision])
-@pytest.mark.parametrize("average", ["micro", "macro", "none"])
-def test_metrics_with_gain_triples_match_dense_gains(make, average, device):
-    x, dense, triples = data_of_triples(device)
-    labels = torch.arange(40, device=device) % 3
-    values = []
-    for gains in (dense, triples):
-        metric = make(gains=gains, average=average).to(device)
-        for rows in torch.arange(40, device=device).split(15):
-            metric.update(x[rows], labels[rows])
-        values.append(metric.compute())
-    torch.testing.assert_close(*values, rtol=1e-12, atol=0, equal_nan=True)
 
 
 def test_relevance_of_triples_needs_no_dense_table(device):

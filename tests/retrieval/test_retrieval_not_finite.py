@@ -17,7 +17,7 @@ from tensormetrics.retrieval import (
 )
 from tensormetrics.retrieval.inputs import RetrievalInputs, ShardLayout, finite_rows
 from tensormetrics.retrieval.ranking.positive_ranks import joined
-from tensormetrics.retrieval.ranking.ranking import Ranking
+from tensormetrics.retrieval.ranking.ranking import RankingOptions
 from tensormetrics.retrieval.ranking.sharded import gathered_ranks, tiles_of
 from tensormetrics.retrieval.search.ring_pass import redistribute_rows, summarize_positions
 
@@ -129,7 +129,7 @@ def results_of(rank, pair):
     local_rows, sizes = redistribute_rows(x[positions], positions, N, summaries, None)
     layout = ShardLayout(sizes, sizes, None, 2**28, {})
     inputs = RetrievalInputs(local_rows, labels, local_rows, labels, N, layout=layout)
-    return gathered_ranks(joined(tiles_of(inputs, Ranking()), len(local_rows), False, None, x.device), layout)
+    return gathered_ranks(joined(tiles_of(inputs, RankingOptions()), len(local_rows), False, None, x.device), layout)
 
 
 def test_ranks_of_sharded_rows_match_brute_force(ranks):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from tensormetrics import compare
 from tensormetrics.retrieval import AccuracyCalculator, FaissKNN, TorchKNN, open_embeddings
 from tensormetrics.retrieval.calculator.audit import draw_queries, exact_estimate, interval_around, recall_at_each_k
 from tensormetrics.retrieval.scores.query_metric import Classes
@@ -108,17 +107,6 @@ def test_sampled_interval_groups_refer_to_all_queries():
     assert list(by_number) == list(later)
     with pytest.raises(ValueError, match=rf"groups: got shape \(60,\), wanted \({N},\)"):
         calculator.interval(groups=labels[:60])
-
-
-def test_compare_sampled_models_requires_same_queries():
-    x, labels = data()
-    a, b = AccuracyCalculator(NAMES[:1]), AccuracyCalculator(NAMES[:1])
-    a.get_accuracy(x, labels, sample_queries=60)
-    b.get_accuracy(x + 2 * torch.randn(x.shape, generator=torch.Generator().manual_seed(1)), labels, sample_queries=60)
-    assert compare(a, b)["precision_at_1"].difference > 0
-    b.get_accuracy(x, labels, sample_queries=60, sample_seed=1)
-    with pytest.raises(ValueError, match="their items differ"):
-        compare(a, b)
 
 
 def test_sampled_queries_with_blocks_and_state_match_in_memory(tmp_path):

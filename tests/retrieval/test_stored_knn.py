@@ -131,15 +131,6 @@ def test_stored_knn_invalid_arguments_raise_value_error(message):
         ERRORS[message]()
 
 
-def test_stored_knn_in_calculator_errors_name_the_fix():
-    x, labels = data()
-    knn = StoredKNN(approximate_lists(x, x)[0])
-    with pytest.raises(ValueError, match="k: got 149, wanted at most the 9 neighbors of a list; write k=9 or less"):
-        AccuracyCalculator(("mean_average_precision",), knn_func=knn).get_accuracy(x, labels)
-    with pytest.raises(ValueError, match="query: got 20 rows, wanted the 150 of the lists"):
-        AccuracyCalculator(("precision_at_1",), knn_func=knn).get_accuracy(x, labels, sample_queries=20)
-
-
 def test_integer_distances_are_returned_as_floats():
     indices, distances = torch.tensor([[0, 1], [1, 0]]), torch.tensor([[0, 3], [0, 3]], dtype=torch.int32)
     knn, x = StoredKNN(indices, distances), torch.zeros(2, 1)

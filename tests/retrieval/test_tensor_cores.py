@@ -132,7 +132,7 @@ def allowed_sum_error(dim: int) -> float:
     fp16_filter = Float16Filter(Filter(torch.eye(2, dim), DISTANCES["ip"], torch.float32), LAYOUT)
     sizes = torch.zeros(4, 128, dtype=torch.float64)
     sizes[2] = 1  # the norm of the rounded row
-    return float(fp16_filter._left(sizes, fp16_filter.low)[0, 0])
+    return float(fp16_filter._left(sizes, fp16_filter.references.low)[0, 0])
 
 
 def worst_sum(dim: int, card: tuple[int, int]) -> float:

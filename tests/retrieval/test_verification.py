@@ -88,13 +88,13 @@ def test_pairwise_scores_match_sklearn_on_all_pairs(kind, distance, monkeypatch)
     check_against_all_pairs(distance, (x[:12], y[:12], x[12:80], y[12:80]), memory_budget=2**12)
     if kind == "plain":
         check_against_all_pairs(distance, (x[:66], y[:66]), memory_budget=2**12)
-    usual = pairs.Pairs.__init__
+    usual = pairs.ItemPairs.__init__
 
     def init_with_small_limits(self, *args):
         usual(self, *args)
         self.rows, self.columns, self.max_pairs = 30, 64, 42
 
-    monkeypatch.setattr(pairs.Pairs, "__init__", init_with_small_limits)  # ranges are divided again
+    monkeypatch.setattr(pairs.ItemPairs, "__init__", init_with_small_limits)  # ranges are divided again
     for inputs in (one_set, two_sets):
         check_against_all_pairs(distance, inputs)
 
@@ -116,7 +116,7 @@ def test_pairwise_auroc_matches_sklearn(kind, distance):
         assert auroc == pytest.approx(roc_auc_score(is_positive, -distances.numpy()), rel=1e-12)
         assert float(pairwise_auroc(*inputs, distance=distance)) == auroc
         num_shared = 0 if len(inputs) > 2 else len(inputs[0])
-        counter = pairs.Pairs(RetrievalInputs(*inputs[:2], *inputs[-2:], num_shared), DISTANCES[distance])
+        counter = pairs.ItemPairs(RetrievalInputs(*inputs[:2], *inputs[-2:], num_shared), DISTANCES[distance])
         counter.max_pairs = 300  # capacity for distances, so small that all pairs are visited several times
         assert float(counter.concordance()) == auroc
 

@@ -14,12 +14,12 @@ from ...core.results.estimates import Estimate
 from ..inputs import RetrievalInputs
 from ..scores.query_metric import Average, Classes, averaged
 from ..search.knn import TorchKNN
-from .metric_names import Depth, RankScore, statistic_of
-from .scoring import Audit, QueryScorer, distance_of_search
-from .search import Neighbors, Search
+from .metric_names import Depth, RankScore
+from .scoring import Audit, Evaluation, QueryScorer, distance_of_search
+from .search import Neighbors, RankSearch
 
 MAX_RECALL_DEPTH = 1000  # number of neighbors for which recall is reported
-UNBOUNDED = ("mean_rank",)
+UNBOUNDED = "mean_rank"
 
 
 def draw_queries(
@@ -51,18 +51,13 @@ def draw_scored_queries(count: int, size: int, seed: int, device: torch.device, 
 class Auditor:
     """Exact search of a sample of the queries, by the distance of an approximate search."""
 
-    def __init__(self, size: int, seed: int, search: Search, k: Depth) -> None:
+    def __init__(self, size: int, seed: int, search: RankSearch, k: Depth) -> None:
         if search.counted is not None:
             raise ValueError("audit: got some queries with the exact search, wanted a knn_func that is not exact")
         self.size = checks.check_int("audit", size, 1)
         self.seed, self.k = checks.check_int("audit_seed", seed, 0), k
         self.knn = TorchKNN(distance_of_search("audit", search.knn_func).name, memory_budget=search.memory_budget)
-        self.search = Search(self.knn, search.comparison, "index", search.memory_budget)
-
-    def search_k(self, neighbors: Neighbors, available: int) -> None:
-        """Search k neighbors to report recall at k, even if the scores need fewer."""
-        if isinstance(self.k, int):
-            neighbors.indices(min(self.k, available))
+        self.search = RankSearch(self.knn, search.comparison, "index", search.memory_budget)
 
     def __call__(
         self, ranked: dict[str, RankScore], inputs: RetrievalInputs, relevant: Tensor, neighbors: Neighbors
@@ -74,7 +69,7 @@ class Auditor:
         k = max(int(relevant.max()), 1) if self.k == "max_bin_count" and len(relevant) else self.k
         scorer = QueryScorer(self.search, k, "scores", False)
         exact = Neighbors(self.knn, sample)
-        scores = scorer(ranked, sample, relevant[queries], exact).scores
+        scores, *_ = scorer(ranked, sample, relevant[queries], exact)
         depth = min(neighbors.depth, MAX_RECALL_DEPTH)
         return Audit(queries, recall_at_each_k(exact.indices(depth), neighbors.indices(depth)[queries]), scores)
 
@@ -122,16 +117,13 @@ def exact_estimate(
         size, count = weight.sum(0), class_counts
     else:  # weights with a mean of 1 over all queries
         indicator = scored.double()
-        weight = (
-            indicator / indicator.sum()
-            if average == "micro"
-            else indicator / class_counts[codes] / (class_counts > 0).sum()
-        )
+        weight = indicator / class_counts[codes] / (class_counts > 0).sum()
+        weight = indicator / indicator.sum() if average == "micro" else weight
         weight = (weight.nan_to_num() * len(scores))[queries, None]
         size, count = torch.full_like(class_counts[:1], len(queries)), torch.full_like(class_counts[:1], len(scores))
     mean = (difference * weight).sum(0) / size
     deviation = difference * weight - mean * (weight > 0) if average == "class" else difference * weight - mean
-    bounded = name not in UNBOUNDED
+    bounded = not name.startswith(UNBOUNDED)
     estimate = interval_around(mean, deviation, size, float(bounded), count.double(), confidence)
     estimate = Estimate(*(approximate + (value if average == "class" else value[0]) for value in estimate))
     return Estimate(*(value.clamp(0, 1) for value in estimate)) if bounded else estimate
@@ -163,18 +155,12 @@ def finite_population_interval(estimate: Estimate, size: int, count: int) -> Est
     return dataclasses.replace(estimate, low=value + factor * (low - value), high=value + factor * (high - value))
 
 
-def estimates(
-    audit: Audit,
-    averages: dict[str, tuple[dict[str, Tensor], Classes]],
-    average: Average,
-    confidence: float,
-) -> dict[str, Estimate]:
-    # averages: by the suffix of a level, scores by name and their classes
+def estimates(evaluation: Evaluation, average: Average, confidence: float) -> dict[str, Estimate]:
     """Estimate "recall" (K,) and the exact value of each metric that is a mean of scores of ranks."""
-    result = {"recall": recall_estimate(audit, len(next(iter(averages.values()))[1].codes), confidence)}
-    for suffix, (scores, classes) in averages.items():
-        for name, score in scores.items():
-            if name + suffix in audit.exact and statistic_of(name) == "mean":
-                level_audit = audit._replace(exact={name: audit.exact[name + suffix]})
-                result[name + suffix] = exact_estimate(name, score, level_audit, classes, average, confidence)
+    audit, averages = evaluation.result.audit, evaluation.means().values()
+    assert audit is not None  # checked by the caller
+    result = {"recall": recall_estimate(audit, len(next(iter(averages))[1].codes), confidence)}
+    for means, classes in averages:
+        for name in filter(audit.exact.__contains__, means):
+            result[name] = exact_estimate(name, means[name], audit, classes, average, confidence)
     return result

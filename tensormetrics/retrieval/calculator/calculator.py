@@ -21,10 +21,10 @@ from ...core.results.estimates import Estimate, check_confidence
 from ...core.results.score_table import ScoreTable
 from ..clusters.kmeans import TorchKMeans, sharded_clusters
 from ..inputs import RetrievalInputs, as_inputs, is_rank_local
-from ..ranking.ranking import TIES, Ranking, Ties
+from ..ranking.ranking import TIES, RankingOptions, Ties
 from ..ranking.sharded import tiles_of
 from ..relevance import Gains, Ignore
-from ..scores.embedding_metric import EmbeddingMetric, Queries, StoreOptions
+from ..scores.embedding_metric import EmbeddingMetric, QueryIds, StoreOptions
 from ..scores.query_metric import (
     ON_LONE,
     Classes,
@@ -43,8 +43,8 @@ from .audit import Auditor, draw_scored_queries, estimates, finite_population_in
 from .knn_labels import EQUALITY, average_of
 from .methods import Evaluate, MetricMethods, call_functions, default_device
 from .metric_names import CENTROID, CLUSTERING, Depth, RankScore, checked_k, needed_depth, rank_score
-from .scoring import Clustering, Evaluation, Keep, QueryScorer, Result, centroid_scores, levels_of
-from .search import Neighbors, Search
+from .scoring import CalculatorResult, Clustering, Evaluation, Keep, QueryScorer, centroid_scores, levels_of
+from .search import Neighbors, RankSearch
 from .streaming import Partial, as_stream
 
 
@@ -156,7 +156,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
         self.knn_func = knn_func or default
         self.kmeans_func = kmeans_func or TorchKMeans()
         self.memory_budget = default.memory_budget
-        self.search = Search(self.knn_func, self.comparison, ties, self.memory_budget)
+        self.search = RankSearch(self.knn_func, self.comparison, ties, self.memory_budget)
         self.scorer = QueryScorer(self.search, self.k, keep, progress)
         self.auditor = None if audit is None else Auditor(audit, audit_seed, self.search, self.k)
         keyword = self.function_keyword
@@ -165,7 +165,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
         self.selected = self.current = self._select(include, exclude)
 
     @property
-    def last(self) -> Result | None:
+    def last(self) -> CalculatorResult | None:
         """Values of the latest call before averaging; None before the first call and after a change of the rows."""
         return None if self._items is None else self._items.result
 
@@ -273,7 +273,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
                 sample = draw_scored_queries(count, sample_queries, sample_seed, device, unsupported)
                 inputs = inputs.select_queries(sample)
             index = torch.arange(count, device=device) if sample is None else sample
-            queries = Queries(ItemNames(index), sample, count).grouped(groups)
+            queries = QueryIds(ItemNames(index), sample, count).grouped(groups)
             evaluate = lambda args: self._get_accuracy(functions, **args)  # noqa: E731
             values, evaluation = self._evaluate(names, inputs, evaluate, queries)
             evaluation = evaluation._replace(population=None if sample is None else count)
@@ -331,7 +331,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
             raise RuntimeError(
                 "audit_report: nothing was audited; give AccuracyCalculator audit=1000 and score something"
             )
-        return estimates(evaluation.result.audit, evaluation.averages, self.average, confidence)
+        return estimates(evaluation, self.average, confidence)
 
     def _latest(self) -> Evaluation:
         """Return the evaluation of the latest call; call `compute` if the current rows have no evaluation."""
@@ -365,7 +365,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
         return {**super().__getstate__(), "_computed": self._computed, "_items": self._items}
 
     def _evaluate(
-        self, names: tuple[str, ...], inputs: RetrievalInputs, evaluate: Evaluate, queries: Queries
+        self, names: tuple[str, ...], inputs: RetrievalInputs, evaluate: Evaluate, queries: QueryIds
     ) -> tuple[dict[str, Any], Evaluation]:
         """Return the values of the metrics, once for each level of labels, and their evaluation."""
         neighbors = Neighbors(self.knn_func, inputs)
@@ -384,18 +384,18 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
         evaluation = Evaluation.of_levels(evaluations) if self.label_levels else evaluations[""]
         return {name + suffix: value for suffix in levels for name, value in values[suffix].items()}, evaluation
 
-    def _direct_ranking(self, inputs: RetrievalInputs) -> Ranking | None:
+    def _direct_ranking(self, inputs: RetrievalInputs) -> RankingOptions | None:
         """Return the ranking of all queries by kernels that leave checks to the end, if it is enough for all values."""
         is_plain = self.auditor is None and not self.label_levels and self.gains is None and self.ignore is None
         is_plain &= all(self._is_built_in(name) and rank_score(name) for name in self.selected)
         return self.scorer.direct_ranking(inputs) if is_plain else None
 
     def _evaluate_directly(
-        self, names: tuple[str, ...], inputs: RetrievalInputs, evaluate: Evaluate, queries: Queries
+        self, names: tuple[str, ...], inputs: RetrievalInputs, evaluate: Evaluate, queries: QueryIds
     ) -> tuple[dict[str, Any], Evaluation]:
         """Return what `_evaluate` does, for scores of ranks whose values are checked at the end, with one wait."""
         ranked = {name: cast(RankScore, rank_score(name)) for name in names}
-        tiles = tiles_of(inputs, cast(Ranking, self._direct_ranking(inputs)))
+        tiles = tiles_of(inputs, cast(RankingOptions, self._direct_ranking(inputs)))
         table, relevant = query_scores([score.function for score in ranked.values()], tiles, inputs)
         lone, classes = relevant == 0, Classes(inputs.query_labels, relevant, self.on_lone)
         if self.on_lone == "zero":
@@ -406,11 +406,11 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
         longest = read_status(inputs.status, relevant, self.on_lone)
         if longest:
             needed_depth(ranked, self.k, longest, len(inputs.reference) - inputs.all_shared())  # warns of lower bounds
-        result = Result(scores, lone, None)
+        result = CalculatorResult(scores, lone, None)
         return values, Evaluation(names, result, {"": (scores, classes)}, {"": inputs.query_labels}, queries)
 
     def _metric_args(
-        self, names: tuple[str, ...], inputs: RetrievalInputs, relevant: Tensor, neighbors: Neighbors, queries: Queries
+        self, names: tuple[str, ...], inputs: RetrievalInputs, relevant: Tensor, neighbors: Neighbors, queries: QueryIds
     ) -> tuple[dict[str, Any], Evaluation]:
         # relevant: (Q,)
         """Return the arguments of the metric functions, such as scores, neighbors and clusters, and the evaluation."""
@@ -428,8 +428,8 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
             scored = scored_queries(lone, self.on_lone) if needs_neighbors or not len(lone) else ~lone
             if needs_tables:
                 args |= self._neighbor_args(inputs, includes, neighbors)
-            if self.auditor:
-                self.auditor.search_k(neighbors, len(inputs.reference_labels) - inputs.all_shared())
+            if self.auditor and isinstance(self.k, int):  # recall at k is reported, even if the scores need fewer
+                neighbors.indices(min(self.k, len(inputs.reference_labels) - inputs.all_shared()))
             scores, ranks, nearest = self.scorer(ranked, inputs, relevant, neighbors)
             if CENTROID in built_in:
                 scores = scores | {CENTROID: centroid_scores(inputs, self.search)}
@@ -444,6 +444,6 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
                 )
                 args["clustering"] = Clustering(inputs.query_labels, args["cluster_labels"])
             audit = self.auditor(ranked, inputs, relevant, neighbors) if self.auditor and needs_neighbors else None
-        result = Result(scores, lone, args.get("cluster_labels"), ranks, audit, nearest)
+        result = CalculatorResult(scores, lone, args.get("cluster_labels"), ranks, audit, nearest)
         averages, labels = {"": (scores, args["classes"])}, {"": inputs.query_labels}
         return args, Evaluation(names, result, averages, labels, queries)

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from ..clusters.kmeans import TorchKMeans
 from ..inputs import RetrievalInputs
-from ..relevance import Comparison, Gains
+from ..relevance import Comparison, Gains, Ignore
 from ..scores.query_metric import Average, OnLone
 from .knn_labels import get_label_match_counts, get_lone_query_labels
 from .metric_names import CENTROID, CLUSTERING, NAMES, Depth, is_supported
-from .scoring import built_in
-from .search import Neighbors, Search
+from .scoring import QueryScorer, built_in
+from .search import Neighbors, RankSearch
 
 Evaluate = Callable[[dict[str, Any]], dict[str, Any]]  # values of metrics by name, from their arguments
 NEIGHBOR_METRICS = (
@@ -47,12 +47,16 @@ class MetricMethods:
     avg_of_avgs: bool
     comparison: Comparison | None
     gains: Gains | None
+    ignore: Ignore | None
     k: Depth
     kmeans_func: Callable[[Tensor, int], Any]
     label_comparison_fn: Comparison
+    label_levels: bool
+    memory_budget: int | None
     methods: tuple[str, ...]  # names that have a method
     on_lone: OnLone
-    search: Search
+    scorer: QueryScorer
+    search: RankSearch
     selected: tuple[str, ...]  # by the constructor
     current: tuple[str, ...]  # in the latest call of `get_accuracy`
 
@@ -133,10 +137,7 @@ class MetricMethods:
     def _select(self, include: Sequence[str], exclude: Sequence[str]) -> tuple[str, ...]:
         self.check_primary_metrics(include, exclude)
         requested = dict.fromkeys(include or self.selected)
-        names = (
-            *(name for name in self.methods if name in requested),
-            *(name for name in requested if name not in self.methods),
-        )
+        names = dict.fromkeys([*filter(requested.__contains__, self.methods), *requested])
         selected = tuple(name for name in names if name not in exclude)
         if not selected:
             raise ValueError(f"exclude: got {exclude!r}, which leaves none of {', '.join(requested)}")

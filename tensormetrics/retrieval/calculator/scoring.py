@@ -13,15 +13,15 @@ from ..clusters.contingency import Contingency, as_contingency
 from ..inputs import RetrievalInputs
 from ..ranking.neighbor_ranks import direct_search
 from ..ranking.positive_ranks import PositiveRanks, joined
-from ..ranking.ranking import Ranking
+from ..ranking.ranking import RankingOptions
 from ..ranking.sharded import gathered_ranks
 from ..scores.centroid import checked_centroids
-from ..scores.embedding_metric import Queries
+from ..scores.embedding_metric import QueryIds
 from ..scores.query_metric import Average, Classes, averaged, query_scores
 from ..search.distance import DEFAULT, DISTANCES, Distance
 from .knn_labels import EQUALITY, flat_equality, ranks_of_matches, relevant_of_counts
 from .metric_names import CENTROID, CLUSTERING, Depth, RankScore, needed_depth, rank_score, statistic_of
-from .search import Nearest, Neighbors, Search, compare_labels
+from .search import Nearest, Neighbors, RankSearch, compare_labels
 
 Keep = Literal["scores", "all", "neighbors"]
 KEEP: tuple[Keep, ...] = get_args(Keep)
@@ -41,7 +41,7 @@ class Audit(NamedTuple):
     exact: dict[str, Tensor]
 
 
-class Result(NamedTuple):
+class CalculatorResult(NamedTuple):
     """Results of the latest call before averaging. With `label_levels` the names of metrics end in `_level{i}`.
 
     scores: metric -> (Q,) float64, NaN for lone queries.
@@ -71,10 +71,10 @@ class Evaluation(NamedTuple):
     """
 
     names: tuple[str, ...]
-    result: Result
+    result: CalculatorResult
     averages: dict[str, tuple[dict[str, Tensor], Classes]]
     labels: dict[str, Tensor]
-    queries: Queries
+    queries: QueryIds
     population: int | None = None
 
     @property
@@ -102,23 +102,10 @@ class Evaluation(NamedTuple):
         )
 
 
-class Scored(NamedTuple):
-    """Result of `QueryScorer`.
-
-    scores: metric -> (Q,) float64, NaN for lone queries.
-    ranks: of all relevant references that were searched; None unless keep="all".
-    nearest: the k nearest candidates of all queries; None unless keep="neighbors".
-    """
-
-    scores: dict[str, Tensor]
-    ranks: PositiveRanks | None
-    nearest: Nearest | None
-
-
 class QueryScorer:
     """Scorer of all queries of one call by functions of their ranks, `scorer(ranked, inputs, relevant, neighbors)`."""
 
-    def __init__(self, search: Search, k: Depth, keep: Keep, progress: bool) -> None:
+    def __init__(self, search: RankSearch, k: Depth, keep: Keep, progress: bool) -> None:
         checks.check_choice("keep", keep, KEEP)
         if keep == "neighbors" and k is None:
             raise ValueError("k: got None with keep='neighbors', wanted how many to keep, such as k=10")
@@ -128,12 +115,11 @@ class QueryScorer:
 
     def __call__(
         self, ranked: dict[str, RankScore], inputs: RetrievalInputs, relevant: Tensor, neighbors: Neighbors
-    ) -> Scored:
-        # relevant: (Q,)
-        longest, available = (
-            int(relevant.max()) if len(relevant) else 0,
-            len(inputs.reference_labels) - inputs.all_shared(),
-        )
+    ) -> tuple[dict[str, Tensor], PositiveRanks | None, Nearest | None]:
+        # relevant: (Q,)  ->  metric: (Q,) float64, NaN for lone queries; of all queries, None unless `keep` is "all" or
+        # "neighbors": the ranks of all relevant references that were searched, and the k nearest candidates
+        longest = int(relevant.max()) if len(relevant) else 0
+        available = len(inputs.reference_labels) - inputs.all_shared()
         nearest = ranks = None
         if self.keep == "neighbors":
             k = min(self.k if isinstance(self.k, int) else longest, max(available, 0))
@@ -150,9 +136,9 @@ class QueryScorer:
             values, _ = query_scores([score.function for score in ranked.values()], tiles, inputs)
         else:
             values = torch.full((len(ranked), len(relevant)), torch.nan, dtype=torch.float64, device=relevant.device)
-        return Scored(dict(zip(ranked, values, strict=True)), ranks, nearest)
+        return dict(zip(ranked, values, strict=True)), ranks, nearest
 
-    def direct_ranking(self, inputs: RetrievalInputs) -> Ranking | None:
+    def direct_ranking(self, inputs: RetrievalInputs) -> RankingOptions | None:
         """Return the ranking of all queries by kernels that leave checks to the end, if it is enough for all scores."""
         search = self.search
         is_plain = isinstance(self.k, int) and self.keep == "scores" and not self.progress
@@ -160,7 +146,7 @@ class QueryScorer:
         if not is_plain or is_float64 or search.counted is None:
             return None
         depth = min(cast(int, self.k), max(len(inputs.reference) - inputs.all_shared(), 1))
-        ranking = Ranking(search.comparison, depth, search.ties, search.counted, True, search.memory_budget)
+        ranking = RankingOptions(search.comparison, depth, search.ties, search.counted, True, search.memory_budget)
         return ranking if direct_search(inputs, ranking) else None
 
 
@@ -175,7 +161,7 @@ def _with_progress(
             left -= min(len(ranks.relevant), left)
 
 
-def centroid_scores(inputs: RetrievalInputs, search: Search) -> Tensor:
+def centroid_scores(inputs: RetrievalInputs, search: RankSearch) -> Tensor:
     # ->  (Q,) float64
     if inputs.ignore is not None:
         name = "cameras" if isinstance(inputs.ignore, tuple) else "ignore"
@@ -252,13 +238,13 @@ def levels_of(inputs: RetrievalInputs) -> Iterator[tuple[str, RetrievalInputs]]:
         yield f"_level{i}", inputs._replace(query_labels=query_labels, reference_labels=reference_labels)
 
 
-def of_levels(results: dict[str, Result]) -> Result:
+def of_levels(results: dict[str, CalculatorResult]) -> CalculatorResult:
     """Merge the results of all levels of labels, given by the suffix of their names."""
     scores = {name + suffix: score for suffix, result in results.items() for name, score in result.scores.items()}
     clusters = [result.cluster_labels for result in results.values() if result.cluster_labels is not None]
     audits = {suffix: result.audit for suffix, result in results.items() if result.audit is not None}
     exact = {name + suffix: score for suffix, audit in audits.items() for name, score in audit.exact.items()}
-    return Result(
+    return CalculatorResult(
         scores,
         torch.stack([result.lone for result in results.values()]),
         torch.stack(clusters) if len(clusters) == len(results) else None,

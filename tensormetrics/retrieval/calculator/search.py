@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from ...core.arguments import checks
+from ..deterministic import chunk_slices
 from ..inputs import RetrievalInputs, budget, promote_dtypes
 from ..ranking.positive_ranks import PositiveRanks, hits, read_off, within_depth
-from ..ranking.ranking import Ranking, Ties
+from ..ranking.ranking import RankingOptions, Ties
 from ..ranking.sharded import tiles_of
 from ..relevance import Positives, Relevance
 from ..scores.query_metric import log
@@ -64,7 +65,7 @@ class Neighbors:
         return self._distances[:, :k], self._indices[:, :k]
 
 
-class Search:
+class RankSearch:
     """Search for the ranks of the relevant references, by counting or with a `knn_func`."""
 
     def __init__(
@@ -87,9 +88,10 @@ class Search:
         # relevant: (Q,)
         """Yield slices of the queries with their ranks; `neighbors` are those of `inputs`, whatever its labels."""
         memory = budget(self.memory_budget, inputs.query.device)
-        is_shallow = self.ties == "index" and depth is not None and depth <= max(64, len(inputs.reference_labels) // 32)
+        ranking = RankingOptions(self.comparison, depth, self.ties, memory_budget=self.memory_budget)
         has_options = inputs.ignore is not None or inputs.gains is not None
-        is_shallow &= not has_options and not inputs.layout and not inputs.stream
+        is_shallow = not has_options and not inputs.layout and not inputs.stream
+        is_shallow &= ranking.ranks_few(len(inputs.reference_labels))
         counted = None if is_shallow and 8 * (depth or 0) * len(inputs.query) <= memory else self.counted
         description = "ranks of rows that stay where they are" if inputs.layout or inputs.stream else "ranks"
         log.info(
@@ -101,28 +103,21 @@ class Search:
             description if counted else "neighbors",
         )
         if counted:
-            ranking = Ranking(self.comparison, depth, self.ties, counted, memory_budget=self.memory_budget)
-            yield from tiles_of(inputs, ranking)
+            yield from tiles_of(inputs, ranking._replace(distance=counted))
             return
         depth = depth or len(inputs.reference) - inputs.all_shared()
         if has_options:
-            yield from self._relevance_tiles(inputs, depth, neighbors, memory)
+            for tile, positives, order, _ in self._candidates(inputs, depth, neighbors, memory, False):
+                yield tile, within_depth(*read_off(order, positives), positives, depth)
             return
         indices = neighbors.indices(depth)
         candidates = len(inputs.reference) - (inputs.self_index() >= 0).long()
         rows = max(memory // (96 * depth), 1)
-        for start in range(0, len(indices), rows):
-            tile = slice(start, start + rows)
+        for tile in chunk_slices(len(indices), rows):
             knn_labels = labels_at(indices[tile], inputs.reference_labels)
             match = compare_labels(self.comparison or flat_equality, inputs.query_labels[tile], knn_labels)
             ranks = ranks_of_matches(match & (indices[tile] >= 0), relevant[tile], candidates[tile])
             yield tile, ranks._replace(depth=depth)
-
-    def _relevance_tiles(
-        self, inputs: RetrievalInputs, depth: int, neighbors: Neighbors, memory: int
-    ) -> Iterator[tuple[slice, PositiveRanks]]:
-        for tile, positives, order, _ in self._candidates(inputs, depth, neighbors, memory, False):
-            yield tile, within_depth(*read_off(order, positives), positives, depth)
 
     def nearest(self, inputs: RetrievalInputs, k: int, neighbors: Neighbors) -> Nearest:
         """Return the nearest candidates of all queries, by the search that scores them."""
@@ -149,7 +144,7 @@ class Search:
             inputs.query_labels, inputs.reference_labels, self_index, self.comparison, inputs.gains, inputs.ignore
         )
         rows = max(memory // (relevance.bytes_per_query + 96 * depth), 1)
-        tiles = [slice(start, min(start + rows, len(self_index))) for start in range(0, len(self_index), rows)]
+        tiles = chunk_slices(len(self_index), rows)
         max_ignored = 0
         for tile in tiles if inputs.ignore is not None else ():
             max_ignored = max(

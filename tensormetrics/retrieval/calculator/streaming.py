@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,25 +13,10 @@ from torch import distributed as dist
 from ..._version import __version__
 from ...core.metric.distributed import Group, all_gather_status, check_same_options, described, options_of
 from ..inputs import Stream, as_tensor, budget, is_rank_local
-from ..relevance import Ignore
 from ..sources.source import ArrayRows, EmbeddingSource
 from ..sources.state import State
+from .methods import MetricMethods
 from .metric_names import CLUSTERING, rank_score
-from .scoring import QueryScorer
-from .search import Search
-
-
-class Scoring(Protocol):
-    """Attributes of an AccuracyCalculator that this module reads."""
-
-    search: Search
-    scorer: QueryScorer
-    label_levels: bool
-    ignore: Ignore | None
-    memory_budget: int | None
-    _arguments: tuple[tuple[Any, ...], dict[str, Any]]
-
-    def _is_built_in(self, name: str) -> bool: ...
 
 
 class Partial(NamedTuple):
@@ -43,7 +28,7 @@ class Partial(NamedTuple):
 
 
 def as_stream(
-    names: Sequence[str], args: Mapping[str, Any], calculator: Scoring, device: torch.device, partial: Partial
+    names: Sequence[str], args: Mapping[str, Any], calculator: MetricMethods, device: torch.device, partial: Partial
 ) -> Any:
     # args: the arguments of `get_accuracy` by name
     """Return the references as a `Stream` if they are read in blocks, else as they are."""
@@ -60,7 +45,7 @@ def as_stream(
     return reference
 
 
-def check_blocks(names: Sequence[str], calculator: Scoring) -> None:
+def check_blocks(names: Sequence[str], calculator: MetricMethods) -> None:
     """Raise a ValueError for metrics and options that need all references in memory."""
     unsupported = tuple(n for n in names if not (calculator._is_built_in(n) and (rank_score(n) or n in CLUSTERING)))
     if unsupported:
@@ -77,7 +62,7 @@ def check_blocks(names: Sequence[str], calculator: Scoring) -> None:
 
 
 def _outgrows_memory(
-    names: Sequence[str], reference: np.memmap, gains: Any, calculator: Scoring, device: torch.device
+    names: Sequence[str], reference: np.memmap, gains: Any, calculator: MetricMethods, device: torch.device
 ) -> bool:
     """Return whether integer rows have to be scored in blocks, and can be.
 
@@ -97,7 +82,7 @@ def _outgrows_memory(
 
 
 def _state_of(
-    names: Sequence[str], args: Mapping[str, Any], calculator: Scoring, device: torch.device, partial: Partial
+    names: Sequence[str], args: Mapping[str, Any], calculator: MetricMethods, device: torch.device, partial: Partial
 ) -> State | None:
     """Return the file for partial counts of this call; a group has one for each process, with equal options."""
     path, seconds, group = partial

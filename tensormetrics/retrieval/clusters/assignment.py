@@ -18,7 +18,7 @@ WIDEST = 1024  # maximal number of columns; a program of the kernels holds those
 _DISTANCE = DISTANCES["sqeuclidean"]
 
 
-class Assignment:
+class CentroidAssignment:
     """Rows (N, D) that are prepared once, at the first use, for several sets of centroids."""
 
     def __init__(self, rows: Tensor) -> None:

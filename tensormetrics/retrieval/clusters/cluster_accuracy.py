@@ -14,7 +14,7 @@ from ...core.arguments.checks import takes_arrays
 from ...core.metric.base import Options
 from ...core.numbers.exact_sums import scatter_add
 from ..deterministic import distinct
-from ..inputs import budget
+from ..inputs import budget, check_budget
 from ..scores.embedding_metric import EmbeddingMetric
 from .contingency import ClusteringMetric, Contingency, as_contingency, items_of
 from .kmeans import TorchKMeans, sharded_clusters
@@ -63,9 +63,7 @@ class ClusterAccuracy(ClusteringMetric):
 
     def __init__(self, memory_budget: int | None = None, **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)
-        if memory_budget is not None:
-            memory_budget = checks.check_int("memory_budget", memory_budget, 1)
-        self.memory_budget = memory_budget
+        self.memory_budget = check_budget(memory_budget)
 
     def score(self, table: Contingency) -> Tensor:
         # ->  (...) float64
@@ -104,9 +102,7 @@ class EmbeddingClusterAccuracy(EmbeddingMetric):
         self.n_clusters = None if n_clusters is None else checks.check_int("n_clusters", n_clusters, 1)
         checks.check_type("kmeans_func", kmeans_func, Callable | None, "a function")
         self.kmeans_func = kmeans_func or TorchKMeans()
-        if memory_budget is not None:
-            memory_budget = checks.check_int("memory_budget", memory_budget, 1)
-        self.memory_budget = memory_budget
+        self.memory_budget = check_budget(memory_budget)
 
     def rows_may_stay(self) -> bool:
         return type(self.kmeans_func) is TorchKMeans and self.kmeans_func.spreads

@@ -61,7 +61,7 @@ class GroupCommunicator(Communicator):
     """Communicator of several processes, each with a contiguous block of rows, in the order of ranks."""
 
     def __init__(self, layout: ShardLayout) -> None:
-        self.sizes, self.group, self.local_rows = layout.query, layout.group, layout.local_queries()
+        self.sizes, self.group, self.local_rows = layout.query, layout.group, layout.local(layout.query)
 
     def num_rows(self, x: Tensor) -> int:
         return sum(self.sizes)

@@ -13,7 +13,7 @@ from ...core.native import gpu_kernels
 from ...core.numbers.exact_sums import COARSE, cumulative_mass, parts, total, unit_of
 from ..deterministic import class_parts, largest_of_columns, row_norms
 from ..inputs import RetrievalInputs, as_embeddings, check_finite, check_squares
-from .assignment import Assignment, squared_distances
+from .assignment import CentroidAssignment, squared_distances
 from .communicator import LOCAL, Communicator, GroupCommunicator
 
 EMPTY, MOVED = 1, 2  # bits of the status of a kernel: a cluster has no row, a row has another cluster
@@ -107,11 +107,11 @@ class TorchKMeans(ConstructorRepr):
         order = order if sample is x else torch.arange(len(sample), device=x.device)
         starts = (self._first_centroids(sample, order, n_clusters, generator, comm) for _ in range(self.n_init))
         units = unit_of(comm.all_reduce_max(largest_of_columns(sample)))
-        assign = Assignment(sample)
+        assign = CentroidAssignment(sample)
         runs = (self._run(assign, order, units, start, comm) for start in starts)
         clusters, self.centroids, self.inertia, self.n_iter = min(runs, key=lambda run: run[2])
         if sample is not x:
-            clusters, squared = Assignment(x)(self.centroids, is_near=False)
+            clusters, squared = CentroidAssignment(x)(self.centroids, is_near=False)
             self.inertia = _inertia(squared.double(), comm)
         return clusters
 
@@ -129,7 +129,7 @@ class TorchKMeans(ConstructorRepr):
 
     def _run(
         self,
-        assign: Assignment,
+        assign: CentroidAssignment,
         order: Tensor,
         units: Tensor,
         centroids: Tensor,

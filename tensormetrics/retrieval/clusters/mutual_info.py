@@ -167,13 +167,8 @@ def v_measure(labels: Tensor | Contingency, clusters: Tensor | None = None, *, b
     return torch.where(h * c > 0, (1 + beta) * h * c / (beta * h + c), 0.0)
 
 
-class NormalizedMutualInfo(ClusteringMetric):
-    """Normalized mutual information (NMI) of a clustering, in [0, 1], not adjusted for chance.
-
-    `update(labels, clusters)`, (n,) each, batch by batch; formula: `normalized_mutual_info`.
-    """
-
-    is_biased = True
+class AveragedInfo(ClusteringMetric):
+    """Base class of mutual information that is divided by an average of entropies."""
 
     def __init__(self, average: Average = "arithmetic", **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)
@@ -182,10 +177,20 @@ class NormalizedMutualInfo(ClusteringMetric):
 
     def score(self, table: Contingency) -> Tensor:
         # ->  (...) float64
-        return normalized_mutual_info(table, average=self.average)
+        return type(self).function(table, average=self.average)
 
 
-class AdjustedMutualInfo(ClusteringMetric):
+class NormalizedMutualInfo(AveragedInfo):
+    """Normalized mutual information (NMI) of a clustering, in [0, 1], not adjusted for chance.
+
+    `update(labels, clusters)`, (n,) each, batch by batch; formula: `normalized_mutual_info`.
+    """
+
+    is_biased = True
+    function = staticmethod(normalized_mutual_info)
+
+
+class AdjustedMutualInfo(AveragedInfo):
     """Adjusted mutual information (AMI) of a clustering: 1 for equal partitions, about 0 by chance.
 
     `update(labels, clusters)`, (n,) each, batch by batch; formula: `adjusted_mutual_info`. It has no interval: the
@@ -198,15 +203,7 @@ class AdjustedMutualInfo(ClusteringMetric):
         "items hold the truth in less than 70 % of data sets; take NormalizedMutualInfo"
     )
     plot_lower_bound = None  # negative if partitions agree less than by chance
-
-    def __init__(self, average: Average = "arithmetic", **kwargs: Unpack[Options]) -> None:
-        super().__init__(**kwargs)
-        checks.check_choice("average", average, AVERAGES)
-        self.average = average
-
-    def score(self, table: Contingency) -> Tensor:
-        # ->  (...) float64
-        return adjusted_mutual_info(table, average=self.average)
+    function = staticmethod(adjusted_mutual_info)
 
 
 class Homogeneity(ClusteringMetric):
@@ -216,10 +213,7 @@ class Homogeneity(ClusteringMetric):
     """
 
     is_biased = True
-
-    def score(self, table: Contingency) -> Tensor:
-        # ->  (...) float64
-        return homogeneity(table)
+    function = staticmethod(homogeneity)
 
 
 class Completeness(ClusteringMetric):
@@ -229,10 +223,7 @@ class Completeness(ClusteringMetric):
     """
 
     is_biased = True
-
-    def score(self, table: Contingency) -> Tensor:
-        # ->  (...) float64
-        return completeness(table)
+    function = staticmethod(completeness)
 
 
 class VMeasure(ClusteringMetric):

@@ -58,9 +58,7 @@ class AdjustedRand(ClusteringMetric):
     def value_range(self) -> tuple[float, float]:
         return -0.5, 1.0  # Chacón & Rastrojo 2023, doi:10.1007/s11634-022-00491-w
 
-    def score(self, table: Contingency) -> Tensor:
-        # ->  (...) float64
-        return adjusted_rand(table)
+    function = staticmethod(adjusted_rand)
 
 
 class FowlkesMallows(ClusteringMetric):
@@ -69,9 +67,7 @@ class FowlkesMallows(ClusteringMetric):
     `update(labels, clusters)`, (n,) each, batch by batch; formula: `fowlkes_mallows`.
     """
 
-    def score(self, table: Contingency) -> Tensor:
-        # ->  (...) float64
-        return fowlkes_mallows(table)
+    function = staticmethod(fowlkes_mallows)
 
 
 def _ordered_pairs(table: Contingency) -> list[Tensor]:

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from ..deterministic import chunk_slices
 from ..relevance import Positives, columns_of
 from ..search.distance import Distance
 from .positive_ranks import PositiveRanks, within_depth
@@ -17,26 +18,17 @@ class MeasuredQueries:
         embeddings: Tensor,
         self_index: Tensor,
         positives: Positives,
-        ignored: Tensor | None,
         positions: Tensor | None = None,
+        ignored: Tensor | None = None,
     ) -> None:
         # embeddings: (N, D)  positions: (Q,) int64, the rows of embeddings that are the queries, None = all
-        # self_index: (Q,) int64  ignored: (Q, I) int64, -1 = none
+        # self_index: (Q,) int64  ignored: (Q, I) int64, -1 = none, instead of those of `positives`
+        if positives.ignored is not None:  # a list of the ignored references is shorter than a mask
+            ignored = columns_of(positives.ignored)
+            positives = positives._replace(ignored=None)
         self.embeddings, self.positions, self.self_index, self.ignored = embeddings, positions, self_index, ignored
         self.positives, self.index, self.gain = positives, positives.index, positives.gain
         self.delta = torch.full(self.index.shape, torch.inf, dtype=torch.float64, device=self_index.device)
-
-    @classmethod
-    def of(
-        cls,
-        embeddings: Tensor,
-        self_index: Tensor,
-        positives: Positives,
-        positions: Tensor | None = None,
-    ) -> "MeasuredQueries":
-        # A list of the ignored references is shorter than a mask.
-        ignored = None if positives.ignored is None else columns_of(positives.ignored)
-        return cls(embeddings, self_index, positives._replace(ignored=None), ignored, positions)
 
     @property
     def query(self) -> Tensor:
@@ -104,7 +96,3 @@ def split_queries(num_positives: Tensor, memory: int) -> list[slice]:
             parts.append(slice(start, stop))
             start = stop
     return parts
-
-
-def chunk_slices(count: int, step: int) -> list[slice]:
-    return [slice(start, min(start + step, count)) for start in range(0, count, step)]

@@ -6,23 +6,13 @@ from torch import Tensor
 from ..search.distance import Distance
 from .pairs import Condition, Threshold
 
-MAX_PAIRS = {"cpu": 2**15}  # per item; for more, the bins of `Pairs` are faster than sorting
+MAX_PAIRS = {"cpu": 2**15}  # per item; for more, the bins of `ItemPairs` are faster than sorting
 MAX_PAIRS_ON_GPU = 2**20  # kernel launches for each item take longer than sorting
 PAIR = 160  # bytes per pair
 
 
-def number_of_pairs(queries: int, references: int | None) -> int:
-    """Return the number of pairs of an item; without references, those among its queries."""
-    return queries * (queries - 1) // 2 if references is None else queries * references
-
-
-def may_be_listed(pairs: int, device: torch.device) -> bool:
-    """Return whether the pairs of an item are few enough to be listed."""
-    return pairs <= MAX_PAIRS.get(device.type, MAX_PAIRS_ON_GPU)
-
-
 class ListedPairs:
-    """Pairs of queries and references of B items, or among each item's queries, with the results of `Pairs`.
+    """Pairs of queries and references of B items, or among each item's queries, with the results of `ItemPairs`.
 
     `total` (B, 2) int64: the numbers of pairs of the same label and of different labels.
     """
@@ -79,7 +69,7 @@ class ListedPairs:
 
     def concordance(self) -> Tensor:
         # ->  (B,) float64, NaN where all pairs are of one kind
-        """Return `Pairs.concordance` of each item."""
+        """Return `ItemPairs.concordance` of each item."""
         nearer = (self.below[:, 0] + self.through[:, 0]).where(~self._same, 0).sum(-1)  # doubled; ties count once
         same, different = self.total.double().unbind(-1)
         return nearer / (2.0 * same * different)

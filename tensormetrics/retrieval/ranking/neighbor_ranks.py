@@ -12,12 +12,12 @@ from ..search.direct_search import NOT_FINITE, DirectSearch
 from ..search.nearest import NearestSearch
 from ..search.references import References
 from .positive_ranks import PositiveRanks, count_relevant, ranks_of_neighbors
-from .ranking import Ranking
+from .ranking import RankingOptions
 
 LONE, SCORED = 2, 4  # bits of a status word: a query has no relevant reference, or one
 
 
-def direct_search(inputs: RetrievalInputs, ranking: Ranking) -> DirectSearch | None:
+def direct_search(inputs: RetrievalInputs, ranking: RankingOptions) -> DirectSearch | None:
     """Return the search that ranks all queries by labels of neighbors without waiting for a GPU, if there is one."""
     if ranking.depth is None or not _ranks_by_labels(inputs, ranking):
         return None
@@ -30,21 +30,21 @@ def direct_search(inputs: RetrievalInputs, ranking: Ranking) -> DirectSearch | N
     return search if search.can_run and gpu_kernels.can_use("neighbor scores", inputs.query.device) else None
 
 
-def can_use_labels(inputs: RetrievalInputs, ranking: Ranking) -> bool:
+def can_use_labels(inputs: RetrievalInputs, ranking: RankingOptions) -> bool:
     """Return whether the nearest references and their labels are enough, and found faster than all ranks."""
     if not (len(inputs.query) and len(inputs.reference)) or not _ranks_by_labels(inputs, ranking):
         return False
     return ranking.is_shallow(inputs.reference) or direct_search(inputs, ranking) is not None
 
 
-def _ranks_by_labels(inputs: RetrievalInputs, ranking: Ranking) -> bool:
+def _ranks_by_labels(inputs: RetrievalInputs, ranking: RankingOptions) -> bool:
     has_options = inputs.gains is not None or inputs.ignore is not None or ranking.label_comparison_fn is not None
     is_here = inputs.layout is None and inputs.stream is None
     return not has_options and is_here and ranking.ties == "index" and inputs.query_labels.ndim == 1
 
 
 @torch.no_grad()
-def label_tiles(inputs: RetrievalInputs, ranking: Ranking) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
+def label_tiles(inputs: RetrievalInputs, ranking: RankingOptions) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
     """Yield parts of the queries with their ranks, of which later ones replace earlier ones; P is the depth."""
     ranks_of = label_ranker(inputs)
     if direct := direct_search(inputs, ranking):

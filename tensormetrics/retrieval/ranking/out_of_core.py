@@ -13,15 +13,16 @@ from torch import Tensor
 from torch import distributed as dist
 
 from ...core.metric.distributed import all_gather_status, all_reduce, from_rank
+from ..deterministic import chunk_slices
 from ..inputs import RetrievalInputs, Stream, as_embeddings, budget, check_count, check_finite, check_squares
 from ..relevance import Comparison, Positives, Relevance, Triples, check_triples, inverse_index, renumber_triples
 from ..search.backend import nearest
 from ..search.backends.sharded import merge_block
 from ..search.knn import TorchKNN
-from .blockwise import MeasuredQueries, chunk_slices, split_queries
+from .blockwise import MeasuredQueries, split_queries
 from .positive_ranks import PositiveRanks, read_off, within_depth
 from .rank_counts import RankCounter, ranks_of
-from .ranking import Ranking
+from .ranking import RankingOptions
 
 LABELS = 2**16  # number of references that labels are compared with at once
 ROW_OVERHEAD = 72  # bytes of temporaries for each reference of a block
@@ -29,14 +30,12 @@ ROW_OVERHEAD = 72  # bytes of temporaries for each reference of a block
 
 @torch.no_grad()
 def streamed_tiles(
-    inputs: RetrievalInputs, stream: Stream, ranking: Ranking
+    inputs: RetrievalInputs, stream: Stream, ranking: RankingOptions
 ) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
     """Yield the ranks of all queries; see `rank_tiles`."""
     search = StreamSearch(inputs, stream, ranking)
     depth, count = ranking.depth, len(stream.source)
-    is_shallow = (
-        depth is not None and depth <= max(64, count // 32) and ranking.ties == "index" and inputs.ignore is None
-    )
+    is_shallow = inputs.ignore is None and ranking.ranks_few(count)
     if depth is not None and is_shallow and 32 * depth * len(inputs.query) <= search.memory:
         return search.tiles_by_search(min(depth, count))
     return search.tiles_by_counting()
@@ -45,7 +44,7 @@ def streamed_tiles(
 class StreamSearch:
     """Search for the positives of all queries in a stream of references."""
 
-    def __init__(self, inputs: RetrievalInputs, stream: Stream, ranking: Ranking) -> None:
+    def __init__(self, inputs: RetrievalInputs, stream: Stream, ranking: RankingOptions) -> None:
         check_count(len(stream.source))
         self.inputs, self.source, self.state, self.ranking = inputs, stream.source, stream.state, ranking
         self.memory, self.self_index = ranking.memory(inputs.query.device), inputs.self_index()
@@ -126,7 +125,8 @@ class StreamSearch:
             del finished[self.finished :]
             self._clear_part()
         for index, part in enumerate(parts):
-            queries = MeasuredQueries(self.inputs.query[part], self.self_index[part], *self.relevance.positives(part))
+            positives, ignored = self.relevance.positives(part)
+            queries = MeasuredQueries(self.inputs.query[part], self.self_index[part], positives, ignored=ignored)
             if index >= len(finished):
                 finished.append(self._count(queries))
                 self._clear_part()
@@ -218,10 +218,8 @@ class BlockRelevance:
 
     def count_relevant(self) -> Tensor:
         # ->  (Q,) int64
-        all_queries, counts = (
-            torch.arange(len(self.self_index), device=self.self_index.device),
-            torch.zeros_like(self.self_index),
-        )
+        counts = torch.zeros_like(self.self_index)
+        all_queries = torch.arange(len(counts), device=counts.device)
         for rows, _, positives in self._of_blocks(all_queries) if len(all_queries) else ():
             counts[rows] += positives.relevant
         return counts

@@ -16,7 +16,7 @@ from torch import Tensor
 from ...core.metric.distributed import all_gather_cat
 from ...core.numbers.exact_sums import index_add
 from ...core.resampling.weights import replicate_weights
-from .pairs import Pairs, Threshold, Tile
+from .pairs import ItemPairs, Threshold, Tile
 
 SAMPLED = 2**18  # pairs of each kind that the bins are chosen from
 BINS = 512
@@ -48,7 +48,7 @@ class PairCounts(NamedTuple):
         return self.of_items.sum(0) // 2
 
 
-def count_pairs(pairs: Pairs, starts: Tensor, replicates: int) -> PairCounts:
+def count_pairs(pairs: ItemPairs, starts: Tensor, replicates: int) -> PairCounts:
     # starts: (B,) float64
     """Count all pairs by item and bin, and list the pairs of a kind that has few.
 
@@ -91,7 +91,7 @@ def _all_pairs(tile: Tile) -> tuple[Tensor, Tensor]:
     return tile.pairs(torch.arange(len(tile.same), device=tile.same.device))
 
 
-def bin_starts(pairs: Pairs, far: Sequence[float], thresholds: Sequence[Threshold]) -> Tensor:
+def bin_starts(pairs: ItemPairs, far: Sequence[float], thresholds: Sequence[Threshold]) -> Tensor:
     # far: F rates in [0, 1]  ->  (B,) float64
     """Choose bins: evenly filled ones, finer around some rates of false acceptance, and one at each threshold."""
     same, different = _samples(pairs)
@@ -113,7 +113,7 @@ def bin_starts(pairs: Pairs, far: Sequence[float], thresholds: Sequence[Threshol
     return starts[starts.isfinite()].unique()
 
 
-def _samples(pairs: Pairs) -> list[Tensor]:
+def _samples(pairs: ItemPairs) -> list[Tensor]:
     # ->  (n,) float64, ascending, of pairs of the same label and of different ones
     """Return the distances of all pairs of each kind, or of a sample that covers all items evenly."""
     query_labels, reference_labels = pairs.inputs.query_labels, pairs.inputs.reference_labels

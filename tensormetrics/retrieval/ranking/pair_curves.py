@@ -12,7 +12,7 @@ from ...core.resampling.resampling import Range, Resampled
 from ...core.resampling.units import unit_counts, units_of_values
 from ...core.resampling.weights import ItemNames, fingerprint
 from .pair_counts import DIFFERENT, SAME, PairCounts, bin_starts, count_pairs, weighted_counts
-from .pairs import Pairs, Threshold
+from .pairs import ItemPairs, Threshold
 
 
 class Curve(NamedTuple):
@@ -65,9 +65,9 @@ def _first(holds: Tensor) -> Tensor:
 
 
 def resampled_curve(
-    pairs: Pairs,
+    pairs: ItemPairs,
     names: ItemNames,
-    points: Callable[[Pairs], tuple[Sequence[float], list[Threshold]]],
+    points: Callable[[ItemPairs], tuple[Sequence[float], list[Threshold]]],
     read: Callable[[Curve], Any],
     value_range: Range,
     replicates: int,

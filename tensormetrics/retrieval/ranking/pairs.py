@@ -16,6 +16,7 @@ from torch import distributed as dist
 
 from ...core.metric.distributed import all_gather_cat, all_reduce
 from ...core.numbers.exact_sums import ratio
+from ..deterministic import chunk_slices
 from ..inputs import RetrievalInputs, budget
 from ..search.distance import Distance
 from ..search.product_filter import BLOCK, Filter
@@ -51,14 +52,12 @@ class Tile(NamedTuple):
 
     def pairs(self, selected: Tensor) -> tuple[Tensor, Tensor]:
         # selected: (m,) int64 below n  ->  (m,) int64 queries and references
-        cell, width = (
-            selected if self.positions is None else self.positions[selected],
-            self.columns.stop - self.columns.start,
-        )
+        cell = selected if self.positions is None else self.positions[selected]
+        width = self.columns.stop - self.columns.start
         return cell // width + self.rows.start, cell % width + self.columns.start
 
 
-class Pairs:
+class ItemPairs:
     """Pairs of queries and references; two items form one pair, and no item is paired with itself.
 
     With `several`, each rank of the group holds all rows, works on a part of the pairs, and gets the result of a single
@@ -251,13 +250,12 @@ class Pairs:
         """Yield the tiles of this rank."""
         rank, ranks = (dist.get_rank(self.group), dist.get_world_size(self.group)) if self.several else (0, 1)
         queries, references, tile_index = len(self.inputs.query), len(self.inputs.reference), 0
-        for start in range(0, queries, self.rows):
-            rows = slice(start, min(start + self.rows, queries))
+        for rows in chunk_slices(queries, self.rows):
             # If all of these queries are references, earlier references were already paired with them as queries.
-            before = start // BLOCK * BLOCK if rows.stop <= self.inputs.shared else 0
-            for first in range(before, references, self.columns):
+            before = rows.start // BLOCK * BLOCK if rows.stop <= self.inputs.shared else 0
+            for columns in chunk_slices(references, self.columns, before):
                 if tile_index % ranks == rank:
-                    yield self._tile(rows, slice(first, min(first + self.columns, references)))
+                    yield self._tile(rows, columns)
                 tile_index += 1
 
     def _tile(self, rows: slice, columns: slice) -> Tile:
@@ -276,10 +274,8 @@ class Pairs:
 
     def _extent(self) -> tuple[float, float, float]:
         """Return bounds below and above all canonical distances, and the error of `values`."""
-        longest, error = (
-            [self.self_index.new_zeros((), dtype=torch.float64)] * 2,
-            self.self_index.new_zeros((), dtype=torch.float64),
-        )
+        error = self.self_index.new_zeros((), dtype=torch.float64)
+        longest = [error, error]
         for operand, (rows, is_query) in enumerate(((self.inputs.query, True), (self.inputs.reference, False))):
             for chunk in rows.split(max(2**20 // max(rows.shape[1], 1), 1)):
                 norm = self.filter.centered(chunk, self.distance.euclidean).norm(dim=1).amax()

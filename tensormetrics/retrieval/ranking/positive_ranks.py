@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
+from ..deterministic import chunk_slices
 from ..inputs import (
     RetrievalInputs,
     as_inputs,
@@ -31,7 +32,7 @@ from ..search.distance import DistanceName
 from ..search.nearest import NearestSearch
 from ..search.references import References
 from .rank_counts import RankCounter
-from .ranking import Ranking, Ties
+from .ranking import RankingOptions, Ties
 
 
 class PositiveRanks(NamedTuple):
@@ -126,7 +127,7 @@ def positive_ranks(
     tensor([1.0000, 1.0000, 1.0000, 1.0000, 0.4167], dtype=torch.float64)
     """
     inputs = RankingInputs(query, query_labels, reference, reference_labels, self_index, gains, ignore)
-    ranking = Ranking(label_comparison_fn, depth, ties, distance, exact, memory_budget).checked()
+    ranking = RankingOptions(label_comparison_fn, depth, ties, distance, exact, memory_budget).checked()
     graded = gains is not None
     checks.tensor("query", query)
     if query.ndim <= 2 and query_mask is None and reference_mask is None:
@@ -171,7 +172,7 @@ class RankingInputs(NamedTuple):
         return query, self.query_labels, self_index
 
 
-def rank_tiles(inputs: RetrievalInputs, ranking: Ranking) -> Iterator[tuple[slice, PositiveRanks]]:
+def rank_tiles(inputs: RetrievalInputs, ranking: RankingOptions) -> Iterator[tuple[slice, PositiveRanks]]:
     # ->  slices of the queries, in order, with their ranks; P = the largest R of a tile
     """Yield `positive_ranks` of checked inputs, a tile of queries at a time.
 
@@ -199,8 +200,7 @@ def rank_tiles(inputs: RetrievalInputs, ranking: Ranking) -> Iterator[tuple[slic
 
     @torch.no_grad()
     def tiles() -> Iterator[tuple[slice, PositiveRanks]]:
-        for start in range(0, len(query), rows):
-            tile = slice(start, min(start + rows, len(query)))
+        for tile in chunk_slices(len(query), rows):
             positives = relevance(tile)
             yield tile, within_depth(*ranks_of(tile, positives), positives, depth)
 
@@ -214,7 +214,7 @@ def no_ranks(positives: Positives) -> tuple[Tensor, Tensor | None]:
 
 
 def _batch_tiles(
-    inputs: RankingInputs, masks: tuple[Tensor | None, Tensor | None], ranking: Ranking
+    inputs: RankingInputs, masks: tuple[Tensor | None, Tensor | None], ranking: RankingOptions
 ) -> Iterator[tuple[Tensor, PositiveRanks]]:
     """Yield `rank_tiles` of every item of a batch, without padding; query numbers run through all items."""
     if inputs.reference is None:
@@ -263,7 +263,7 @@ def _batch_tiles(
 
 
 def _ranks_of_small_items(
-    batch: Batch, query_labels: Tensor, reference_labels: Tensor, ranking: Ranking
+    batch: Batch, query_labels: Tensor, reference_labels: Tensor, ranking: RankingOptions
 ) -> Iterator[tuple[Tensor, Tensor, PositiveRanks]]:
     # query_labels: (B, Q)  reference_labels: (B, N)  ->  (b,) items, (b Q,) numbers of queries, their ranks
     """Yield the ranks of small items, read off their sorted neighbors."""

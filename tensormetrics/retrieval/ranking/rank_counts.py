@@ -15,7 +15,7 @@ from ..search import operators
 from ..search.distance import equal_rows
 from ..search.fp16_filter import Float16Filter
 from ..search.product_filter import BLOCK, Filter, exact_float32_products
-from .ranking import TIES, Ranking
+from .ranking import TIES, RankingOptions
 
 _PAIR_BYTES = 24  # of a pair: a filter value, its bin, and temporaries
 _WIDEST = 512  # the most positives for which the kernel compares each entry with each positive
@@ -60,7 +60,7 @@ class RankCounter:
     because it or the query holds NaN or infinity, has rank 0 and comes before no other.
     """
 
-    def __init__(self, query: Tensor, self_index: Tensor, reference: Tensor, ranking: Ranking) -> None:
+    def __init__(self, query: Tensor, self_index: Tensor, reference: Tensor, ranking: RankingOptions) -> None:
         # query: (Q, D)  self_index: (Q,) int64, -1 = none  reference: (R, D)
         check_count(len(reference))
         self.query, self.reference, self.self_index = query, reference, self_index
@@ -156,7 +156,13 @@ class RankCounter:
         rows = queries.query, self.reference, queries.self_index
         positives = queries.delta, queries.positive, queries.relevant
         normalization = self.filter.center, self.filter.sizes, filter_.largest
-        options = filter_.query(queries.query), filter_, normalization, self.distance.code, TIES.index(self.ties)
+        options = (
+            filter_.query(queries.query),
+            filter_.references,
+            normalization,
+            self.distance.code,
+            TIES.index(self.ties),
+        )
         before, num_undecided = counting.before(rows, positives, *options, capacity)
         return before if int(num_undecided) <= capacity else None  # the host waits
 

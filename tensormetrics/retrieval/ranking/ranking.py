@@ -16,7 +16,7 @@ Ties = Literal["index", "optimistic", "pessimistic"]
 TIES: tuple[Ties, ...] = get_args(Ties)
 
 
-class Ranking(NamedTuple):
+class RankingOptions(NamedTuple):
     """Options of a ranking: relevance, order of the references and depth; see `positive_ranks`."""
 
     label_comparison_fn: Comparison | None = None
@@ -26,7 +26,7 @@ class Ranking(NamedTuple):
     exact: bool = True
     memory_budget: int | None = None
 
-    def checked(self) -> "Ranking":
+    def checked(self) -> "RankingOptions":
         checks.check_choice("ties", self.ties, TIES)
         checks.check_choice("distance", self.distance, DISTANCES)
         return self if self.depth is None else self._replace(depth=checks.check_int("depth", self.depth, 1))
@@ -38,7 +38,11 @@ class Ranking(NamedTuple):
             return False
         kernels = None if is_ignoring else operators.kernels(reference, "search")
         is_fast = kernels and Float16Search.is_faster(min(self.depth, len(reference)), len(reference), kernels)
-        return bool(is_fast) or self.depth <= max(64, len(reference) // 32)
+        return bool(is_fast) or self.ranks_few(len(reference))
+
+    def ranks_few(self, references: int) -> bool:
+        """Return whether ranks are so low that searching neighbors is faster than counting on any device."""
+        return self.depth is not None and self.ties == "index" and self.depth <= max(64, references // 32)
 
     @property
     def order(self) -> Distance:

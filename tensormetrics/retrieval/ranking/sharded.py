@@ -22,21 +22,21 @@ from ...core.metric.distributed import (
     from_rank,
     tensor_meta,
 )
-from ..deterministic import rows_per_chunk
+from ..deterministic import chunk_slices, rows_per_chunk
 from ..inputs import RetrievalInputs, ShardLayout, check_squares, finite_rows
 from ..relevance import Relevance, triples_of
 from ..search.backends.sharded import ShardedKNN
 from ..search.knn import TorchKNN
 from ..search.ring_pass import Ring, block_rows, redistribute_rows, summarize_positions, travel_memory
-from .blockwise import MeasuredQueries, chunk_slices, split_queries
+from .blockwise import MeasuredQueries, split_queries
 from .neighbor_ranks import can_use_labels, label_tiles
 from .out_of_core import streamed_tiles
 from .positive_ranks import PositiveRanks, rank_tiles, read_off, within_depth
 from .rank_counts import RankCounter
-from .ranking import Ranking
+from .ranking import RankingOptions
 
 
-def tiles_of(inputs: RetrievalInputs, ranking: Ranking) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
+def tiles_of(inputs: RetrievalInputs, ranking: RankingOptions) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
     """Yield the ranks of all queries; if they are sharded, of this process's queries, numbered locally."""
     if inputs.stream is not None:
         return streamed_tiles(inputs, inputs.stream, ranking)
@@ -46,26 +46,24 @@ def tiles_of(inputs: RetrievalInputs, ranking: Ranking) -> Iterator[tuple[slice 
 
 
 @torch.no_grad()
-def _sharded_tiles(inputs: RetrievalInputs, ranking: Ranking) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
+def _sharded_tiles(inputs: RetrievalInputs, ranking: RankingOptions) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
     layout, count = layout_of(inputs), len(inputs.reference_labels)
     # The choice of a single process, if the neighbors of all queries fit in memory.
-    depth = ranking.depth
-    is_shallow = ranking.ties == "index" and inputs.ignore is None
-    is_shallow &= (
-        depth is not None and depth <= max(64, count // 32) and 32 * depth * max(layout.query) <= layout.memory
-    )
-    if count and is_shallow and depth is not None:
+    depth, is_shallow = ranking.depth, inputs.ignore is None and ranking.ranks_few(count)
+    if count and is_shallow and depth is not None and 32 * depth * max(layout.query) <= layout.memory:
         yield from _tiles_by_search(inputs, ranking, min(depth, count))
     elif count:
         yield from _ShardedCounter(inputs, ranking._replace(memory_budget=layout.memory)).tiles()
 
 
-def _tiles_by_search(inputs: RetrievalInputs, ranking: Ranking, depth: int) -> Iterator[tuple[slice, PositiveRanks]]:
+def _tiles_by_search(
+    inputs: RetrievalInputs, ranking: RankingOptions, depth: int
+) -> Iterator[tuple[slice, PositiveRanks]]:
     layout = layout_of(inputs)
     cache = layout.cache
     if "index" not in cache or cache["index"].shape[1] < depth:
         knn = ShardedKNN(layout.group, TorchKNN(ranking.distance, memory_budget=layout.memory))
-        self_index = inputs.self_index()[layout.local_queries()]
+        self_index = inputs.self_index()[layout.local(layout.query)]
         cache["index"] = knn.search(inputs.query, depth, inputs.reference, self_index, layout.reference)[1]
     relevance = _relevance(inputs, ranking)
     rows = max(layout.memory // 4 // (relevance.bytes_per_query + 96 * depth), 1)
@@ -77,7 +75,7 @@ def _tiles_by_search(inputs: RetrievalInputs, ranking: Ranking, depth: int) -> I
 class _ShardedCounter:
     """Ranks of the queries of this process, computed by counting the references of all processes."""
 
-    def __init__(self, inputs: RetrievalInputs, ranking: Ranking) -> None:
+    def __init__(self, inputs: RetrievalInputs, ranking: RankingOptions) -> None:
         self.inputs, self.layout, self.ranking = inputs, layout_of(inputs), ranking
         self.group = self.layout.group
         relevance, (_, dim) = _relevance(inputs, ranking), inputs.reference.shape
@@ -92,7 +90,7 @@ class _ShardedCounter:
         self.num_positives, self.order = torch.cat([inputs.self_index()[:0], *counts]).sort(stable=True)
         self.relevance = _relevance(inputs, ranking, self.order)
         check_squares(query=inputs.query, reference=inputs.reference)
-        self.self_index = inputs.self_index()[self.layout.local_queries()][self.order]
+        self.self_index = inputs.self_index()[self.layout.local(self.layout.query)][self.order]
 
     def tiles(self) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
         layout, row = self.layout, self.inputs.reference[:0].element_size() * self.inputs.reference.shape[1]
@@ -116,14 +114,11 @@ class _ShardedCounter:
         for owner, count in enumerate(self.layout.query):
             for chunk in chunk_slices(count, size):
                 rows = slice(first + chunk.start, first + chunk.stop)
-                query = (
-                    inputs.query[chunk].contiguous()
-                    if owner == rank
-                    else inputs.query.new_empty(_size(chunk), inputs.query.shape[1])
-                )
+                query = inputs.query.new_empty(chunk.stop - chunk.start, inputs.query.shape[1])
+                query = inputs.query[chunk].contiguous() if owner == rank else query
                 all_gather_status(None, self.group)
                 from_rank(query, owner, self.group)
-                queries = MeasuredQueries.of(query, self_index[rows], relevance(rows))
+                queries = MeasuredQueries(query, self_index[rows], relevance(rows))
                 queries.measure(inputs.reference, self.first[rank], self.ranking.order, self.memory // 8)
                 queries.delta = all_reduce(queries.delta, dist.ReduceOp.MIN, self.group)
                 queries.sort_positives()
@@ -146,12 +141,9 @@ class _ShardedCounter:
             yield from self._ranks(ring, part)
 
     def _ranks(self, ring: Ring, part: slice) -> Iterator[tuple[Tensor, PositiveRanks]]:
-        tiles = [
-            slice(rows.start + part.start, rows.stop + part.start)
-            for rows in chunk_slices(_size(part), self.chunk_rows)
-        ]
+        tiles = chunk_slices(part.stop, self.chunk_rows, part.start)
         blocks = [
-            MeasuredQueries.of(self.inputs.query, self.self_index[tile], self.relevance(tile), self.order[tile])
+            MeasuredQueries(self.inputs.query, self.self_index[tile], self.relevance(tile), self.order[tile])
             for tile in tiles
         ]
 
@@ -172,9 +164,9 @@ class _ShardedCounter:
             yield self.order[tile], block.ranks(self.ranking.depth)
 
 
-def _relevance(inputs: RetrievalInputs, ranking: Ranking, order: Tensor | None = None) -> Relevance:
+def _relevance(inputs: RetrievalInputs, ranking: RankingOptions, order: Tensor | None = None) -> Relevance:
     """Return the relevance of the queries of this process, in this order."""
-    local = layout_of(inputs).local_queries()
+    local = layout_of(inputs).local(layout_of(inputs).query)
 
     def part(of_all: Tensor) -> Tensor:
         return of_all[local] if order is None else of_all[local][order]
@@ -242,7 +234,3 @@ def gather_ordered_rows(
             rows = rows.new_empty(0, *(shape[1:] or (1,)), dtype=dtype)
         results.append(redistribute_rows(rows, positions, count, of_positions, group))
     return results, min(memories)
-
-
-def _size(part: slice) -> int:
-    return part.stop - part.start

@@ -11,7 +11,7 @@ from ...core.numbers import ranked
 from ..deterministic import sum_by_position
 from ..ranking.positive_ranks import PositiveRanks
 from .depths import Depths, at_depths, score_kernels, scores_at, takes_ranks
-from .query_metric import QueryMetric, QueryOptions
+from .query_metric import GradedOptions, QueryMetric
 
 Denominator = Literal["relevant", "min", "found"]
 DENOMINATORS: tuple[Denominator, ...] = get_args(Denominator)
@@ -93,7 +93,7 @@ class AveragePrecision(QueryMetric):
         self,
         k: Depths | None = None,
         denominator: Denominator = "relevant",
-        **options: Unpack[QueryOptions],
+        **options: Unpack[GradedOptions],
     ) -> None:
         _check_denominator(k, denominator)
         super().__init__(*scores_at(k, average_precision, denominator=denominator), **options)
@@ -105,5 +105,5 @@ class AveragePrecisionAtR(QueryMetric):
     In [0, 1]; formula: `average_precision_at_r`. Options as in `PrecisionAtK`.
     """
 
-    def __init__(self, **options: Unpack[QueryOptions]) -> None:
+    def __init__(self, **options: Unpack[GradedOptions]) -> None:
         super().__init__(average_precision_at_r, "relevant", **options)

@@ -98,9 +98,9 @@ def checked_centroids(inputs: RetrievalInputs, distance: Distance, memory_budget
     # ->  (Q,) float64
     """Compute `nearest_centroid` of checked inputs. Sums of sharded rows are combined over ranks."""
     layout, query, reference = inputs.layout, inputs.query, inputs.reference
-    query_slice, reference_slice = (
-        (slice(None), slice(None)) if layout is None else (layout.local_queries(), layout.local_references())
-    )
+    query_slice = reference_slice = slice(None)
+    if layout is not None:
+        query_slice, reference_slice = layout.local(layout.query), layout.local(layout.reference)
     query_labels, self_index = inputs.query_labels[query_slice], inputs.self_index()[query_slice]
     scores = torch.full((len(query),), torch.nan, dtype=torch.float64, device=query.device)
     if not len(inputs.reference_labels) or not len(inputs.query_labels):

@@ -40,7 +40,7 @@ _STATES: dict[str, tuple[str, ...]] = {
 }
 
 
-class Queries(NamedTuple):
+class QueryIds(NamedTuple):
     """Identities of the queries of one `compute`, in its order."""
 
     names: ItemNames
@@ -61,7 +61,7 @@ class Queries(NamedTuple):
         is_grouped = self.names.groups is not None or others.groups is not None
         return ItemNames(ids, torch.cat(groups) if is_grouped else None)
 
-    def grouped(self, groups: Any) -> "Queries":
+    def grouped(self, groups: Any) -> "QueryIds":
         # groups: (num_rows,) integers or names, or a mapping from ids
         """Return the queries with other groups, or as they are for None."""
         return self if groups is None else self._replace(names=self.names._replace(groups=self.groups_of(groups)))
@@ -255,7 +255,7 @@ class EmbeddingMetric(Metric[Answer]):
 
     def stored_inputs(
         self, leaves_checks: Callable[[RetrievalInputs], bool] = lambda inputs: False
-    ) -> tuple[RetrievalInputs, Queries]:
+    ) -> tuple[RetrievalInputs, QueryIds]:
         """Return all rows kept, and the identities of the queries.
 
         `leaves_checks`: whether kernels will find values that are not finite; then the inputs have a status.
@@ -266,16 +266,13 @@ class EmbeddingMetric(Metric[Answer]):
         kinds = [kind_of_rows(len(items.labels), items.ids, items.groups) for items in (both, queries)]
         check_same_kind(kinds[1], kinds[0])
         rows_of_both = len(self._rows("both")[1])
-        query_items, reference_items = (
-            _join_roles(both, queries, rows_of_both),
-            _join_roles(both, references, rows_of_both),
-        )
+        query_items, reference_items = (_join_roles(both, items, rows_of_both) for items in (queries, references))
         query_labels, query_cameras, ids, groups, rows_of_queries, query, query_positions = query_items
         reference_labels, reference_cameras, *reference_names, _, reference, reference_positions = reference_items
         names = ItemNames.of_rows(query_labels, ids, groups)
         num_rows = rows_of_both + len(self._rows("query")[1])
         rows = rows_of_queries if len(ids) else None
-        identities = Queries(names, rows, num_rows, (reference_names[0], reference_names[1]))
+        identities = QueryIds(names, rows, num_rows, (reference_names[0], reference_names[1]))
         if bool(len(query_labels)) != bool(len(reference_labels)):
             missing = "reference" if len(query_labels) else "query"
             raise ValueError(

@@ -14,9 +14,9 @@ from ...core.resampling.resampling import Resampled
 from ...core.resampling.weights import check_draws
 from ...core.results.estimates import Estimate
 from ...core.results.plots import direction_text, plot_curves, steps_of
-from ..inputs import RetrievalInputs
+from ..inputs import RetrievalInputs, check_budget
 from ..ranking.pair_curves import Curve, resampled_curve
-from ..ranking.pairs import Pairs, Threshold
+from ..ranking.pairs import ItemPairs, Threshold
 from ..search.distance import DISTANCES, DistanceName
 from .embedding_metric import EmbeddingMetric, EmbeddingOptions
 from .verification import (
@@ -56,15 +56,13 @@ class PairMetric(EmbeddingMetric):
     ) -> None:
         super().__init__(**kwargs)
         checks.check_choice("distance", distance, DISTANCES)
-        if memory_budget is not None:
-            checks.check_int("memory_budget", memory_budget, 1)
-        self.distance, self.memory_budget = distance, memory_budget
+        self.distance, self.memory_budget = distance, check_budget(memory_budget)
 
     @torch.no_grad()
     def compute(self) -> Any:
-        values = split_fields(
-            curve_of_pairs(self.pairs(), self.rates, self.distance, self.fields), len(self.rates), self.fields
-        )
+        pairs = self._pairs_of(self.stored_inputs()[0])
+        columns = curve_of_pairs(pairs, self.rates, self.distance, self.fields)
+        values = split_fields(columns, len(self.rates), self.fields)
         return self.result(dict(zip(self.fields, values, strict=True)))
 
     def result(self, values: dict[str, Tensor]) -> Any:
@@ -79,7 +77,7 @@ class PairMetric(EmbeddingMetric):
         rest = {"auroc": curve.area(), "equal_error_rate": curve.equal_error_rate()}
         return self.result({"tar": tar, "threshold": threshold, **rest})
 
-    def points(self, pairs: Pairs) -> tuple[Sequence[float], list[Threshold]]:
+    def points(self, pairs: ItemPairs) -> tuple[Sequence[float], list[Threshold]]:
         """Return the false accept rates that the score depends on, and the points where the curve must be exact."""
         conditions = conditions_of(pairs, self.rates, self.fields)
         thresholds = pairs.first(conditions) if conditions else []
@@ -87,12 +85,9 @@ class PairMetric(EmbeddingMetric):
             return self.rates, thresholds
         return (*self.rates, float(thresholds[-1].below[1] / pairs.total[1])), thresholds
 
-    def pairs(self) -> Pairs:
-        return self._pairs_of(self.stored_inputs()[0])
-
-    def _pairs_of(self, inputs: RetrievalInputs) -> Pairs:
+    def _pairs_of(self, inputs: RetrievalInputs) -> ItemPairs:
         several = self._is_synced and dist.is_initialized() and dist.get_world_size(self.process_group) > 1
-        return Pairs(inputs, DISTANCES[self.distance], self.memory_budget, several, self.process_group)
+        return ItemPairs(inputs, DISTANCES[self.distance], self.memory_budget, several, self.process_group)
 
     def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled:
         replicates, seed = check_draws(replicates, seed)

@@ -8,7 +8,7 @@ from typing_extensions import Unpack  # torch brings it
 from ...core.arguments import checks
 from ..ranking.positive_ranks import PositiveRanks
 from .depths import takes_ranks
-from .query_metric import STATISTICS, QueryMetric, QueryOptions, Statistic
+from .query_metric import STATISTICS, GradedOptions, QueryMetric, Statistic
 
 
 @takes_ranks
@@ -83,7 +83,7 @@ class FirstRank(QueryMetric):
     plot_lower_bound: float | None = 1.0
     plot_upper_bound: float | None = None
 
-    def __init__(self, statistic: Statistic = "median", **options: Unpack[QueryOptions]) -> None:
+    def __init__(self, statistic: Statistic = "median", **options: Unpack[GradedOptions]) -> None:
         checks.check_choice("statistic", statistic, STATISTICS)
         if options.get("on_lone") == "zero":
             raise ValueError("on_lone: got 'zero', which is better than any rank; wanted 'exclude' or 'error'")
@@ -96,7 +96,7 @@ class InverseNegativePenalty(QueryMetric):
     Options as in `PrecisionAtK`.
     """
 
-    def __init__(self, **options: Unpack[QueryOptions]) -> None:
+    def __init__(self, **options: Unpack[GradedOptions]) -> None:
         super().__init__(inverse_negative_penalty, None, **options)
 
 
@@ -106,5 +106,5 @@ class RankingAUROC(QueryMetric):
     Options as in `PrecisionAtK`. Queries without an irrelevant reference have no value, and are always left out.
     """
 
-    def __init__(self, **options: Unpack[QueryOptions]) -> None:
+    def __init__(self, **options: Unpack[GradedOptions]) -> None:
         super().__init__(ranking_auroc, None, **options)

@@ -6,7 +6,7 @@ from typing_extensions import Unpack  # torch brings it
 
 from ..ranking.positive_ranks import PositiveRanks
 from .depths import Depths, at_depths, scores_at, takes_ranks
-from .query_metric import QueryMetric, QueryOptions
+from .query_metric import GradedOptions, QueryMetric
 
 
 @takes_ranks
@@ -72,7 +72,7 @@ class PrecisionAtK(QueryMetric):
     tensor(0.8000, dtype=torch.float64)
     """
 
-    def __init__(self, k: Depths, **options: Unpack[QueryOptions]) -> None:
+    def __init__(self, k: Depths, **options: Unpack[GradedOptions]) -> None:
         super().__init__(*scores_at(k, precision), **options)
 
 
@@ -82,5 +82,5 @@ class RPrecision(QueryMetric):
     In [0, 1]. Options as in `PrecisionAtK`.
     """
 
-    def __init__(self, **options: Unpack[QueryOptions]) -> None:
+    def __init__(self, **options: Unpack[GradedOptions]) -> None:
         super().__init__(r_precision, "relevant", **options)

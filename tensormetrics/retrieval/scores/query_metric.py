@@ -15,11 +15,12 @@ from ...core.numbers.exact_sums import cumulative_mass, parts, total, unit_of
 from ...core.resampling.draws import Bounds, mean_bounds
 from ...core.resampling.resampling import Items
 from ...core.resampling.weights import ItemNames
-from ..inputs import RetrievalInputs, Status, budget, is_rank_local
+from ..deterministic import chunk_slices, lexsort
+from ..inputs import RetrievalInputs, Status, budget, check_budget, is_rank_local
 from ..ranking.neighbor_ranks import LONE, SCORED, direct_search
 from ..ranking.out_of_core import counts_by_blocks
 from ..ranking.positive_ranks import PositiveRanks, count_relevant
-from ..ranking.ranking import TIES, Ranking, Ties
+from ..ranking.ranking import TIES, RankingOptions, Ties
 from ..ranking.sharded import gathered_scores, tiles_of
 from ..relevance import Comparison, Gains, Ignore, Relevance
 from ..search.direct_search import NOT_FINITE
@@ -49,8 +50,7 @@ def relevant_counts(inputs: RetrievalInputs, comparison: Comparison | None, memo
     )
     rows = max(budget(memory_budget, self_index.device) // relevance.bytes_per_query, 1)
     relevant = torch.zeros_like(self_index)
-    for start in range(0, len(self_index) if len(inputs.reference_labels) else 0, rows):
-        tile = slice(start, min(start + rows, len(self_index)))
+    for tile in chunk_slices(len(self_index) if len(inputs.reference_labels) else 0, rows):
         relevant[tile] = relevance(tile).relevant
     return relevant
 
@@ -180,19 +180,19 @@ def averaged(scores: Tensor, classes: Classes, average: str, statistic: str = "m
         values = means(torch.atleast_2d(scores), classes, average != "micro")
         values = values.nanmean(-1) if average == "macro" else values
         return values if scores.ndim > 1 else values[0]
-    scored = (classes.codes >= 0) & ~scores.isnan()
-    scores, codes = scores[scored], classes.codes[scored]
-    if average == "micro":
-        codes, count = torch.zeros_like(codes), 1
-    else:
-        count = len(classes.labels)
-    order = scores.argsort(stable=True)
-    order = order[codes[order].argsort(stable=True)]
-    counts = torch.bincount(codes, minlength=count)
-    values = _medians(scores[order], counts)
+    rows, codes, count = _by_class(scores, classes, average)
+    values = _medians(scores[rows], torch.bincount(codes, minlength=count))
     if average == "micro":
         return values[0]
     return values.nanmean() if average == "macro" else values
+
+
+def _by_class(scores: Tensor, classes: Classes, average: str) -> tuple[Tensor, Tensor, int]:
+    # scores: (Q,), NaN = undefined  ->  (n,) int64, scored queries by class and score; (n,) int64; number of classes
+    rows = ((classes.codes >= 0) & ~scores.isnan()).nonzero()[:, 0]
+    codes = torch.zeros_like(rows) if average == "micro" else classes.codes[rows]
+    order = lexsort(scores[rows], codes)
+    return rows[order], codes[order], 1 if average == "micro" else len(classes.labels)
 
 
 def items_of(
@@ -213,18 +213,13 @@ def items_of(
     if statistic == "mean":
         items = items_of_several({"": scores}, names, labels, classes, average, {"": value_range})
         return items._replace(read=functools.partial(_read_mean, average=average, count=len(classes.labels)))
-    count = 1 if average == "micro" else len(classes.labels)
-    scored = (classes.codes >= 0) & ~scores.isnan()
-    scores, units = scores[scored], names.units[scored]
-    codes = torch.zeros_like(units) if average == "micro" else classes.codes[scored]
-    order = scores.argsort(stable=True)
-    order = order[codes[order].argsort(stable=True)]
-    pairs = torch.stack([codes[order].double(), scores[order]], 1)
+    rows, codes, count = _by_class(scores, classes, average)
+    pairs = torch.stack([codes.double(), scores[rows]], 1)
     distinct, cells = pairs.unique_consecutive(dim=0, return_inverse=True)
     ends = torch.searchsorted(distinct[:, 0].contiguous(), torch.arange(count + 1, device=codes.device).double())
     read = functools.partial(_read_medians, values=distinct[:, 1], ends=ends, average=average)
-    ones = torch.ones_like(scores)[:, None]
-    items = Items(ones, units[order], read, cells, len(distinct), mixes=False, range=value_range)
+    ones = torch.ones_like(pairs[:, :1])
+    items = Items(ones, names.units[rows], read, cells, len(distinct), mixes=False, range=value_range)
     return items._replace(is_smooth=False, identity=names.columns(_targets(labels)))
 
 
@@ -317,7 +312,7 @@ class RankOptions(EmbeddingOptions, total=False):
     memory_budget: int | None
 
 
-class QueryOptions(RankOptions, total=False):
+class GradedOptions(RankOptions, total=False):
     gains: Gains | None
 
 
@@ -328,17 +323,8 @@ class QueryMetric(EmbeddingMetric):
         score: `(PositiveRanks) -> (Q,)`, NaN if undefined, or several by name, with a value for each.
         depth: the deepest rank that it uses: an integer, "relevant" (number of relevant references) or None (all).
         statistic: "mean" or "median" over queries.
-        gains: graded relevance, a function of pairs of labels, or a number for each pair, (Q, N), with a row for each
-            query that `compute` scores and a column for each reference, in order, or a tuple of queries, references
-            and gains, (n,) each, of the pairs with gains.
-        average: "micro", over queries; "macro", the mean over classes of "class"; "class", (C,), over the queries of
-            each label in `class_labels`; "none", (Q,), NaN for lone queries.
-        on_lone: lone queries, without a relevant reference, are left out ("exclude"), count as 0 ("zero"), or are a
-            ValueError ("error").
-        label_comparison_fn: `(x, y)` for pairs of labels, (n,) or (n, L) each, to (n,) bool; default equality.
-        ignore, ties: as in `positive_ranks`, with a row for each query that `compute` scores, in order.
-        distance: "l2", "sqeuclidean", "ip" or "cosine".
-        memory_budget: as in `TorchKNN`.
+
+    Other options as in `PrecisionAtK`.
     """
 
     higher_is_better = True
@@ -366,13 +352,11 @@ class QueryMetric(EmbeddingMetric):
         checks.check_choice("on_lone", on_lone, ON_LONE)
         checks.check_choice("ties", ties, TIES)
         checks.check_choice("distance", distance, DISTANCES)
-        if memory_budget is not None:
-            memory_budget = checks.check_int("memory_budget", memory_budget, 1)
         self.score, self.depth, self.statistic = score, depth, statistic
         self.gains, self.label_comparison_fn = gains, label_comparison_fn
         self.average, self.on_lone = average, on_lone
         self.ignore, self.ties = ignore, ties
-        self.distance, self.memory_budget = distance, memory_budget
+        self.distance, self.memory_budget = distance, check_budget(memory_budget)
         self._classes: Classes | None = None
 
     def rows_may_stay(self) -> bool:
@@ -406,8 +390,9 @@ class QueryMetric(EmbeddingMetric):
         """Classes of the queries that the latest `compute` scored, (C,) or (C, L)."""
         return None if self._classes is None else self._classes.labels
 
-    def _ranking(self, depth: int | None) -> Ranking:
-        return Ranking(self.label_comparison_fn, depth, self.ties, self.distance, memory_budget=self.memory_budget)
+    def _ranking(self, depth: int | None) -> RankingOptions:
+        options = self.label_comparison_fn, depth, self.ties, self.distance
+        return RankingOptions(*options, memory_budget=self.memory_budget)
 
     def _ranks_directly(self, inputs: RetrievalInputs) -> bool:
         is_plain = isinstance(self.depth, int) and self.gains is None and self.ignore is None

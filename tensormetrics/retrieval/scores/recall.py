@@ -7,7 +7,7 @@ from typing_extensions import Unpack  # torch brings it
 from ...core.arguments import checks
 from ..ranking.positive_ranks import PositiveRanks
 from .depths import Depths, at_depths, scores_at, takes_ranks
-from .query_metric import QueryMetric, QueryOptions
+from .query_metric import GradedOptions, QueryMetric
 
 
 @takes_ranks
@@ -78,7 +78,7 @@ class RecallAtK(QueryMetric):
     tensor(0.6000, dtype=torch.float64)
     """
 
-    def __init__(self, k: Depths, **options: Unpack[QueryOptions]) -> None:
+    def __init__(self, k: Depths, **options: Unpack[GradedOptions]) -> None:
         super().__init__(*scores_at(k, recall), **options)
 
 
@@ -96,7 +96,7 @@ class HitRate(QueryMetric):
     {'hit_rate_at_1': tensor(0.8000, dtype=torch.float64), 'hit_rate_at_3': tensor(1., dtype=torch.float64)}
     """
 
-    def __init__(self, k: Depths, **options: Unpack[QueryOptions]) -> None:
+    def __init__(self, k: Depths, **options: Unpack[GradedOptions]) -> None:
         super().__init__(*scores_at(k, hit_rate), **options)
 
 

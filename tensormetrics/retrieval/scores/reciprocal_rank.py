@@ -7,7 +7,7 @@ from typing_extensions import Unpack  # torch brings it
 from ..ranking.positive_ranks import PositiveRanks
 from .depths import Depths, at_depths, scores_at, takes_ranks
 from .position import first_rank
-from .query_metric import QueryMetric, QueryOptions
+from .query_metric import GradedOptions, QueryMetric
 
 
 @takes_ranks
@@ -36,5 +36,5 @@ class ReciprocalRank(QueryMetric):
     In [0, 1]. Other options as in `PrecisionAtK`.
     """
 
-    def __init__(self, k: Depths | None = None, **options: Unpack[QueryOptions]) -> None:
+    def __init__(self, k: Depths | None = None, **options: Unpack[GradedOptions]) -> None:
         super().__init__(*scores_at(k, reciprocal_rank), **options)

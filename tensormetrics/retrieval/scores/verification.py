@@ -11,8 +11,8 @@ from torch import Tensor
 from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
 from ..inputs import as_inputs, both_or_neither, budget
-from ..ranking.listed_pairs import PAIR, ListedPairs, may_be_listed, number_of_pairs
-from ..ranking.pairs import Condition, Pairs, Threshold
+from ..ranking.listed_pairs import MAX_PAIRS, MAX_PAIRS_ON_GPU, PAIR, ListedPairs
+from ..ranking.pairs import Condition, ItemPairs, Threshold
 from ..search.distance import DISTANCES, DistanceName
 
 FAR = (1e-4, 1e-3, 1e-2, 1e-1)
@@ -161,7 +161,7 @@ def pairwise_auroc(
 
 
 def curve_of_pairs(
-    pairs: Pairs | ListedPairs, far: Sequence[float], distance: DistanceName, fields: Sequence[str]
+    pairs: ItemPairs | ListedPairs, far: Sequence[float], distance: DistanceName, fields: Sequence[str]
 ) -> Tensor:
     # ->  (..., K) float64: the fields of `OperatingPoints` side by side, F columns for each of RATES, else one
     columns = {"auroc": pairs.concordance()[..., None]} if "auroc" in fields else {}
@@ -178,7 +178,7 @@ def curve_of_pairs(
 
 
 def _read_points(
-    pairs: Pairs | ListedPairs, points: list[Threshold], distance: DistanceName, fields: Sequence[str]
+    pairs: ItemPairs | ListedPairs, points: list[Threshold], distance: DistanceName, fields: Sequence[str]
 ) -> dict[str, Tensor]:
     # ->  name: (..., F) or (..., 1)
     """Read scores off the points of `_conditions`."""
@@ -191,7 +191,7 @@ def _read_points(
     return columns
 
 
-def conditions_of(pairs: Pairs | ListedPairs, far: Sequence[float], fields: Sequence[str]) -> list[Condition]:
+def conditions_of(pairs: ItemPairs | ListedPairs, far: Sequence[float], fields: Sequence[str]) -> list[Condition]:
     """Return what first holds where each false accept rate is exceeded, then where the two error rates meet."""
     same, different = pairs.total[..., None].double().unbind(-2)
 
@@ -204,7 +204,7 @@ def conditions_of(pairs: Pairs | ListedPairs, far: Sequence[float], fields: Sequ
     return conditions
 
 
-def _equal_error(pairs: Pairs | ListedPairs, point: Threshold) -> Tensor:
+def _equal_error(pairs: ItemPairs | ListedPairs, point: Threshold) -> Tensor:
     # ->  (...)
     before, after = (part.double() / pairs.total for part in (point.below, point.through))
     # False reject rate minus false accept rate before the pairs at this distance, and its negative after them.
@@ -257,11 +257,11 @@ def _curve_of(
     checks.same_device(**args)
     kind, queries = DISTANCES[distance], query.shape[-2]
     width = sum(len(far) if name in RATES else 1 for name in fields)
-    num_pairs = number_of_pairs(queries, None if reference is None else reference.shape[-2])
-    if not batch_shape or not may_be_listed(num_pairs, query.device):
+    num_pairs = queries * (queries - 1) // 2 if reference is None else queries * reference.shape[-2]
+    if not batch_shape or num_pairs > MAX_PAIRS.get(query.device.type, MAX_PAIRS_ON_GPU):
         values = query.new_empty((*batch_shape, width), dtype=torch.float64)
         for item in itertools.product(*map(range, batch_shape)):
-            pairs = Pairs(as_inputs(*(tensor[item] for tensor in args.values())), kind, memory_budget)
+            pairs = ItemPairs(as_inputs(*(tensor[item] for tensor in args.values())), kind, memory_budget)
             values[item] = curve_of_pairs(pairs, far, distance, fields)
         return split_fields(values, len(far), fields)
     if not num_pairs or not batch_shape.numel():

@@ -1,7 +1,7 @@
 """Helpers of the backends of a nearest neighbor search: arguments, unit rows, and the order of candidates."""
 
 from collections.abc import Callable
-from typing import NamedTuple, TypedDict
+from typing import TypedDict
 
 import torch
 from torch import Tensor
@@ -11,21 +11,11 @@ from ..inputs import as_embeddings, check_self_index
 from ..relevance import masks_of
 
 
-class Candidates(TypedDict, total=False):
+class CandidateOptions(TypedDict, total=False):
     """Options of a search that exclude references from the neighbors of queries; see `TorchKNN`."""
 
     self_index: Tensor | None  # (Q,) int64
     ignore: Tensor | Callable[[slice], Tensor] | None  # (Q, R) bool, or a function of a slice of queries: (q, R)
-
-
-class SearchArguments(NamedTuple):
-    """Checked arguments of a search."""
-
-    query: Tensor  # (Q, D) floating
-    k: int
-    reference: Tensor  # (R, D) floating
-    self_index: Tensor | None  # (Q,) int64, the reference that is this query, -1 if none
-    ignored: Tensor | None  # (Q, R) bool
 
 
 def check_with_full_mask(
@@ -36,12 +26,13 @@ def check_with_full_mask(
     *,
     self_index: Tensor | None = None,
     ignore: Tensor | Callable[[slice], Tensor] | None = None,
-) -> SearchArguments:
+) -> tuple[Tensor, int, Tensor, Tensor | None, Tensor | None]:
+    # ->  (Q, D) floating, k, (R, D) floating, (Q,) int64 or None, (Q, R) bool or None
     """Check the arguments of a backend that reads the full `ignore` mask at once."""
     query, k, reference, index = search_arguments(query, k, reference, ref_includes_query, self_index)
     checks.same_device(query=query, ignore=ignore if isinstance(ignore, Tensor) else None)
     rows = masks_of(ignore, (len(query), len(reference)))
-    return SearchArguments(query, k, reference, index, None if rows is None else rows(slice(0, len(query))))
+    return query, k, reference, index, None if rows is None else rows(slice(0, len(query)))
 
 
 def search_arguments(
@@ -67,14 +58,10 @@ def search_arguments(
             "wanted the same number of columns"
         )
     if self_index is not None:
-        return (
-            query,
-            k,
-            reference,
-            check_self_index(self_index, len(query), len(reference) if max_references is None else max_references),
-        )
-    index = self_index_of_leading_queries(len(query), len(reference), query.device) if ref_includes_query else None
-    return query, k, reference, index
+        self_index = check_self_index(self_index, len(query), max_references or len(reference))
+    elif ref_includes_query:
+        self_index = self_index_of_leading_queries(len(query), len(reference), query.device)
+    return query, k, reference, self_index
 
 
 def self_index_of_leading_queries(queries: int, references: int, device: torch.device) -> Tensor:

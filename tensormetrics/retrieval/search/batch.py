@@ -17,7 +17,7 @@ from .stages import candidate_count, certify_topk
 SMALL = 2**16  # maximal number of pairs of an item that is searched together with others
 
 
-class Item:
+class BatchItem:
     """Rows of one item of a batch without padding; tensors have one leading dimension B."""
 
     def __init__(self, item: int, query_mask: Tensor, reference_mask: Tensor) -> None:
@@ -110,8 +110,8 @@ class Batch:
         checks.shape(name, values, *self.batch_shape, *tail)
         return values.reshape(len(self), *values.shape[len(self.batch_shape) :])
 
-    def item(self, item: int) -> Item:
-        return Item(item, self.query_mask, self.reference_mask)
+    def item(self, item: int) -> BatchItem:
+        return BatchItem(item, self.query_mask, self.reference_mask)
 
     def search_small_items(
         self, k: int, distance: Distance, exact: bool, memory: int, ignored: Tensor | None = None

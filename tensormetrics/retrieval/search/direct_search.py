@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ...core.native import gpu_kernels
+from ..deterministic import chunk_slices
 from .distance import Distance
 
 MAX_WORK = 2**33  # multiplications; beyond it tensor cores are faster
@@ -55,8 +56,8 @@ class DirectSearch(NamedTuple):
             x = y if query is reference else direct.transposed(query, items, self.status, NOT_FINITE)
             return direct.neighbors(query, reference, x, y, own, ignored, *options)
         tiles = []
-        for start in range(0, len(query), step):
-            tile = slice(start, start + step)
+        for tile in chunk_slices(len(query), step):
+            start = tile.start
             rows, of_items = reference, slice(None)
             if items > 1:
                 of_items = slice(start // unit, (start + step) // unit)

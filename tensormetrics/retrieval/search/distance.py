@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ...core.arguments import checks
 from ...core.native import native
-from ..deterministic import halving_sum, row_norms, sqrt
+from ..deterministic import chunk_slices, halving_sum, row_norms, sqrt
 from ..inputs import promote_dtypes
 from . import operators
 
@@ -98,25 +98,11 @@ class Distance:
         return self._in_chunks(query, reference, row, column, memory)
 
     def _in_chunks(self, query: Tensor, reference: Tensor, row: Tensor, column: Tensor, memory: int) -> Tensor:
-        pairs = _pairs_at_once(query, memory)
+        # Small chunks stay in the cache of a CPU; on a GPU a small chunk takes as long as a large one.
+        limit = min(memory, 2**24) if query.device.type == "cpu" else memory
+        pairs = max(limit // (40 * query.shape[1] + 64), 1)
         chunks = zip(row.split(pairs), column.split(pairs), strict=True)
         return torch.cat([self.canonical(query[i], reference[j]) for i, j in chunks])
-
-    def of_table(self, query: Tensor, reference: Tensor, columns: Tensor, memory: int) -> Tensor:
-        # query: (Q, D)  reference: (R, D)  columns: (C,) int64  ->  (Q, C) float64, computed in chunks
-        delta = torch.empty(len(query), len(columns), dtype=torch.float64, device=query.device)
-        pairs = max(memory // 32, 1)  # two indices and a value per pair
-        rows = max(pairs // max(len(columns), 1), 1)
-        for i in range(0, len(query), rows):
-            block = query[i : i + rows]
-            row = torch.arange(len(block), device=query.device)
-            for j in range(0, len(columns), pairs):
-                column = columns[j : j + pairs]
-                listed_pairs = row.repeat_interleave(len(column)), column.repeat(len(block))
-                delta[i : i + rows, j : j + pairs] = self.of_pairs(block, reference, *listed_pairs, memory).view(
-                    len(block), -1
-                )
-        return delta
 
 
 DISTANCES: dict[str, Distance] = {
@@ -154,12 +140,6 @@ def finite_or_nan(delta: Tensor) -> Tensor:
     return delta.masked_fill(~delta.isfinite(), torch.nan)
 
 
-def _pairs_at_once(query: Tensor, memory: int) -> int:
-    # Small chunks stay in the cache of a CPU; on a GPU a small chunk takes as long as a large one.
-    limit = min(memory, 2**24) if query.device.type == "cpu" else memory
-    return max(limit // (40 * query.shape[1] + 64), 1)
-
-
 @native.reference("canonical_pairs")
 def _canonical_pairs(query: Tensor, reference: Tensor, row: Tensor, column: Tensor, code: int) -> Tensor:
     distance = next(distance for distance in DISTANCES.values() if distance.code == code)
@@ -176,8 +156,7 @@ def equal_rows(rows: Tensor) -> Tensor:
     """Return the lowest index of an equal row for each row (possibly a higher one if two sums collide)."""
     weights = torch.arange(1, rows.shape[1] + 1, dtype=torch.float64, device=rows.device).cos()
     index, sums = torch.arange(len(rows), device=rows.device), weights.new_empty(len(rows))
-    step = rows_at_once(rows)
-    chunks = [slice(start, start + step) for start in range(0, len(rows), step)]
+    chunks = chunk_slices(len(rows), rows_at_once(rows))
     for chunk in chunks:
         sums[chunk] = halving_sum(rows[chunk].double() * weights)
     keys, inverse = sums.unique(return_inverse=True)

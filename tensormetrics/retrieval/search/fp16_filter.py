@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from ...core.numbers.exact_sums import power_of_two
+from ..deterministic import chunk_slices
 from . import operators
 from .distance import rows_at_once
-from .kernels.tables import Float16Queries, Prepared
+from .kernels.tables import Float16Queries, Float16References
 from .product_filter import Filter
 
 LONGEST = 16  # one in so many blocks holds the longest rows only
@@ -37,25 +38,22 @@ class Float16Filter:
         reference, self.filter, self.kernels, self.parts = filter_.reference, filter_, kernels, parts
         count, dim = reference.shape
         self.euclidean, self.factor = filter_.distance.euclidean, filter_.distance.factor
-        self.num_segments, self.size = 2 * parts - 1, self.padded_rows(count)
+        self.num_segments, self.size = 2 * parts - 1, padded(count, kernels.TILE)
         self.width = padded(max(dim, 1), kernels.DEPTH)
         self.summing = summing_error(self.width * self.num_segments)
         self.prepare = operators.preparing(reference)
-        prepared = self._by_kernel(self.prepare) if self.prepare else self._prepared()
-        self.rows, self.bias, self.order, self.position, self.row_bounds, self.right, self._self_left, self.low = (
-            prepared
-        )
-
-    def _by_kernel(self, prepare: ModuleType) -> Prepared:
-        filter_, kernels = self.filter, self.kernels
-        inputs = filter_.reference, filter_.center, filter_.norms, filter_.nonfinite, filter_.sizes
-        layout = kernels.BLOCK, kernels.STRIDE, LONGEST, self.size, self.width
-        return prepare.references(*inputs, *self._options(), *layout)
+        if self.prepare:
+            inputs = reference, filter_.center, filter_.norms, filter_.nonfinite, filter_.sizes
+            layout = kernels.BLOCK, kernels.STRIDE, LONGEST, self.size, self.width
+            self.references = self.prepare.references(*inputs, *self._options(), *layout)
+        else:
+            self.references = self._prepared()
+        self.rows, self.bias, self.order, self.position, self.row_bounds, self.right = self.references[:6]
 
     def _options(self) -> tuple[float, float, int, bool, int]:
         return self.filter.rounding, self.summing, self.factor, self.filter.distance.unit, self.parts
 
-    def _prepared(self) -> Prepared:
+    def _prepared(self) -> Float16References:
         filter_, reference, kernels, size = self.filter, self.filter.reference, self.kernels, self.size
         count, device = len(reference), reference.device
         table = torch.zeros(size, self.width * self.num_segments, dtype=torch.float16, device=device)
@@ -67,9 +65,7 @@ class Float16Filter:
         order[positions] = ordered.int()
         position = torch.empty_like(ordered)
         position[ordered] = positions
-        step = rows_at_once(reference)
-        for start in range(0, count, step):
-            part = slice(start, start + step)
+        for part in chunk_slices(count, rows_at_once(reference)):
             rows, nonfinite = filter_.centered(reference[ordered[part]]), filter_.nonfinite[ordered[part]]
             rows = rows.masked_fill(nonfinite[:, None], 0.0) * (filter_.scale * _LIFT)
             chunk = table.new_zeros(len(rows), table.shape[1])
@@ -82,7 +78,9 @@ class Float16Filter:
         row_bounds = _rounded_up(torch.stack([rounded, lost, ref_error]))
         right = row_bounds.view(3, -1, kernels.BLOCK, kernels.STRIDE).amax(2).flatten(1)
         low = low.amax()
-        return Prepared(table, bias, order, position, row_bounds, right, self._left(sizes, low), low)
+        return Float16References(
+            table, bias, order, position, row_bounds, right, self._left(sizes, low), low, self.factor
+        )
 
     def positions(self, norms: Tensor) -> Tensor:
         # norms: (R,) float64 ascending  ->  (R,) int64
@@ -99,9 +97,6 @@ class Float16Filter:
         of_blocks = torch.arange(self.size, device=device).view(-1, size, self.kernels.STRIDE).mT.flatten()
         return of_blocks.new_empty(count + 1).scatter_(0, rank.flatten(), of_blocks)[:count]
 
-    def padded_rows(self, rows: int) -> int:
-        return padded(rows, self.kernels.TILE)
-
     def _store(self, rows: Tensor, table: Tensor, parts: tuple[int, ...]) -> Tensor:
         # rows: (N, D) float64  table: (N, D') float16  parts: 1 for high, 0 for low
         # ->  (4, N) float64, upper bounds: norms of the row, the rounding error, the rounded row, its low part
@@ -115,9 +110,9 @@ class Float16Filter:
 
     def query(self, rows: Tensor) -> Float16Queries:
         # rows: (Q, D)
-        filter_, size = self.filter, self.padded_rows(len(rows))
+        filter_, size = self.filter, padded(len(rows), self.kernels.TILE)
         if self.prepare:
-            inputs = rows, filter_.center, filter_.sizes, self.low
+            inputs = rows, filter_.center, filter_.sizes, self.references.low
             return self.prepare.queries(*inputs, *self._options(), size, self.width)
         x = filter_.centered(rows, self.euclidean)
         norm = x.norm(dim=1)
@@ -128,12 +123,12 @@ class Float16Filter:
         is_bounded = norm * scale < 2.0**15
         x = torch.where(is_bounded[:, None], x * scale.unsqueeze(-1), 0.0)
         sizes[:, : len(rows)] = self._store(x, table[: len(rows)], (0, 1, 1))
-        return Float16Queries(table, self._left(sizes, self.low), is_bounded, query_scale)
+        return Float16Queries(table, self._left(sizes, self.references.low), is_bounded, query_scale)
 
     @functools.cached_property
     def as_queries(self) -> Float16Queries:
         """References in their stored order as queries of Euclidean distances; for one part."""
-        return Float16Queries(self.rows, self._self_left, ~self.filter.nonfinite)
+        return Float16Queries(self.rows, self.references.left, ~self.filter.nonfinite)
 
     @functools.cached_property
     def largest(self) -> Tensor:

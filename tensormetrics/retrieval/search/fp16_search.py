@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from .references import References
-from .stages import Queries
+from .stages import SearchQueries, SearchStage
 
 SAMPLE = 8192  # positions whose values limit those of the k nearest, if most blocks hold one of these
 MAX_CAPACITY = 2**14  # of a list, which one program sorts
 
 
-class Float16Search:
+class Float16Search(SearchStage):
     """Search stage that lists the references whose float16 products are small enough, and sorts them.
 
     For small k, no value of a block is below its minimum minus the error bound, and at least k references are nearer
@@ -40,7 +40,7 @@ class Float16Search:
         row = 40 * self.capacity + 16 * k
         self.minima = None
         if is_self_search and self.filter.euclidean and not self.is_sampled and 4 * blocks * size <= memory // 2:
-            self.minima = self.kernels.block_minima(self.filter.as_queries, self.filter, symmetric=True)
+            self.minima = self.kernels.block_minima(self.filter.as_queries, self.filter.references, symmetric=True)
         else:
             row += 4 * width + 2 * self.filter.rows.shape[1] + 16
         self.rows = max(min(memory // 2 // row, 2**30 // max(self.capacity, width)), 1)  # offsets have 32 bits
@@ -64,25 +64,26 @@ class Float16Search:
     def is_faster(k: int, references: int, kernels: ModuleType, is_repeated: bool = False) -> bool:
         return Float16Search.plan(k, references, kernels.BLOCK, is_repeated)[3] <= MAX_CAPACITY
 
-    def can_handle(self, queries: Queries) -> bool:
+    def can_handle(self, queries: SearchQueries) -> bool:
         return queries.ignored is None and (self.is_repeated or queries.span is not None)
 
-    def search(self, queries: Queries) -> tuple[Tensor, Tensor]:
+    def search(self, queries: SearchQueries) -> tuple[Tensor, Tensor]:
         # ->  (Q, k) int64, -1 where fewer than k exist, (Q,) bool
         from .kernels import finish
 
         filter_, self_index, kernels = self.filter, queries.self_index, self.kernels
+        references = filter_.references
         if self.minima is not None:
             fp16_queries, table, source = filter_.as_queries, self.minima, filter_.position[queries.span]
             is_bounded = fp16_queries.is_bounded[queries.span]
         else:
             fp16_queries = filter_.query(queries.rows)
             if self.is_sampled:
-                table = kernels.sample(fp16_queries, filter_, self.step)
+                table = kernels.sample(fp16_queries, references, self.step)
             else:
-                table = kernels.block_minima(fp16_queries, filter_)
+                table = kernels.block_minima(fp16_queries, references)
             source, is_bounded = torch.arange(len(self_index), device=self_index.device), fp16_queries.is_bounded
-        lists = kernels.candidates(table, fp16_queries, source, filter_, self.rank, self.capacity, self.is_sampled)
-        prepared = fp16_queries, source, filter_, self_index, is_bounded
+        lists = kernels.candidates(table, fp16_queries, source, references, self.rank, self.capacity, self.is_sampled)
+        prepared = fp16_queries, source, references, self_index, is_bounded
         code = self.references.distance.code
         return finish.nearest(queries.rows, self.references.rows, lists, *prepared, self.k, code, self.is_sampled)

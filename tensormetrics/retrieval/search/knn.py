@@ -12,9 +12,10 @@ from ...core.arguments.checks import takes_arrays
 from ...core.arguments.repr import ConstructorRepr
 from ...core.native.compiling import breaks_graph
 from ...core.text.files import load_tensors, open_atomic
-from ..inputs import as_embeddings, budget, check_squares
+from ..deterministic import chunk_slices
+from ..inputs import as_embeddings, budget, check_budget, check_squares
 from ..relevance import as_mask, masks_of
-from .backend import Candidates, search_arguments, self_index_of_leading_queries
+from .backend import CandidateOptions, search_arguments, self_index_of_leading_queries
 from .batch import Batch
 from .direct_search import DirectSearch
 from .distance import DISTANCES, Distance, DistanceName, FunctionDistance, distance_of
@@ -23,7 +24,7 @@ from .references import QueryCache as QueryCache
 from .references import References
 
 
-class MaskedCandidates(Candidates, total=False):
+class MaskedCandidates(CandidateOptions, total=False):
     """Options of a search with batch dimensions and padding."""
 
     query_mask: Tensor | None  # (..., Q) bool
@@ -74,11 +75,9 @@ class TorchKNN(ConstructorRepr):
         if not callable(distance):
             checks.check_choice("distance", distance, DISTANCES)
         checks.check_flag("exact", exact)
-        if memory_budget is not None:
-            memory_budget = checks.check_int("memory_budget", memory_budget, 1)
         self.distance = distance
         self.exact = exact
-        self.memory_budget = memory_budget
+        self.memory_budget = check_budget(memory_budget)
         self._stored: References | Tensor | None = None
 
     def _sizes(self) -> dict[str, int]:
@@ -308,8 +307,7 @@ class TorchKNN(ConstructorRepr):
             options = memory, self.exact, ignoring, query_cache, is_leading
             search = NearestSearch(query, self_index, count, references, *options)
         rows = min(search.rows, max(memory // 4 // len(reference), 1)) if ignored else search.rows
-        for start in range(0, len(query), rows):
-            tile = slice(start, min(start + rows, len(query)))
+        for tile in chunk_slices(len(query), rows):
             nearest = search(tile, ignored(tile) if ignored else None)
             indices[tile, :count] = nearest
             if with_distances:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from ..deterministic import chunk_slices
 from ..inputs import finite_rows
 from . import operators
 from .distance import FunctionDistance
@@ -16,8 +17,8 @@ from .stages import (
     ExhaustiveStage,
     Float64Stage,
     ProductStage,
-    Queries,
     SearchProblem,
+    SearchQueries,
     SearchStage,
     candidate_count,
     sorted_columns,
@@ -68,13 +69,8 @@ class NearestSearch:
         if native and not ignoring and not query_cache and Int16Search.is_faster(problem, len(query)):
             int16_search = Int16Search(problem, rows, self_index, is_self_search)
             int16_search = int16_search if int16_search.is_effective(query) else None
-        use_symmetric = (
-            native
-            and not int16_search
-            and not ignoring
-            and 8 * SymmetricTopK.bytes_of(len(query), num_candidates, dtype) <= 3 * memory
-        )
-        if use_symmetric and is_self_search:
+        fits = 8 * SymmetricTopK.bytes_of(len(query), num_candidates, dtype) <= 3 * memory
+        if native and not int16_search and not ignoring and fits and is_self_search:
             symmetric_topk = SymmetricTopK(references.filter(dtype, memory), self_index, num_candidates)
         float64_stage = Float64Stage(problem, rows)
         self.stages: list[SearchStage] = [
@@ -94,7 +90,7 @@ class NearestSearch:
 
     def __call__(self, rows: slice, ignored: Tensor | None = None) -> Tensor:
         # ignored: (Q, R) bool, of these rows  ->  (Q, k) int64, -1 where fewer than k exist
-        return self._search(Queries(self.query[rows], self.self_index[rows], ignored, rows))
+        return self._search(SearchQueries(self.query[rows], self.self_index[rows], ignored, rows))
 
     def tiles(self, max_rows: int) -> Iterator[tuple[slice | Tensor, Tensor]]:
         """Yield parts of the queries with their neighbors; the last ones replace neighbors that were not proven.
@@ -102,16 +98,16 @@ class NearestSearch:
         The host waits for a GPU at the end only.
         """
         are_proven, rows = [], min(self.rows, max_rows)
-        for start in range(0, len(self.query), rows):
-            tile = slice(start, min(start + rows, len(self.query)))
-            nearest, proven = self._run(self.stages[0], Queries(self.query[tile], self.self_index[tile], None, tile))
+        for tile in chunk_slices(len(self.query), rows):
+            queries = SearchQueries(self.query[tile], self.self_index[tile], None, tile)
+            nearest, proven = self._run(self.stages[0], queries)
             are_proven.append(proven)
             yield tile, nearest
         left = (~torch.cat(are_proven)).nonzero()[:, 0]
         for part in left.split(rows) if len(left) else ():
-            yield part, self._again(Queries(self.query[part], self.self_index[part], None, None), 1)
+            yield part, self._again(SearchQueries(self.query[part], self.self_index[part], None, None), 1)
 
-    def _search(self, queries: Queries, first: int = 0) -> Tensor:
+    def _search(self, queries: SearchQueries, first: int = 0) -> Tensor:
         # ->  (Q, k) int64
         number = next(n for n in range(first, len(self.stages)) if self.stages[n].can_handle(queries))
         nearest, proven = self._run(self.stages[number], queries)
@@ -121,7 +117,7 @@ class NearestSearch:
             nearest[left] = self._again(queries.select(left), number + 1)
         return nearest
 
-    def _again(self, queries: Queries, first: int) -> Tensor:
+    def _again(self, queries: SearchQueries, first: int) -> Tensor:
         # ->  (Q, k) int64
         """Search queries that no stage before the `first` proved; rows that are not finite have no neighbors."""
         nearest = queries.self_index.new_full((len(queries.self_index), self.k), -1)
@@ -131,7 +127,7 @@ class NearestSearch:
         return nearest
 
     @staticmethod
-    def _run(stage: SearchStage, queries: Queries) -> tuple[Tensor, Tensor]:
+    def _run(stage: SearchStage, queries: SearchQueries) -> tuple[Tensor, Tensor]:
         if len(queries.self_index) <= stage.rows:
             return stage.search(queries)
         chunks = torch.arange(len(queries.self_index), device=queries.self_index.device).split(stage.rows)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ...core.numbers.exact_sums import power_of_two
-from ..deterministic import halving_sum
+from ..deterministic import chunk_slices, halving_sum
 from ..inputs import finite_rows
 from . import operators
 from .distance import Distance, rows_at_once
@@ -75,7 +75,8 @@ class Filter:
         self.count = len(reference) if subset is None else len(subset)
         self.size, dim = -(-self.count // BLOCK) * BLOCK, reference.shape[1]
         kernels = operators.preparing(reference) if subset is None and self.count else None
-        lengths = kernels.lengths(reference, distance.unit, normalization) if kernels else self._lengths(normalization)
+        inputs = reference, distance.unit, normalization
+        lengths: tuple[Tensor, ...] = kernels.lengths(*inputs) if kernels else self._lengths(normalization)
         self.center, self.norms, self.nonfinite, self.sizes = lengths  # sizes: (3,) float64
         self.scale, self.norm, self.center_norm = self.sizes.unbind()
         rows = memory / max(dim * dtype.itemsize, 1)
@@ -88,7 +89,7 @@ class Filter:
         center = self.center = robust_center(sample, self.distance) if normalization is None else normalization.center
         # Chunks kept in a list would lie between large freed blocks and fragment the memory.
         norms = torch.empty(self.count, dtype=torch.float64, device=center.device)
-        for chunk in self._steps(0, self.count):
+        for chunk in chunk_slices(self.count, rows_at_once(self.reference)):
             norms[chunk] = self.centered(self._read(chunk)).norm(dim=1)
         nonfinite = ~norms.isfinite()
         norms.masked_fill_(nonfinite, 0.0)
@@ -162,9 +163,8 @@ class Filter:
     def chunks(self, start: int = 0) -> Iterator[tuple[int, Tensor]]:
         # ->  first row and (C, D) of each chunk
         """Yield all rows from `start` on in chunks that fit in memory, for products with the result of `query`."""
-        for first in range(start, self.count, self.step):
-            chunk = slice(first, min(first + self.step, self.count))
-            yield first, self.ready(chunk) if self.rows is None else self.rows[chunk]
+        for chunk in chunk_slices(self.count, self.step, start):
+            yield chunk.start, self.ready(chunk) if self.rows is None else self.rows[chunk]
 
     def values(self, x: Tensor, columns: slice = slice(None)) -> Tensor:
         # x: (Q, D) from `query`  ->  (Q, C), C a multiple of BLOCK, inf where there is no reference
@@ -179,7 +179,7 @@ class Filter:
         # ->  (N, D), zeros where there is no reference
         prepared = torch.empty(rows.stop - rows.start, len(self.center), dtype=self.dtype, device=self.center.device)
         prepared[max(self.count - rows.start, 0) :] = 0
-        for chunk in self._steps(rows.start, min(rows.stop, self.count)):
+        for chunk in chunk_slices(min(rows.stop, self.count), rows_at_once(self.reference), rows.start):
             x = self.centered(self._read(chunk)).mul_(self.scale)
             x = x.nan_to_num_().clamp_(-1, 1).mul_(-self.distance.factor)
             prepared[chunk.start - rows.start : chunk.stop - rows.start] = x
@@ -188,10 +188,6 @@ class Filter:
     def _read(self, rows: slice) -> Tensor:
         # ->  (N, D)
         return self.reference[rows if self.subset is None else self.subset[rows]]
-
-    def _steps(self, start: int, stop: int) -> Iterator[slice]:
-        step = rows_at_once(self.reference)
-        return (slice(first, min(first + step, stop)) for first in range(start, stop, step))
 
     def centered(self, rows: Tensor, centered: bool = True) -> Tensor:
         # rows: (N, D)  ->  (N, D) float64
@@ -211,7 +207,7 @@ class _Precision:
         self.lock, self.users = threading.Lock(), 0
         self.before: dict[Any, str] = {}
 
-    def take(self) -> None:
+    def __enter__(self) -> None:
         with self.lock:
             self.users += 1
             for backend in (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul):  # type: ignore[attr-defined]
@@ -219,7 +215,7 @@ class _Precision:
                     self.before[backend] = backend.fp32_precision
                     backend.fp32_precision = "ieee"
 
-    def give_back(self) -> None:
+    def __exit__(self, *_: object) -> None:
         with self.lock:
             self.users -= 1
             while self.before and not self.users:
@@ -233,9 +229,5 @@ _precision = _Precision()
 
 @contextlib.contextmanager
 def exact_float32_products(device: torch.device) -> Iterator[None]:
-    _precision.take()
-    try:
-        with torch.autocast(device.type, enabled=False):
-            yield
-    finally:
-        _precision.give_back()
+    with _precision, torch.autocast(device.type, enabled=False):
+        yield

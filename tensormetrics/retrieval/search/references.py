@@ -28,7 +28,7 @@ class References:
     def filter(self, dtype: torch.dtype, memory: int) -> Filter:
         if dtype not in self._filters:
             normalization = None if self._filters else self.normalization
-            self._filters[dtype] = self._filter(dtype, memory, normalization=normalization)
+            self._filters[dtype] = self.new_filter(dtype, memory, normalization=normalization)
         return self._filters[dtype]
 
     def fp16_filter(self, kernels: ModuleType, memory: int) -> Float16Filter:
@@ -36,14 +36,10 @@ class References:
             self._fp16 = Float16Filter(self.filter(torch.float32, memory), kernels)
         return self._fp16
 
-    def filter_of(self, subset: Tensor, memory: int) -> Filter:
-        # subset: (M,) int64
-        return self._filter(torch.float64, memory, subset)
-
-    def _filter(
+    def new_filter(
         self, dtype: torch.dtype, memory: int, subset: Tensor | None = None, normalization: Normalization | None = None
     ) -> Filter:
-        # A GPU stores a copy of all rows.
+        # subset: (M,) int64; a GPU stores a copy of all rows
         allowed = memory // 2 if self.rows.device.type == "cpu" else math.inf
         return Filter(self.rows, self.distance, dtype, allowed, subset, normalization)
 

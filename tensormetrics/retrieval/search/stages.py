@@ -1,19 +1,20 @@
 """Stages of a search: each proves the neighbors of most queries and passes the others to the next stage."""
 
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..deterministic import lexsort
+from ..deterministic import chunk_slices, lexsort
 from .product_filter import Filter
 from .references import QueryCache, References
 from .topk import SymmetricTopK, filter_topk
 
 
-class Queries(NamedTuple):
+class SearchQueries(NamedTuple):
     """Subset of the queries of a search."""
 
     rows: Tensor  # (Q, D)
@@ -21,21 +22,23 @@ class Queries(NamedTuple):
     ignored: Tensor | None  # (Q, R) bool
     span: slice | None  # position in all queries; None if they are not consecutive
 
-    def select(self, subset: Tensor) -> "Queries":
+    def select(self, subset: Tensor) -> "SearchQueries":
         # subset: (q,) int64, or (Q,) bool
         ignored = None if self.ignored is None else self.ignored[subset]
-        return Queries(self.rows[subset], self.self_index[subset], ignored, None)
+        return SearchQueries(self.rows[subset], self.self_index[subset], ignored, None)
 
 
-class SearchStage(Protocol):
-    """Interface of a stage of the search."""
+class SearchStage(ABC):
+    """Base class of the stages of the search."""
 
     rows: int  # maximal number of queries per call
 
-    def can_handle(self, queries: Queries) -> bool:
+    def can_handle(self, queries: SearchQueries) -> bool:
         """Return whether this stage may prove neighbors that earlier stages could not."""
+        return True
 
-    def search(self, queries: Queries) -> tuple[Tensor, Tensor]:
+    @abstractmethod
+    def search(self, queries: SearchQueries) -> tuple[Tensor, Tensor]:
         # ->  (Q, k) int64, -1 where fewer than k exist, (Q,) bool
         """Return the k nearest references and whether they are proven."""
 
@@ -56,7 +59,7 @@ class SearchProblem(NamedTuple):
 
     def search_filter(
         self,
-        queries: Queries,
+        queries: SearchQueries,
         filter_: Filter,
         query_cache: QueryCache | None = None,
         symmetric_topk: SymmetricTopK | None = None,
@@ -72,10 +75,13 @@ class SearchProblem(NamedTuple):
         if filter_.subset is not None:
             # Columns of infinite values may lie after the last reference.
             columns = filter_.subset[columns.clamp(max=filter_.count - 1)]
-        return certify_filtered(self, queries, values, columns, error, num_candidates == filter_.count)
+        rows = queries.rows, self.references.rows
+        deltas = functools.partial(self.references.distance.of_pairs, *rows, memory=self.memory // 4)
+        is_complete = num_candidates == filter_.count
+        return certify_topk(values, columns, error, self.k, deltas, is_complete, self.exact)
 
 
-class ProductStage:
+class ProductStage(SearchStage):
     """Search stage by products with all references in the dtype of the rows, at least float32."""
 
     def __init__(
@@ -84,15 +90,12 @@ class ProductStage:
         # query_cache: all queries  symmetric_topk: for queries that are the references
         self.problem, self.rows, self.query_cache, self.symmetric_topk = problem, rows, query_cache, symmetric_topk
 
-    def can_handle(self, queries: Queries) -> bool:
-        return True
-
-    def search(self, queries: Queries) -> tuple[Tensor, Tensor]:
+    def search(self, queries: SearchQueries) -> tuple[Tensor, Tensor]:
         filter_ = self.problem.references.filter(self.problem.dtype, self.problem.memory)
         return self.problem.search_filter(queries, filter_, self.query_cache, self.symmetric_topk)
 
 
-class Float64Stage:
+class Float64Stage(SearchStage):
     """Search stage by float64 products with the distinct references only, where this is possible."""
 
     def __init__(self, problem: SearchProblem, rows: int) -> None:
@@ -106,46 +109,40 @@ class Float64Stage:
 
     @functools.cached_property
     def distinct_filter(self) -> Filter:
-        return self.problem.references.filter_of(self.distinct, self.problem.memory)
+        return self.problem.references.new_filter(torch.float64, self.problem.memory, self.distinct)
 
-    def can_handle(self, queries: Queries) -> bool:
+    def can_handle(self, queries: SearchQueries) -> bool:
         return self.problem.dtype != torch.float64 or self._leaves_out(queries)
 
-    def search(self, queries: Queries) -> tuple[Tensor, Tensor]:
+    def search(self, queries: SearchQueries) -> tuple[Tensor, Tensor]:
         if self._leaves_out(queries):
             return self.problem.search_filter(
                 queries._replace(self_index=_position_in(self.distinct, queries.self_index)), self.distinct_filter
             )
         return self.problem.search_filter(queries, self.problem.references.filter(torch.float64, self.problem.memory))
 
-    def _leaves_out(self, queries: Queries) -> bool:
+    def _leaves_out(self, queries: SearchQueries) -> bool:
         return queries.ignored is None and len(self.distinct) < len(self.problem.references)
 
 
-class ExhaustiveStage:
+class ExhaustiveStage(SearchStage):
     """Search stage by the canonical distances of all references."""
 
     def __init__(self, float64_stage: Float64Stage) -> None:
         self.float64_stage, self.problem, self.rows = float64_stage, float64_stage.problem, float64_stage.rows
 
-    def can_handle(self, queries: Queries) -> bool:
-        return True
-
-    def search(self, queries: Queries) -> tuple[Tensor, Tensor]:
+    def search(self, queries: SearchQueries) -> tuple[Tensor, Tensor]:
         self_index, references, memory = queries.self_index, self.problem.references, self.problem.memory
-        distinct = (
-            self.float64_stage.distinct
-            if queries.ignored is None
-            else torch.arange(len(references), device=self_index.device)
-        )
+        distinct = torch.arange(len(references), device=self_index.device)
+        distinct = self.float64_stage.distinct if queries.ignored is None else distinct
         nearest = self_index.new_empty(len(self_index), self.problem.k)
         step = max(memory // (64 * len(distinct)), 1)
-        for start in range(0, len(self_index), step):
-            tile = slice(start, start + step)
+        for tile in chunk_slices(len(self_index), step):
             masked = distinct == self_index[tile, None]
             if queries.ignored is not None:
                 masked |= queries.ignored[tile]
-            delta = references.distance.of_table(queries.rows[tile], references.rows, distinct, memory // 4)
+            columns = distinct.expand(len(masked), -1)
+            delta = references.distance.of_lists(queries.rows[tile], references.rows, columns, memory // 4)
             masked |= delta.isnan()
             order = sorted_columns(delta, masked)[:, : self.problem.k]
             nearest[tile] = distinct[order].masked_fill(masked.gather(1, order), -1)
@@ -155,15 +152,6 @@ class ExhaustiveStage:
 def candidate_count(k: int, references: int, exact: bool) -> int:
     """Return the number of candidates of a query: more than k, since canonical distances may reorder them."""
     return min(k + max(8, k // 16), references) if exact else k
-
-
-def certify_filtered(
-    problem: SearchProblem, queries: Queries, values: Tensor, columns: Tensor, error: Tensor, complete: bool
-) -> tuple[Tensor, Tensor]:
-    """Apply `certify_topk` to a subset of the queries of a problem."""
-    rows = queries.rows, problem.references.rows
-    deltas = functools.partial(problem.references.distance.of_pairs, *rows, memory=problem.memory // 4)
-    return certify_topk(values, columns, error, problem.k, deltas, complete, problem.exact)
 
 
 def certify_topk(

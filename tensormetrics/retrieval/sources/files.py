@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ...core.text.files import map_array, open_safetensors, parsing, read_numbers
 from .arrow import TABLES, is_address, matching_addresses, select_name
-from .source import EmbeddingSource, Joined
+from .source import EmbeddingSource, JoinedSource
 
 KINDS = (".npy", ".safetensors", *TABLES)
 
@@ -37,7 +37,7 @@ def open_embeddings(*addresses: str | os.PathLike) -> EmbeddingSource:
     if not addresses:
         raise ValueError("addresses: got none, wanted files of rows")
     sources = [open_file(file, name) for file, name in list_files(*addresses)]
-    return sources[0] if len(sources) == 1 else Joined(sources)
+    return sources[0] if len(sources) == 1 else JoinedSource(sources)
 
 
 def list_files(*addresses: str | os.PathLike) -> list[tuple[str, str | None]]:

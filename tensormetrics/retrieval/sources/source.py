@@ -91,7 +91,7 @@ class ArrayRows(EmbeddingSource):
         return torch.from_numpy(block.astype(block.dtype.newbyteorder("="), copy=False))
 
 
-class Joined(EmbeddingSource):
+class JoinedSource(EmbeddingSource):
     """Concatenation of several sources."""
 
     def __init__(self, sources: Sequence[EmbeddingSource]) -> None:

@@ -16,7 +16,7 @@ from ....core.arguments.checks import takes_arrays
 from ....core.arguments.repr import ConstructorRepr
 from ....core.text.files import open_atomic, open_stream, parsing
 from ...inputs import as_embeddings
-from ..backend import Candidates, check_with_full_mask, max_ignored, nearest_eligible, unit_rows
+from ..backend import CandidateOptions, check_with_full_mask, max_ignored, nearest_eligible, unit_rows
 from ..distance import DISTANCES, DistanceName
 from ..knn import TorchKNN
 
@@ -86,7 +86,7 @@ class FaissKNN(ConstructorRepr):
         k: int,
         reference: Tensor | None = None,
         ref_includes_query: bool = False,
-        **candidates: Unpack[Candidates],
+        **candidates: Unpack[CandidateOptions],
     ) -> tuple[Tensor, Tensor]:
         """Return distances and indices of the k nearest references, nearest first, as `TorchKNN` returns them.
 

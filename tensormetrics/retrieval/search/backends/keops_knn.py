@@ -7,7 +7,7 @@ from typing_extensions import Unpack
 from ....core.arguments import checks
 from ....core.arguments.checks import takes_arrays
 from ....core.arguments.repr import ConstructorRepr
-from ..backend import Candidates, check_with_full_mask, max_ignored, nearest_eligible, unit_rows
+from ..backend import CandidateOptions, check_with_full_mask, max_ignored, nearest_eligible, unit_rows
 from ..distance import DISTANCES, DistanceName
 
 
@@ -38,7 +38,7 @@ class KeOpsKNN(ConstructorRepr):
         k: int,
         reference: Tensor,
         ref_includes_query: bool,
-        **candidates: Unpack[Candidates],
+        **candidates: Unpack[CandidateOptions],
     ) -> tuple[Tensor, Tensor]:
         """Return distances and indices of the k nearest references, nearest first; see `TorchKNN`.
 

@@ -19,6 +19,7 @@ from ....core.metric.distributed import (
     tensor_meta,
     travel_device,
 )
+from ...deterministic import chunk_slices
 from ...inputs import budget
 from ...relevance import masks_of
 from ..backend import nearest, search_arguments
@@ -93,9 +94,8 @@ class ShardedKNN(ConstructorRepr):
         if travel is not None:
             with raise_on_all_ranks(self.group):
                 is_self_retrieval = query is reference
-                query, reference, excluded, ignore = (
-                    _moved(value, travel) for value in (query, reference, excluded, ignore)
-                )
+                values = query, reference, excluded, ignore
+                query, reference, excluded, ignore = (_moved(value, travel) for value in values)
                 reference = query if is_self_retrieval else reference
         sizes = [shape[0] for shape, *_ in references]
         if excluded is None:
@@ -127,10 +127,8 @@ class ShardedKNN(ConstructorRepr):
         Shapes: query: (Q, D); reference: (R, D); self_index: (Q,) global; sizes: R of every rank; ignore: (Q, N) -> (Q,
         k) float64, smaller is nearer, (Q, k) int64.
         """
-        neighbors = (
-            query.new_full((len(query), k), torch.inf, dtype=torch.float64),
-            self_index.new_full((len(query), k), -1),
-        )
+        delta = query.new_full((len(query), k), torch.inf, dtype=torch.float64)
+        neighbors = delta, self_index.new_full((len(query), k), -1)
         memory = min(all_gather_status(budget(self.knn.memory_budget, query.device), self.group))
         row_bytes = 8 * reference.shape[1] * reference.element_size()
         memory = travel_memory(memory, row_bytes, max(sizes, default=0), self.group)
@@ -172,8 +170,7 @@ def merge_block(
     block_columns = knn.indices(*search, self_index=self_column, ignore=block_ignored)
     memory = budget(knn.memory_budget, query.device) // 2
     rows = max(memory // (256 * k + 32 * query.shape[1]), 1)
-    for start in range(0, len(query), rows):
-        tile = slice(start, start + rows)
+    for tile in chunk_slices(len(query), rows):
         tile_columns = block_columns[tile]
         row = torch.arange(len(tile_columns), device=tile_columns.device).repeat_interleave(tile_columns.shape[1])
         pairs = row, tile_columns.flatten().clamp(min=0), memory // 2

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ....core.native import native
+from ...deterministic import chunk_slices
 from .. import operators
 from ..distance import rows_at_once
 from ..product_filter import BLOCK, Filter
@@ -44,17 +45,15 @@ class QuantizedRows(NamedTuple):
             operators.quantize_rows(rows, order, filter_.center, float(filter_.scale), *self, first)
             return
         zeros = torch.zeros(rows.shape[1], dtype=torch.float64, device="cpu")
-        count, step = len(rows) if order is None else len(order), rows_at_once(rows)
-        for start in range(0, count, step):
-            chunk = slice(start, min(start + step, count))
+        for chunk in chunk_slices(len(rows) if order is None else len(order), rows_at_once(rows)):
             if order is None:
-                x = zeros.new_empty(chunk.stop - start, rows.shape[1])
+                x = zeros.new_empty(chunk.stop - chunk.start, rows.shape[1])
                 norms = filter_.scaled(rows[chunk], x)
             else:
                 x, norms = filter_.centered(rows[order[chunk]]).mul_(filter_.scale), None
-            operators.quantize_rows(x, None, zeros, 1.0, *self, first + start)
+            operators.quantize_rows(x, None, zeros, 1.0, *self, first + chunk.start)
             if norms is not None:  # queries that are too long were replaced by zeros
-                self.sizes[0, first + start : first + chunk.stop] = norms
+                self.sizes[0, first + chunk.start : first + chunk.stop] = norms
 
     def as_references(
         self, rows: slice, factor: int, longest: Tensor, max_residual: Tensor

@@ -8,14 +8,14 @@ from torch import Tensor
 
 from ....core.native import native
 from .. import operators
-from ..stages import Queries, SearchProblem
+from ..stages import SearchProblem, SearchQueries, SearchStage
 from .quantize import CandidateLists, QuantizedRows, list_capacity
 
 PROBE_QUERIES = 64  # queries that are searched first, to measure how many are proven
 MIN_REFERENCES = 2048  # fewer references are searched faster by float32 products
 
 
-class Int16Search:
+class Int16Search(SearchStage):
     """Search stage by int16 products with all references; too inexact if very many references are equally near."""
 
     def __init__(self, problem: SearchProblem, rows: int, self_index: Tensor, is_self_search: bool) -> None:
@@ -63,13 +63,13 @@ class Int16Search:
         # query: (Q, D)
         """Return whether the neighbors of most queries of a sample are proven."""
         probe = torch.arange(0, len(query), -(-len(query) // PROBE_QUERIES), device="cpu")
-        _, proven = self.search(Queries(query[probe], self.self_index[probe], None, None))
+        _, proven = self.search(SearchQueries(query[probe], self.self_index[probe], None, None))
         return 8 * int((~proven).sum()) <= len(probe)
 
-    def can_handle(self, queries: Queries) -> bool:
+    def can_handle(self, queries: SearchQueries) -> bool:
         return queries.span is not None and queries.ignored is None
 
-    def search(self, queries: Queries) -> tuple[Tensor, Tensor]:
+    def search(self, queries: SearchQueries) -> tuple[Tensor, Tensor]:
         # ->  (Q, k) int64, -1 where fewer than k exist, (Q,) bool
         references, distance = self.problem.references.rows, self.problem.references.distance
         if self.is_self_search and queries.span:

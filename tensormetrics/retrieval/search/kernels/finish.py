@@ -11,7 +11,7 @@ from torch import Tensor
 from ....core.native.triton import launch
 from .canonical import distance
 from .nearest import UNLIMITED, error_of
-from .tables import Candidates, Float16Queries, Float16References
+from .tables import CandidateReferences, Float16Queries, Float16References
 
 _RUN = 64  # entries that are sorted by comparing all pairs
 _INF = tl.constexpr(float("inf"))
@@ -138,7 +138,7 @@ def _finish(
 
 
 def nearest(
-    query: Tensor, reference: Tensor, lists: Candidates, queries: Float16Queries, source: Tensor,
+    query: Tensor, reference: Tensor, lists: CandidateReferences, queries: Float16Queries, source: Tensor,
     references: Float16References, self_index: Tensor, is_bounded: Tensor, k: int, kind: int, is_sampled: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     # query: (Q, D)  reference: (R, D)  source, self_index, is_bounded: (Q,)

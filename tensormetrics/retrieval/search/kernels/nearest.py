@@ -13,7 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from ....core.native.triton import launch
-from .tables import Candidates, Float16Queries, Float16References
+from .tables import CandidateReferences, Float16Queries, Float16References
 
 TILE = 128
 DEPTH = 64  # float16 columns per load
@@ -264,7 +264,7 @@ def sample(queries: Float16Queries, references: Float16References, step: int) ->
 def candidates(
     block_min: Tensor, queries: Float16Queries, source: Tensor, references: Float16References, k: int, capacity: int,
     is_sampled: bool,
-) -> Candidates:  # fmt: skip
+) -> CandidateReferences:  # fmt: skip
     # block_min: (Q, R / BLOCK), or from `sample`  source: (q,) int64, rows of it
     """Collect all references whose value may be at most that of the k-th of `block_min`."""
     num_sources, (size, dim), blocks = len(source), references.rows.shape, block_min.shape[1]
@@ -300,4 +300,4 @@ def candidates(
             size, dim, capacity,
             BLOCKS=4, **options,
         )  # fmt: skip
-    return Candidates(index, values, num_hits, limit)
+    return CandidateReferences(index, values, num_hits, limit)

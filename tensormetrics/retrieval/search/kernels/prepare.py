@@ -12,7 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from ....core.native.triton import launch
-from .tables import Float16Queries, Prepared
+from .tables import Float16Queries, Float16References
 
 WIDEST = 8192  # maximal number of columns
 _SAMPLE = 128  # number of sampled rows whose mean is the center
@@ -293,30 +293,19 @@ def lengths(
     rows_per_program = 2048 // size
     launch(
         _lengths, (triton.cdiv(count, rows_per_program),),
-        rows, *rows.stride(), center, norms, nonfinite.view(torch.int8), largest, count, dim, UNIT=unit,
-        ROWS=rows_per_program,
-        SIZE=size, enable_fp_fusion=False,
+        rows, *rows.stride(), center, norms, nonfinite.view(torch.int8), largest, count, dim,
+        UNIT=unit, ROWS=rows_per_program, SIZE=size, enable_fp_fusion=False,
     )  # fmt: skip
     scale = sizes if normalization is None else normalization[1]
-    launch(
-        _sizes,
-        (1,),
-        center,
-        largest,
-        scale,
-        sizes,
-        dim,
-        HAS_SCALE=normalization is not None,
-        SIZE=size,
-        enable_fp_fusion=False,
-    )
+    options = {"HAS_SCALE": normalization is not None, "SIZE": size, "enable_fp_fusion": False}
+    launch(_sizes, (1,), center, largest, scale, sizes, dim, **options)
     return center, norms, nonfinite, sizes
 
 
 def references(
     rows: Tensor, center: Tensor, norms: Tensor, nonfinite: Tensor, sizes: Tensor, rounding: float, summing: float,
     factor: int, unit: bool, parts: int, block: int, stride: int, longest: int, size: int, width: int,
-) -> Prepared:  # fmt: skip
+) -> Float16References:  # fmt: skip
     # rows: (R, D)  ->  tables of `size` rows, `width` columns in each segment
     device, (count, dim) = rows.device, rows.shape
     table = torch.empty(size, (2 * parts - 1) * width, dtype=torch.float16, device=device)
@@ -334,23 +323,15 @@ def references(
         num_warps=8, enable_fp_fusion=False,
     )  # fmt: skip
     order[-1:].fill_(-1)
-    return Prepared(
-        table,
-        bias,
-        order,
-        position,
-        row_bounds.view(3, size),
-        right.view(3, -1),
-        left.view(3, size),
-        max_low.view(torch.float64),
-    )
+    row_bounds, right, left = row_bounds.view(3, size), right.view(3, -1), left.view(3, size)
+    return Float16References(table, bias, order, position, row_bounds, right, left, max_low.view(torch.float64), factor)
 
 
 def queries(
     rows: Tensor, center: Tensor, sizes: Tensor, low: Tensor, rounding: float, summing: float,
     factor: int, unit: bool, parts: int, size: int, width: int, is_ordered: bool = False,
 ) -> Float16Queries:  # fmt: skip
-    # rows: (Q, D)  low: (1,), see `Prepared`  ->  tables of `size` rows, see `_queries`
+    # rows: (Q, D)  low: (1,), see `Float16References`  ->  tables of `size` rows, see `_queries`
     table = torch.empty(size, (2 * parts - 1) * width, dtype=torch.float16, device=rows.device)
     left = torch.empty(3, size, dtype=torch.float32, device=rows.device)
     is_bounded = torch.empty(len(rows), dtype=torch.bool, device=rows.device)
