@@ -89,7 +89,7 @@ def _check_inputs(
     checks.same_device(query=query, self_index=self_index)
     inputs = as_inputs(query, query_labels, reference, reference_labels, is_finite=False)
     if self_index is None:
-        return inputs
+        return inputs._replace(query_index=torch.full((len(query),), -1, device=query.device))
     return inputs._replace(query_index=check_self_index(self_index, len(query), size or len(reference)))
 
 
