@@ -89,13 +89,12 @@ def _chances(num_samples: Tensor, right: Tensor, sizes: Sequence[int], require: 
     products: dict[int, Tensor] = {}
     product = torch.ones_like(num_samples, dtype=torch.float64)
     for first in range(0, max(sizes), BLOCK):
-        last = min(first + BLOCK, max(sizes))
-        index = torch.arange(first, last, device=num_samples.device)
+        index = torch.arange(first, min(first + BLOCK, max(sizes)), device=num_samples.device)
         numerators = (left[..., None] - index).clamp(min=0).double()
         factors = numerators / (num_samples[..., None] - index).clamp(min=0)
         factors[..., 0] *= product
         steps = doubling_sums(factors, torch.mul)
-        products |= {size: steps[..., size - 1 - first] for size in sizes if first < size <= last}
+        products |= {size: steps[..., size - 1 - first] for size in sizes if first < size <= first + BLOCK}
         product = steps[..., -1]
     chances = torch.stack([products[size].masked_fill(num_samples < size, torch.nan) for size in sizes], -1)
     return chances if require == "all" else 1 - chances
