@@ -24,6 +24,7 @@ from torch.utils._pytree import tree_leaves
 
 from tensormetrics.core.metric.base import Metric
 from tensormetrics.core.metric.sum_metric import SumMetric
+from tensormetrics.core.resampling.families import FAMILY_CORRECTIONS
 from tensormetrics.core.results.estimates import Result
 from tensormetrics.core.results.ranks import RANK_COLUMNS
 from tensormetrics.core.results.table import ComparisonTable
@@ -172,7 +173,7 @@ def test_comparison_has_no_contradictions(name, case, alternative, data, confide
         return
     both = [case.inputs(generator, N) for _ in range(2)] if data == "many" else edge_data(case, data, generator)
     order = torch.arange(len(both[0][0]))
-    metric, other = (updated_metric(case, inputs, order, ids=ids) for inputs in both)
+    metric = updated_metric(case, both[0], order, ids=ids)
     try:
         estimate = estimates_of(metric)[0]
     except NotImplementedError as error:
@@ -181,18 +182,43 @@ def test_comparison_has_no_contradictions(name, case, alternative, data, confide
     value, low = estimate.value.flatten()[0], estimate.low.flatten()[0]
     constant = float(low.lerp(value, 0.2) if low.isfinite() else value.nan_to_num(0.6) - 0.1)
     asked = {"confidence": confidence, "alternative": alternative, "rope": 0.1, **OPTIONS}
-    for b in (constant, other):
+    # Other predictions of the same items, which come first or last, else other items, which some metrics pair.
+    others = [(both[1][0], *both[0][1:]), (*both[0][:-1], both[1][-1]), both[1]]
+    others *= name not in ESTIMATES_OF_MODELS
+    for inputs in (None, *others):
         try:
+            b = constant if inputs is None else updated_metric(case, inputs, order, ids=ids)
             result = compare(metric, b, **asked)
-        except ValueError as error:
-            assert b is other and str(error).startswith("a, b: their ")
+        except (ValueError, NotImplementedError) as error:
+            assert inputs is not None and (inputs is not others[-1] or str(error).startswith("a, b: their "))
             continue
-        if b is other and alternative == "two-sided" and confidence == 0.95 and name not in ESTIMATES_OF_MODELS:
-            for models in ({"a": metric, "b": other}, {"a": metric, "b": other, "c": metric}):
-                assert_table_agrees(compare(models, confidence=confidence, **OPTIONS), confidence)
-        for comparison in fields(result, Comparison):
-            assert comparison.alternative == alternative
-            assert_agrees(comparison, confidence)
+        same = compare(metric, b, **asked | {"alternative": "two-sided"})
+        for one_sided, two_sided in zip(fields(result, Comparison), fields(same, Comparison), strict=True):
+            assert one_sided.alternative == alternative
+            assert_agrees(one_sided, confidence)
+            # The end that is asked for is nearer to the difference, the other one at the end of the range.
+            assert alternative == "less" or not (one_sided.low < two_sided.low).any()
+            assert alternative == "greater" or not (one_sided.high > two_sided.high).any()
+        if inputs is not None:
+            assert_tables_agree(metric, b, {name: value for name, value in asked.items() if name != "rope"})
+            break
+
+
+def assert_tables_agree(metric: Metric, other: Metric, asked: dict[str, Any]) -> None:
+    """Compare two models, and three at a confidence at which p-values and corrected ones decide differently."""
+    assert_table_agrees(compare({"a": metric, "b": other}, **asked), asked["confidence"])
+    for correction in FAMILY_CORRECTIONS if asked["alternative"] == "two-sided" else FAMILY_CORRECTIONS[:1]:
+        confidence = asked["confidence"]
+        for _ in range(2):
+            options = asked | {"confidence": confidence, "correction": correction}
+            table = compare({"a": metric, "b": other, "c": metric}, **options)
+            assert_table_agrees(table, confidence)
+            cells = (table[row, column] for row, column in itertools.product(table.rows, table.columns))
+            first = next(cell for cell in cells if isinstance(cell, Comparison))
+            p_values = torch.stack([first.p_value.flatten()[0], first.p_corrected.flatten()[0]])
+            confidence = 1 - float(p_values.mean())
+            if not p_values[0] < p_values[1] or confidence <= 0.5:
+                break
 
 
 def assert_agrees(comparison: Comparison, confidence: float) -> None:
@@ -203,13 +229,23 @@ def assert_agrees(comparison: Comparison, confidence: float) -> None:
 
 
 def assert_table_agrees(table: ComparisonTable, confidence: float) -> None:
-    """Of each pair the corrected p-value agrees with the corrected interval, and with the ranks."""
+    """Corrected p-values agree with the corrected intervals, and both with the verdicts and the ranks."""
     for row, column in itertools.product(table.rows, table.columns):
         if isinstance(cell := table[row, column], Comparison):
             assert_agrees(cell, confidence)
-    if len(table.rows) == 1 and "difference" in table.columns and RANK_COLUMNS[0] in table.models.columns:
-        if table[row, "difference"].difference.isfinite():
-            assert (len(table.best) == 1) == (table[row, "p"] <= 1 - confidence)
+            assert cell.p_corrected is None or cell.p_corrected >= cell.p_value or cell.p_corrected.isnan()
+    if "verdict" not in table.columns or RANK_COLUMNS[0] not in table.models.columns:
+        return
+    wins = []
+    for row in table.rows:
+        pair, verdict = row.split(" - "), table[row, "verdict"]
+        p_value = table[row, "corrected p" if "corrected p" in table.columns else "p"]
+        assert (p_value <= 1 - confidence) == (verdict != "undecided")
+        wins += [pair if verdict == "better" else pair[::-1]] * (verdict != "undecided")
+    winners, losers = ([pair[end] for pair in wins] for end in (0, 1))
+    names = table.models.rows
+    assert table.ranks == {name: (1 + losers.count(name), len(names) - winners.count(name)) for name in names}
+    assert table.best == tuple(name for name in names if name not in losers)
 
 
 # Values of `compute` that `interval` lacks, with the reason.

@@ -27,9 +27,10 @@ class FamilyMember(NamedTuple):
     deviations: Tensor  # (R, ...)
     low: Tensor  # (...)
     high: Tensor
+    scales: Tensor | None  # (R, 1), of Student's t in the deviations
 
     def take(self, index: Tensor | int) -> "FamilyMember":
-        return FamilyMember(self.deviations[:, index], self.low[index], self.high[index])
+        return FamilyMember(self.deviations[:, index], self.low[index], self.high[index], self.scales)
 
 
 def corrected(comparisons: Sequence[Comparison], correction: str) -> list[Comparison]:
@@ -87,8 +88,12 @@ class _Family(NamedTuple):
     @classmethod
     def of(cls, members: list[FamilyMember], side: int) -> "_Family":
         maxima = torch.zeros_like(members[0].deviations)
-        for member in members:  # NaN where the standard error is 0
-            deviations = side * member.deviations if side else member.deviations.abs()
+        for position, member in enumerate(members):  # NaN where the standard error is 0
+            deviations = member.deviations
+            if member.scales is not None:  # comparisons of few items have variances of their own
+                ratio = member.scales.roll(position, 0) / member.scales
+                deviations = deviations * ratio.view(-1, *[1] * (deviations.ndim - 1))
+            deviations = side * deviations if side else deviations.abs()
             maxima = torch.fmax(maxima, deviations)
         ranges = torch.stack([member.low for member in members]), torch.stack([member.high for member in members])
         return cls(maxima.sort(0).values, side, ranges)

@@ -37,6 +37,7 @@ class DrawSets(NamedTuple):
     second: Tensor
     has_second: Tensor  # (V,) bool
     is_unknown: Tensor  # (V,) bool, values whose spread the data do not show
+    scales: Tensor | None = None  # (R, 1), of Student's t in the first set
 
     def interval(self, confidence: float) -> tuple[Tensor, Tensor]:
         # ->  (V,) each
@@ -144,8 +145,10 @@ def draw_sets(operands: list[Operand], value: Tensor, jackknife: Jackknife | Non
     if operands[0].resampled.is_biased:
         bias = replicates.mean(0) - value
         if (check := operands[0].resampled.check_bias) is not None:
-            check(bias.abs() / replicates.std(0).clamp(min=TOLERANCE))
-        center = value - torch.maximum(_bias_of(operands, jackknife), bias)
+            check(bias, replicates.std(0).clamp(min=TOLERANCE))
+        biases = [] if jackknife is None else [jackknife.bias]
+        biases = biases or [operand.sign * cast(Tensor, operand.resampled.bias).flatten() for operand in operands]
+        center = value - torch.maximum(torch.stack(biases).sum(0), bias)
         replicates = replicates - replicates.mean(0) + center
     is_comparison = len(operands) > 1
     has_bounds = _has_bounds(operands, value)
@@ -171,7 +174,7 @@ def draw_sets(operands: list[Operand], value: Tensor, jackknife: Jackknife | Non
     moved = clip(scaled_draws(center, replicates, jackknife.standard_error, scales))
     pseudo = clip(_pseudo_draws(operands, value, jackknife, replicates)) if bool(has_bounds.any()) else moved
     is_unknown = (jackknife.num_differing == 0) & ~has_bounds | (jackknife.num_units == 1)
-    return DrawSets(moved, pseudo, has_bounds, is_unknown & value.isfinite())
+    return DrawSets(moved, pseudo, has_bounds, is_unknown & value.isfinite(), scales)
 
 
 def _has_bounds(operands: list[Operand], value: Tensor) -> Tensor:
@@ -225,13 +228,6 @@ def _pseudo_draws(
         added = masses[0] * low.nan_to_num(0) + masses[1] * high.nan_to_num(0)
         draws.append(operand.sign * operand.values.read(operand.resampled.weighted + added))
     return torch.stack(draws).sum(0)
-
-
-def _bias_of(operands: list[Operand], jackknife: Jackknife | None) -> Tensor:
-    # ->  (V,)
-    if jackknife is not None:
-        return jackknife.bias
-    return torch.stack([operand.sign * cast(Tensor, operand.resampled.bias).flatten() for operand in operands]).sum(0)
 
 
 def _lacks_bounds(operands: list[Operand]) -> bool:

@@ -34,7 +34,7 @@ class Resampled(NamedTuple):
     is_smooth: bool = True  # else the jackknife is inconsistent, as for medians (Efron 1982, section 3.4)
     unit_counts: tuple[int, float] | None = None  # of stored rows with too many units, see `units.unit_counts`
     is_biased: bool = False  # replicates add the bias of few items once more; draws are centered without both
-    check_bias: Callable[[Tensor], None] | None = None  # of the replicates, (V,) in their standard deviations
+    check_bias: Callable[[Tensor, Tensor], None] | None = None  # of replicates, and their deviation, (V,) each
     bias: Tensor | None = None  # (), of the value, if there are no units of which the jackknife could tell it
     signs: tuple[Tensor, Tensor] | None = None  # (V,) positive and all signs, of which chance makes half positive
     has_pseudo_items: bool = False  # `weighted` has them, so that none are added
@@ -63,7 +63,7 @@ class Items(NamedTuple):
     identity: tuple[Tensor, ...] = ()  # (N,) int64 each, all equal for equal items; by default the units alone
     is_smooth: bool = True
     is_biased: bool = False
-    check_bias: Callable[[Tensor], None] | None = None
+    check_bias: Callable[[Tensor, Tensor], None] | None = None
 
     def resampled(self, replicates: int, seed: int) -> Resampled:
         """Return the sums that the items have in all replicates."""
@@ -157,10 +157,7 @@ def values_of(resampled: Resampled) -> Values:
 
     def read(sums: Tensor) -> Tensor:
         batch = sums.ndim - sum_ndim
-        return torch.cat([leaf.double().flatten(batch) for leaf in _leaves(resampled.read(sums), batch)], -1)
+        parts = tree_flatten(resampled.read(sums))[0]
+        return torch.cat([part.double().unsqueeze(-1).flatten(batch) for part in parts], -1)
 
     return Values(read, [leaf.double() for leaf in leaves], spec)
-
-
-def _leaves(value: Any, batch: int) -> list[Tensor]:
-    return [leaf.unsqueeze(-1) if leaf.ndim == batch else leaf for leaf in tree_flatten(value)[0]]

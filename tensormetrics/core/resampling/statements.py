@@ -81,7 +81,7 @@ def statements(values: Values, evidence: Evidence, question: Question, counts: d
     member = None
     if question.of_family and evidence.standard_error is not None:
         ends = (end.expand_as(difference) for end in evidence.range)
-        member = FamilyMember((draws.first - difference) / evidence.standard_error, *ends)
+        member = FamilyMember((draws.first - difference) / evidence.standard_error, *ends, draws.scales)
 
     def comparison(index: Tensor, *tensors: Tensor) -> Comparison:
         details = {} if member is None else {MEMBER: member.take(index.long())}

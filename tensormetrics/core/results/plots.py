@@ -19,7 +19,6 @@ WIDTH = 28  # characters to a line of a label
 # Four lightnesses, never equal in adjacent series, in two rows of hues: series of equal hatches differ in gray too.
 COLORS = "#18366e", "#e07b20", "#1b7340", "#9accf0", "#5a1a5e", "#4f9fa8", "#a8322d", "#e8c95a"
 ON_DARK = "#7fa8f5", "#e07b20", "#4fc47e", "#d5eafc", "#b07fd0", "#5fb7c0", "#ef7d76", "#f3dc86"
-HATCHES = "", "////", "....", "\\\\\\\\", "xxxx", "---", "++"
 STROKES, MARKERS = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1))), "osv^DPX"
 LEGEND = {"frameon": False, "fontsize": FONT, "title_fontsize": FONT}
 
@@ -220,17 +219,6 @@ def dress(
     if grid:
         ax.set_axisbelow(True)
         ax.grid(axis=grid, color="0.3" if is_dark() else "0.88", linewidth=0.8)
-
-
-def bar_style(i: int) -> dict[str, Any]:
-    """Return the style of the i-th series of bars; the first 28 differ in gray too."""
-    edge = "white" if i % 4 in (0, 2) and not is_dark() else "0.2"  # hatches of a light bar are dark
-    return {
-        "facecolor": palette()[i % len(COLORS)],
-        "edgecolor": edge,
-        "hatch": HATCHES[i // 4 % len(HATCHES)],
-        "linewidth": 0.5,
-    }
 
 
 def line_style(i: int) -> dict[str, Any]:

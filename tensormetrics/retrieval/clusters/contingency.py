@@ -1,6 +1,7 @@
 """Sparse contingency table of a labeling and a clustering, and the base class of metrics of such tables."""
 
 import functools
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from ..deterministic import distinct
 from ..inputs import as_labels, as_tensor, budget, check_finite
 
 MAX_ALONE = 0.03  # of the items, each the only one in its cell, where a biased score has an interval
+MAX_UNSEEN = 0.25  # information of cells that were not seen, in standard deviations of the score
 
 
 class Contingency(NamedTuple):
@@ -113,9 +115,9 @@ def items_of(
     score: Callable[[Contingency], Tensor],
     value_range: tuple[float, float] = (0.0, 1.0),
     biased: str = "",
-    check_bias: Callable[[Tensor], None] | None = None,
+    check_bias: Callable[[Tensor, Tensor, float], None] | None = None,
 ) -> Items:
-    # labels, clusters: (N,)  biased: name of a score that few items in a cell raise  check_bias: as in `Resampled`
+    # labels, clusters: (N,)  biased: name of a score that few items in a cell raise  check_bias: see `ClusteringMetric`
     """Return one row for each item, in its cell, so that weighted sums are tables of weighted items."""
     table, cells = _count_cells(labels.shape, *_check_labels(labels, clusters))
     alone = int((table.count == 1).sum())
@@ -124,13 +126,24 @@ def items_of(
             f"{biased}: {alone} of {table.total} items are alone in their class and cluster, so that chance raises the "
             f"score by an unknown amount; above {MAX_ALONE:.0%} there is no interval, take AdjustedRand"
         )
+    check = check_bias and functools.partial(check_bias, unseen=_unseen_information(table, alone))
     ones = torch.ones(len(cells), 1, dtype=torch.float64, device=cells.device)
     read = functools.partial(_read, table=table, score=score)
     identity = names.columns(None if labels.is_floating_point() else labels)
     # Clusters of two models are unrelated, so that their sums are not mixed.
     return Items(ones, names.units, read, cells, max(len(table.count), 1), mixes=False)._replace(
-        range=value_range, identity=identity, is_biased=bool(biased), check_bias=check_bias
+        range=value_range, identity=identity, is_biased=bool(biased), check_bias=check
     )
+
+
+def _unseen_information(table: Contingency, alone: int) -> float:
+    """Bound the information that few items in a cell feign beyond the bias of the jackknife, in entropies.
+
+    A cell of few expected items m feigns -m log m nats; as many cells have two items as have one, times m / 2.
+    """
+    nats = (alone + 1) / table.total * math.log((alone + 1) / (2 * int((table.count == 2).sum()) + 1))
+    entropies = [-torch.special.xlogy(p, p).sum() for p in (s / table.total for s in (table.row_size, table.col_size))]
+    return max(nats, 0.0) / max(float(min(entropies)), 1e-12)
 
 
 def _read(sums: Tensor, table: Contingency, score: Callable[[Contingency], Tensor]) -> Tensor:
@@ -179,11 +192,11 @@ class ClusteringMetric(RowMetric):
     """Base class of metrics that keep the labels and clusters of every update; `score` scores their table.
 
     `interval` reports the uncertainty of the score for a fixed clustering. Chance raises scores of information and the
-    accuracy of few items in a cell: their intervals are centered on the score less the bias of the jackknife, and
-    refused where more than 3 % of the items are alone in their cell, whose part of the bias is that of cells that were
-    not seen (Good 1953, doi:10.1093/biomet/40.3-4.237). Subclasses have the same states: in a MetricCollection they
-    form one compute group and keep one copy. On several ranks each holds the labels and clusters of all, 16 bytes an
-    item: pairs are counted by sorting them.
+    accuracy of few items in a cell: their intervals are centered on the score less the bias of the jackknife. They are
+    refused where more than 3 % of the items are alone in their cell, and for information where cells that were not seen
+    (Good 1953, doi:10.1093/biomet/40.3-4.237) may be a quarter of a standard deviation. Subclasses have the same
+    states: in a MetricCollection they form one compute group and keep one copy. On several ranks each holds the labels
+    and clusters of all, 16 bytes an item: pairs are counted by sorting them.
     """
 
     higher_is_better = True
@@ -203,9 +216,14 @@ class ClusteringMetric(RowMetric):
         # ->  (...) float64
         """Compute the score of a table, or of a batch of tables."""
 
-    def check_bias(self, bias: Tensor) -> None:
-        # bias: (V,)
-        """Raise a NotImplementedError if resampling raises the score by too many of its standard deviations."""
+    def check_bias(self, bias: Tensor, deviation: Tensor, unseen: float) -> None:
+        # bias, deviation: (V,), of resampled scores  unseen: see `_unseen_information`
+        """Raise a NotImplementedError if chance raises the score by an unknown part of its standard deviation."""
+        if bool((unseen > MAX_UNSEEN * deviation).any()):
+            raise NotImplementedError(
+                f"{type(self).__name__}: cells of few items, which chance leaves empty, raise the score by "
+                f"{float((unseen / deviation).max()):.2g} standard deviations; above {MAX_UNSEEN} there is no interval"
+            )
 
     def update(self, labels: Tensor, clusters: Tensor, **items: Unpack[ResamplingUnits]) -> None:
         """Append a batch. NaN and infinity are a ValueError: here on a CPU, else in `compute` (no synchronization).

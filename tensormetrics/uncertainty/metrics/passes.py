@@ -1,6 +1,6 @@
 """The chance that at least one of k samples of an answer is right, or that all of them are."""
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, overload
 
 import torch
@@ -88,20 +88,16 @@ def _chances(num_samples: Tensor, right: Tensor, sizes: Sequence[int], require: 
     left = right if require == "all" else num_samples - right
     products: dict[int, Tensor] = {}
     product = torch.ones_like(num_samples, dtype=torch.float64)
-    for first, last in _ranges(max(sizes), BLOCK):
-        index = torch.arange(first, last, device=num_samples.device)
+    for first in range(0, max(sizes), BLOCK):
+        index = torch.arange(first, min(first + BLOCK, max(sizes)), device=num_samples.device)
         numerators = (left[..., None] - index).clamp(min=0).double()
         factors = numerators / (num_samples[..., None] - index).clamp(min=0)
         factors[..., 0] *= product
         steps = doubling_sums(factors, torch.mul)
-        products |= {size: steps[..., size - 1 - first] for size in sizes if first < size <= last}
+        products |= {size: steps[..., size - 1 - first] for size in sizes if first < size <= first + BLOCK}
         product = steps[..., -1]
     chances = torch.stack([products[size].masked_fill(num_samples < size, torch.nan) for size in sizes], -1)
     return chances if require == "all" else 1 - chances
-
-
-def _ranges(stop: int, step: int) -> Iterator[tuple[int, int]]:
-    return ((first, min(first + step, stop)) for first in range(0, stop, step))
 
 
 def _counts_of_samples(correct: Tensor) -> tuple[Tensor, Tensor]:
