@@ -20,11 +20,20 @@ def folder(tmp_path, monkeypatch):
         (tmp_path / name).write_text("\n".join(["id,right,topic", *rows]))
 
 
-def test_scores_of_two_files_print_their_comparison():
-    result = succeed("a.csv", "b.csv", "--metric", "right", "--rope", "0.01")
-    lines = result.stdout.splitlines()
-    assert lines[0].split() == ["metric", "a.csv", "b.csv", "difference", "p", "p_rope", "verdict"]
-    assert f"{compare('a.csv', 'b.csv', metric='right'):.4f}".partition(", p")[0] in lines[1]
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        ("a.csv --metric right --groups topic --replicates 200", {"groups": "topic", "replicates": 200}),
+        ("a.csv --metric right --anytime", {"anytime": True}),
+        ("judge.csv --metric score --bounds 0 10", {"bounds": (0, 10)}),
+        ("judge.csv --metric score --bounds 0 10 --anytime", {"bounds": (0, 10), "anytime": True}),
+    ],
+)
+def test_scores_of_one_file_equal_interval(words, options):
+    Path("judge.csv").write_text("score\n" + "\n".join(str(i * i % 11) for i in range(40)))
+    file, _, metric, *_ = words.split()
+    (model,) = running.answer("scores", *words.split())["models"].values()
+    assert [*model.values()] == [float(x) for x in interval(file, metric=metric, **options)]
 
 
 def test_scores_of_several_files_rank_models():

@@ -12,7 +12,7 @@ from ...uncertainty.item_scores.score_files import read_models
 from ...uncertainty.planning import more_items
 from ..inputs.text import existing
 from ..naming import naming
-from ..option_types import Device, IntFromTwo, Option, Power, Probability, Rope, refuse
+from ..option_types import IntFromTwo, Option, Power, Probability, Rope, refuse
 from ..output import publish
 from ..score_tables import comparison_json, comparison_table, differences, score_json, score_table
 
@@ -33,7 +33,6 @@ def scores(
     power: Power | None = None,
     confidence: Probability = 0.95,
     replicates: IntFromTwo = 1000,
-    device: Device | None = None,
     **outputs: Any,
 ) -> int:
     """Average the scores of items in FILE with an interval, or compare those of several files.
@@ -63,7 +62,6 @@ def scores(
         rope: With several files: differences up to X are negligible; print their probability.
         power: With several files: print the number of additional items that decide a comparison with this probability.
         replicates: Number of reweightings of the items or groups.
-        device: Without effect: this command computes on the CPU.
     """
     of_table, several = model is not None, len(files) > 1
     refuse(
@@ -86,8 +84,9 @@ def scores(
         models = read_models(existing(files[0]), model, metric, ids, groups)
         files = tuple(models)
     else:
-        names = zip(files, _distinct(files), strict=True)
-        models = {name: read_scores(_logs(file), metric, **columns) for file, name in names}
+        names = [Path(file).name for file in files]
+        names = names if len({*names}) == len(names) else [*files]
+        models = {name: read_scores(_logs(file), metric, **columns) for file, name in zip(files, names, strict=True)}
     estimates: dict[str, Estimate] = {}
     for name, read in models.items():
         with naming(scores=name):
@@ -119,9 +118,3 @@ def scores(
 def _logs(file: str) -> str | Path:
     """Return a folder or a pattern as it is, and a file that exists."""
     return file if Path(file).is_dir() or (glob.has_magic(file) and not Path(file).exists()) else existing(file)
-
-
-def _distinct(files: tuple[str, ...]) -> list[str]:
-    """Return the names of the files, or their paths if two names are equal."""
-    names = [Path(file).name for file in files]
-    return names if len({*names}) == len(names) else [*files]

@@ -10,7 +10,7 @@ from typing_extensions import Unpack
 
 from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
-from ...core.metric.base import Options
+from ...core.metric.base import Options, Scores
 from ...core.metric.row_metric import RowMetric
 from ...core.numbers.exact_sums import index_add
 from ...core.resampling.draws import Bounds, mean_bounds
@@ -61,7 +61,7 @@ def pair_preference(more: Tensor, less: Tensor, *, protocol: str | None = None, 
     return masked_mean(_preferred(more, less, protocol) * (1.0 if protocol is None else 100.0), mask)
 
 
-class PairPreference(RowMetric):
+class PairPreference(RowMetric[Scores]):
     """Share of sentence pairs in which a language model prefers the more stereotyping sentence.
 
     Scores are log-likelihoods (causal models) or pseudo-log-likelihoods (masked models), as from `score_pairs`. Without

@@ -85,7 +85,7 @@ class SumMetric(Metric[Answer]):
         # rows: (B, K) float64, or (B, K + 1) with targets
         """Add a row for each item to the sums."""
         names = identity(len(rows), rows.device, ids, groups)
-        self.sums = self.sums + self.sum_rows(rows)
+        self.sums = self.sums + self.item_rows(rows).sum(0)
         self.keep(rows, **names)
 
     def keep(self, entries: Tensor, ids: Tensor | None = None, groups: Tensor | None = None) -> None:
@@ -116,11 +116,6 @@ class SumMetric(Metric[Answer]):
         """Return the summands of items."""
         return entries[:, :-1] if self.has_target else entries
 
-    def sum_rows(self, entries: Tensor) -> Tensor:
-        # entries: (n, ...)  ->  (K,) float64
-        """Return the sums of `item_rows`."""
-        return self.item_rows(entries).sum(0)
-
     def _numbers(self, count: int, device: torch.device, kept: int = 0) -> Tensor:
         """Assign numbers to items in the order of updates, separately on each rank; a restored metric continues."""
         first, start = self._first_item
@@ -138,8 +133,8 @@ class SumMetric(Metric[Answer]):
         if count:
             has_ids, has_groups = len(self.ids) > 0, len(self.groups) > 0
             item = self.ids if has_ids else self._numbers(count, self.entries.device)
-            target = [self.entries[:, -1].view(torch.int64)] if self.has_target else []
-            names = [item, *[self.groups] * has_groups, *target]
+            names = [item, *[self.groups] * has_groups]
+            names += [self.entries[:, -1].view(torch.int64)] if self.has_target else []
             entries.append(entries_of(split_rows(self.item_rows(self.entries)), self.groups if has_groups else item))
             counts = count * _kinds(item, kind_of_units(has_ids, has_groups))
             folded.append(torch.cat([fingerprint(*names)[None], counts])[None])
