@@ -12,11 +12,12 @@ ROOT = Path(__file__).parents[1]
 IMPORTS = [
     "import torch",
     "from tensormetrics.assignment import LinearAssignment",
-    "from tensormetrics.association import WordEmbeddingModel, rnd",
+    "from tensormetrics.association import PairPreference, WEAT, WordEmbeddingModel, rnd",
+    "from torchmetrics.classification import BinaryAccuracy",
     "from tensormetrics.posterior import ConfusionPosterior",
-    "from tensormetrics.retrieval import AccuracyCalculator, HitRate, RecallAtK, TorchKNN",
+    "from tensormetrics.retrieval import AccuracyCalculator, HitRate, NDCG, PairwiseROC, RecallAtK, TorchKNN",
     "from tensormetrics.structured import SpanScores, metric_of",
-    "from tensormetrics.uncertainty import compare, interval",
+    "from tensormetrics.uncertainty import PassAtK, Uncertain, compare, interval",
     "x = torch.zeros(2, 3)",
 ]
 MISSPELT = {
@@ -34,8 +35,16 @@ MISSPELT = {
     'metric_of("Document")': 'Argument 1 to "metric_of" has incompatible type',
 }
 REVEALED = {
-    "HitRate(1)": "HitRate",
-    "HitRate(1).interval()": "Estimate",
+    "HitRate(1)": "HitRate[int]",
+    "HitRate(1).interval(confidence=0.9)": "Estimate",
+    "HitRate((1, 10)).interval()": "ScoreTable[Estimate]",
+    "(NDCG().interval(), PassAtK(2).interval())": "tuple[Estimate, Estimate]",
+    "interval(NDCG([1, 5], average='macro'))": "ScoreTable[Estimate]",
+    "PassAtK().interval()": "ScoreTable[Estimate]",
+    "PairPreference(categories=['age']).interval()": "Estimate | ScoreTable[Estimate]",
+    "interval(PairwiseROC())": "ScoreTable[Estimate]",
+    "Uncertain(BinaryAccuracy()).interval()": "Estimate",
+    "compare(HitRate((1, 10)), HitRate((1, 10)))": "ScoreTable[Comparison]",
     "SpanScores().interval()": "ScoreTable[Estimate]",
     "interval([1, 0, 1])": "Estimate",
     "interval(x)": "Estimate",

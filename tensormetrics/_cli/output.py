@@ -86,8 +86,7 @@ def publish(
     further files to their text.
 
     Args:
-        text_format: Format of the output. Its last line, in JSON the signature, lists the options that scores depend
-            on; csv has all digits and no such line.
+        text_format: Format of the output. JSON has a signature, the options that scores depend on; csv has all digits.
         json_file: Also write all results, with options and versions; - is --format json.
         plot: Draw the scores into a .png, .svg or .pdf file.
         title (TEXT): Title of the figure.
@@ -107,9 +106,7 @@ def publish(
         figure.savefig(image, format=plot.suffix[1:], dpi=150)
         files[plot] = image.getvalue()
     if text_format != "json" and json_file != STDOUT:
-        template = {"table": "{}", "markdown": "`{}`", "latex": "% {}"}.get(text_format)
-        parts = [TEXTS[text_format](table) for table in tables]
-        text = "\n\n".join(parts + ([template.format(signature())] if template else []))
+        text = "\n\n".join(map(TEXTS[text_format], tables))
     click.echo(text)
     for path, content in files.items():
         try:
@@ -142,36 +139,17 @@ def status_of(values: Iterable[float]) -> int:
 
 
 def _computed() -> dict[str, Any]:
-    """Return the command, the values of its options, and the versions of Python and libraries."""
+    """Return the command, its options, those that values depend on in one line, and versions."""
     context = click.get_current_context()
-    values = {option.opts[-1]: context.params[option.name or ""] for option in _reported_options(context)}
-    options = {name.removeprefix("--"): str(x) if isinstance(x, Path) else x for name, x in values.items()}
+    options, signed = {}, [str(context.info_name)]
+    for option in context.command.params:
+        if option.name in OUTPUTS:
+            continue
+        name, value = option.opts[-1].removeprefix("--"), context.params[option.name or ""]
+        options[name] = str(value) if isinstance(value, Path) else value
+        if isinstance(option, click.Option) and option.name not in UNSIGNED:
+            signed.append(f"{name}:{'given' if value and option.metavar == 'FILE' else json.dumps(value)}")
     versions = {"tensormetrics": __version__, "python": platform.python_version()}
     versions |= {"torch": torch.__version__, "numpy": np.__version__}
-    return {"command": context.info_name, "signature": signature(), "versions": versions, "options": options}
-
-
-def signature() -> str:
-    """Return one line with everything that values depend on except the files, to be published with the values."""
-    context = click.get_current_context()
-    parts = [str(context.info_name)]
-    for option in _reported_options(context):
-        value = context.params[option.name]
-        if isinstance(option, click.Argument) or option.name in UNSIGNED:
-            continue
-        if option.metavar == "FILE":
-            value = "given" if value else None
-        if isinstance(value, dict):
-            value = tuple(f"{name}={argument}" for name, argument in value.items())
-        if isinstance(value, tuple):
-            value = "+".join(map(str, value)) or None
-        if isinstance(value, bool):
-            value = "yes" if value else "no"
-        shown = getattr(option, "show_default", None)
-        default = shown if isinstance(shown, str) else "none"
-        parts.append(f"{option.opts[-1].removeprefix('--')}:{default if value is None else value}")
-    return "|".join([*parts, f"version:{__version__}"])
-
-
-def _reported_options(context: click.Context) -> list[click.Parameter]:
-    return [option for option in context.command.params if option.name not in OUTPUTS]
+    signature = "|".join([*signed, f"version:{__version__}"])
+    return {"command": context.info_name, "signature": signature, "versions": versions, "options": options}

@@ -79,17 +79,6 @@ def test_association_correction_marks_significant_queries(model):
         assert f"p ({correction}) of " in "".join(re.findall(r"<!-- (.*?) -->", Path("o.svg").read_text()))
 
 
-def test_association_replicates_add_intervals(model):
-    files = "association glove.txt --queries queries.json --replicates 50"
-    result = running.succeed(f"{files} --confidence 0.9 --json o.json --plot o.png")
-    (row,) = json.loads(Path("o.json").read_text())["metrics"]["weat"].values()
-    expected = WEAT(replicates=50, confidence=0.9).run_query(Query(**QUERY), model)
-    assert [row["low"], row["high"]] == pytest.approx([float(expected.low), float(expected.high)], rel=1e-6)
-    assert "90% interval" in result.stdout and f"[{row['low']:.4f}, {row['high']:.4f}]" in result.stdout
-    (row,) = running.answer(f"{files} --metric ceat")["metrics"]["ceat"].values()
-    assert row["low"] <= row["score"] <= row["high"]
-
-
 def test_association_reads_every_format_of_vectors(model):
     rows = model.vectors.float().numpy()
     Path("words.txt").write_text("\n".join(WORDS))

@@ -1,7 +1,6 @@
-"""`tensormetrics json`: golden cases, formats of files, and errors."""
+"""`tensormetrics json`: formats of files, and errors."""
 
 import json
-import math
 from functools import partial
 from pathlib import Path
 
@@ -9,56 +8,6 @@ import pytest
 import running
 
 run = partial(running.run, "json")
-
-CASES = json.loads((Path(__file__).parent.parent / "structured" / "extraction.json").read_text(encoding="utf-8"))[
-    "cases"
-]
-CASES = [case for case in CASES if "expected" in case]
-
-
-def option_words(options):
-    words = []
-    for name, value in options.items():
-        if name == "fields":
-            for path, keywords in value.items():
-                ((key, text),) = keywords.items()
-                words += ["--field", f"{path}={text}" if key == "compare" else f"{path}={key}:{text}"]
-        else:
-            words += ["--option", f"{name}={json.dumps(value)}"]
-    return words
-
-
-@pytest.mark.parametrize(  # tests/structured computes all of them in the first tier
-    "case", [pytest.param(case, marks=pytest.mark.full if i % 4 else (), id=case["id"]) for i, case in enumerate(CASES)]
-)
-def test_json_golden_cases_equal_stored_scores(case, tmp_path):
-    preds, refs, schema, output = (tmp_path / name for name in ("p.jsonl", "r.jsonl", "schema.json", "o.json"))
-    preds.write_text("".join(f"{json.dumps(answer)}\n" for answer in case["predictions"]), encoding="utf-8")
-    refs.write_text("".join(f"{json.dumps(reference)}\n" for reference in case["references"]), encoding="utf-8")
-    words = option_words(case["options"])
-    if case["schema"] is not None:
-        schema.write_text(json.dumps(case["schema"]))
-        words += ["--schema", schema]
-    result = run(preds, refs, *words, "--replicates", 0, "--json", output)
-    assert result.exit_code in (0, 3), result.output
-    answer, expected = json.loads(output.read_text()), case["expected"]
-    rows = {
-        row["name"]: {name: cell["value"] for name, cell in row["cells"].items()} for row in answer["tables"][0]["rows"]
-    }
-    assert set(rows) - {"micro (leaves)"} == set(expected["paths"])
-    for path, expected_row in expected["paths"].items():
-        for name in ("support", "correct", "missed", "invented"):
-            assert rows[path][name] == expected_row[name], (path, name)
-        for name in ("precision", "recall", "f1"):
-            assert same(rows[path][name], expected_row[name]), (path, name)
-    for name in ("readable", "valid", "exact", "similarity"):
-        assert same(answer["scores"][name], expected["documents"][name])
-
-
-def same(value, expected_row):
-    if value is None or expected_row is None or isinstance(value, str):
-        return expected_row is None and (value is None or math.isnan(float(value)))
-    return value == pytest.approx(expected_row, abs=1e-9)
 
 
 @pytest.fixture

@@ -23,21 +23,6 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_posterior_scores_equal_study(folder):
-    options = "--metric acc --metric tpr --compare --rope 0.01 --seed 3 --json o.json --plot o.png"
-    result = running.succeed(f"posterior a.csv b.csv {options}")
-    scores = json.loads(Path("o.json").read_text())["scores"]
-    assert list(scores) == ["acc", "tpr/0", "tpr/1"]
-    study = Study(3, metrics={"acc": {}})
-    study.add_experiment("a", [[90, 10], [12, 88]])
-    study.add_experiment("b", [[95, 5], [10, 90]])
-    value, low, high = map(float, study.table()["a", "acc"])
-    assert [scores["acc"]["a"][name] for name in ("value", "low", "high")] == [value, low, high]
-    assert scores["acc"]["a"]["median"] == study.table()["a", "acc"].details["median"]
-    assert study.compare("acc", rope=0.01).to_text(4).splitlines()[1] in result.stdout
-    assert f"{value:.4f} [{low:.4f}, {high:.4f}]" in result.stdout and Path("o.png").read_bytes().startswith(b"\x89PNG")
-
-
 def test_posterior_prior_option_equals_study_with_prior(folder):
     for prior in ("0", "jeffreys", "balanced", "hierarchical"):
         result = run("a.csv", "--metric", "acc", "--prior", prior, "--json", "-")

@@ -37,13 +37,6 @@ def test_scores_of_one_file_equal_interval(words, options):
     assert [*model.values()] == [float(x) for x in interval(file, metric=metric, **options)]
 
 
-def test_scores_of_two_files_print_their_comparison():
-    result = succeed("a.csv", "b.csv", "--metric", "right", "--rope", "0.01")
-    lines = result.stdout.splitlines()
-    assert lines[0].split() == ["metric", "a.csv", "b.csv", "difference", "p", "p_rope", "verdict"]
-    assert f"{compare('a.csv', 'b.csv', metric='right'):.4f}".partition(", p")[0] in lines[1]
-
-
 def test_scores_of_several_files_rank_models():
     result = succeed("a.csv", "b.csv", "c.csv", "--metric", "right", "--format", "json")
     answer = json.loads(result.stdout)

@@ -96,7 +96,7 @@ def json(
     options = option | {"fields": fields or None, "confidence": confidence, "replicates": replicates}
     groups = None if references.groups is None else [str(name) for name in references.groups]
     ids = None if references.ids is None else [str(name) for name in references.ids]
-    keys, names = ids or range(len(lines)), ids or references.lines
+    keys, names = ids or range(len(references.lines)), ids or references.lines
     options |= {"ids": ids, "groups": groups}
     reports: dict[str, FieldReport] = {}
     for file in filter(None, (predicted, compare)):

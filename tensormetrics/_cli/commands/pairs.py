@@ -35,7 +35,7 @@ def prefer(
     metric.update(*scores, categories=read.categories, **({"terms": read.terms} if is_triples else {}))
     values = {name: float(value) for name, value in metric.compute().items()}
     draws = {"replicates": replicates} if replicates else {}
-    estimates = metric.interval(confidence=confidence, **draws) if replicates else None
+    estimates: Any = metric.interval(confidence=confidence, **draws) if replicates else None
     tests = metric.sign_test(correction=correction or "max-t", confidence=confidence, **draws)
     rows = {
         name: {

@@ -12,7 +12,7 @@ from ...uncertainty.item_scores.score_files import read_models
 from ...uncertainty.planning import more_items
 from ..inputs.text import existing
 from ..naming import naming
-from ..option_types import Device, IntFromTwo, Option, Power, Probability, Rope, refuse
+from ..option_types import IntFromTwo, Option, Power, Probability, Rope, refuse
 from ..output import publish
 from ..score_tables import comparison_json, comparison_table, differences, score_json, score_table
 
@@ -33,7 +33,6 @@ def scores(
     power: Power | None = None,
     confidence: Probability = 0.95,
     replicates: IntFromTwo = 1000,
-    device: Device | None = None,
     **outputs: Any,
 ) -> int:
     """Average the scores of items in FILE with an interval, or compare those of several files.
@@ -63,7 +62,6 @@ def scores(
         rope: With several files: differences up to X are negligible; print their probability.
         power: With several files: print the number of additional items that decide a comparison with this probability.
         replicates: Number of reweightings of the items or groups.
-        device: Without effect: this command computes on the CPU.
     """
     of_table, several = model is not None, len(files) > 1
     refuse(

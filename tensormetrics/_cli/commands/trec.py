@@ -8,7 +8,7 @@ from ...retrieval.runs.measures import SUMMED
 from ..inputs.text import existing
 from ..names import TREC
 from ..naming import naming
-from ..option_types import Arguments, Device, Option, Probability, Replicates, Rope, SecondModel
+from ..option_types import Arguments, Option, Probability, Replicates, Rope, SecondModel
 from ..output import publish
 from ..score_tables import comparison_json, comparison_table, score_json, score_table
 
@@ -24,7 +24,6 @@ def trec(
     rope: Rope | None = None,
     replicates: Replicates = 1000,
     confidence: Probability = 0.95,
-    device: Device | None = None,
     **outputs: Any,
 ) -> int:
     """Score RUN by the judgements QRELS, as trec_eval does.
@@ -44,7 +43,6 @@ def trec(
         per_query: Also print each query's scores.
         compare: RUN of a second model: also its scores and the paired differences.
         replicates: Intervals from N reweightings of the queries; 0: none.
-        device: Without effect: this command computes on the CPU.
     """
     judgements = Qrels.read(existing(qrels))
     evaluated = {}

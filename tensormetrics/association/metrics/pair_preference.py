@@ -10,7 +10,7 @@ from typing_extensions import Unpack
 
 from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
-from ...core.metric.base import Options
+from ...core.metric.base import Options, Scores
 from ...core.metric.row_metric import RowMetric
 from ...core.numbers.exact_sums import index_add
 from ...core.resampling.draws import Bounds, mean_bounds
@@ -67,7 +67,7 @@ def pair_preference(more: Tensor, less: Tensor, *, protocol: str | None = None, 
     return preferred.where(mask, 0).sum(-1) / mask.sum(-1)
 
 
-class PairPreference(RowMetric):
+class PairPreference(RowMetric[Scores]):
     """Share of sentence pairs in which a language model prefers the more stereotyping sentence.
 
     Scores are log-likelihoods (causal models) or pseudo-log-likelihoods (masked models), as from `score_pairs`. Without

@@ -15,6 +15,8 @@ from ...core.numbers.exact_sums import cumulative_mass, index_add
 from ...core.resampling.means import resampled_means
 from ...core.resampling.resampling import Resampled
 from ...core.resampling.weights import ItemNames, ResamplingUnits, check_draws, units
+from ...core.results.estimates import Estimate
+from ...core.results.score_table import ScoreTable
 from ..embeddings.vocabulary import CHUNK
 from ..resampling.folds import deal_words, word_keys
 from ..sets import word_sets
@@ -184,7 +186,7 @@ def _mode(counts: Tensor) -> Tensor:
     return (counts * word_sets.GRID).round().argmax(-1)
 
 
-class ResidualBias(RowMetric):
+class ResidualBias(RowMetric[ScoreTable[Estimate]]):
     """Accuracies with which classifiers recover the classes of words from their vectors, with intervals over words.
 
     See `residual_bias`. `interval` and `compare` reweigh the words with the classifiers as they are; two metrics that

@@ -1,18 +1,18 @@
 """The base of every metric: torchmetrics' Metric, with states that cost what a batch costs."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Generic
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, overload
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
-from typing_extensions import Self, TypeVar  # torch brings it
+from typing_extensions import Self, TypeVar, Unpack  # torch brings it
 
 from ..resampling import intervals, resampling
 from ..resampling.weights import check_draws
 from ..results.estimates import Estimate, check_confidence
 from ..results.plots import plot_values, steps_of
-from ..results.score_table import scored
+from ..results.score_table import ScoreTable, scored
 from ..results.table import Table, table_of
 from .exchanged_metric import ExchangedMetric
 from .exchanged_metric import NoDataError as NoDataError
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 
 Answer = TypeVar("Answer", default=Estimate)  # of `interval`
+Scores = Estimate | ScoreTable[Estimate]
+K = TypeVar("K", bound=int | Sequence[int] | None, default=None, covariant=True)
 
 
 class Metric(ExchangedMetric, Generic[Answer]):
@@ -168,3 +170,23 @@ class Metric(ExchangedMetric, Generic[Answer]):
             ValueError: As `interval`.
         """
         return table_of({name or type(self).__name__: self.interval(**options)}, self._direction)
+
+
+class DrawOptions(TypedDict, total=False):
+    """Options of `Metric.interval`."""
+
+    confidence: float
+    replicates: int | None
+    seed: int | None
+
+
+class AtK(Generic[K]):
+    """Metric with a score at one k, or at each of several: for type checkers, which infer the answer from k."""
+
+    if TYPE_CHECKING:
+
+        @overload
+        def interval(self: "AtK[int] | AtK[None]", **options: Unpack[DrawOptions]) -> Estimate: ...
+        @overload
+        def interval(self: "AtK[Sequence[int]]", **options: Unpack[DrawOptions]) -> ScoreTable[Estimate]: ...
+        def interval(self, **options: Any) -> Any: ...

@@ -85,7 +85,7 @@ class SumMetric(Metric[Answer]):
         # rows: (B, K) float64, or (B, K + 1) with targets
         """Add a row for each item to the sums."""
         names = identity(len(rows), rows.device, ids, groups)
-        self.sums = self.sums + self.sum_rows(rows)
+        self.sums = self.sums + self.item_rows(rows).sum(0)
         self.keep(rows, **names)
 
     def keep(self, entries: Tensor, ids: Tensor | None = None, groups: Tensor | None = None) -> None:
@@ -115,11 +115,6 @@ class SumMetric(Metric[Answer]):
         # entries: (n, ...)  ->  (n, K) float64
         """Return the summands of items."""
         return entries[:, :-1] if self.has_target else entries
-
-    def sum_rows(self, entries: Tensor) -> Tensor:
-        # entries: (n, ...)  ->  (K,) float64
-        """Return the sums of `item_rows`."""
-        return self.item_rows(entries).sum(0)
 
     def _numbers(self, count: int, device: torch.device, kept: int = 0) -> Tensor:
         """Assign numbers to items in the order of updates, separately on each rank; a restored metric continues."""

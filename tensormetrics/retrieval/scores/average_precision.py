@@ -7,6 +7,7 @@ from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ...core.arguments import checks
+from ...core.metric.base import AtK, K, Scores
 from ...core.numbers import ranked
 from ..deterministic import sum_by_position
 from ..ranking.positive_ranks import PositiveRanks
@@ -82,7 +83,7 @@ def _precision_mean(ranks: PositiveRanks, depth: int | Tensor | None, divisor: T
     return sum_by_position(ranked.precision_term(order, ranks.rank), order * is_hit) / divisor
 
 
-class AveragePrecision(QueryMetric):
+class AveragePrecision(AtK[K], QueryMetric[Scores]):
     """Mean average precision (MAP) over queries, optionally cut off at k, in [0, 1]; formula: `average_precision`.
 
     `denominator`: divisor of the sum of precisions, "relevant" (all relevant references), "min" or "found", as in
@@ -91,7 +92,7 @@ class AveragePrecision(QueryMetric):
 
     def __init__(
         self,
-        k: Depths | None = None,
+        k: K = None,  # type: ignore[assignment]
         denominator: Denominator = "relevant",
         **options: Unpack[QueryOptions],
     ) -> None:

@@ -7,6 +7,7 @@ from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ...core.arguments import checks
+from ...core.metric.base import AtK, K, Scores
 from ...core.native.device_cache import cached_per_device
 from ...core.numbers import ranked
 from ..deterministic import halving_sum, power_of_two, sum_by_position
@@ -89,7 +90,7 @@ def _scaled(gains: Tensor, gain: Gain) -> Tensor:
     return gains if gain == "linear" else torch.exp2(gains) - 1
 
 
-class NDCG(QueryMetric):
+class NDCG(AtK[K], QueryMetric[Scores]):
     """Mean `ndcg`, optionally cut off at k; options as in `PrecisionAtK`.
 
     Args:
@@ -99,7 +100,7 @@ class NDCG(QueryMetric):
 
     def __init__(
         self,
-        k: Depths | None = None,
+        k: K = None,  # type: ignore[assignment]
         gain: Gain = "linear",
         gains: Gains | None = None,
         **options: Unpack[RankOptions],

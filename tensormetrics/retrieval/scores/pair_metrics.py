@@ -10,10 +10,12 @@ from torch import distributed as dist
 from typing_extensions import Unpack
 
 from ...core.arguments import checks
+from ...core.metric.base import Answer
 from ...core.resampling.resampling import Resampled
 from ...core.resampling.weights import check_draws
 from ...core.results.estimates import Estimate
 from ...core.results.plots import direction_text, plot_curves, steps_of
+from ...core.results.score_table import ScoreTable
 from ..inputs import RetrievalInputs
 from ..ranking.pair_curves import Curve, resampled_curve
 from ..ranking.pairs import Pairs, Threshold
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class PairMetric(EmbeddingMetric):
+class PairMetric(EmbeddingMetric[Answer]):
     """Base class of scores of all pairs of items, or of queries and references; see `EmbeddingMetric`.
 
     If the items are on several ranks, each holds all of them and counts a part of the pairs. `interval` weights a pair
@@ -140,7 +142,7 @@ class TARAtFAR(PairMetric):
         return values["tar"] if isinstance(self.far, tuple) else values["tar"][..., 0]
 
 
-class PairwiseROC(PairMetric):
+class PairwiseROC(PairMetric[ScoreTable[Estimate]]):
     """ROC curve of the pairs of all items, `OperatingPoints` of (F,) each; options as in `pairwise_roc`.
 
     `interval` and `compare` return "tar", "threshold", "auroc" and "equal_error_rate" by name; `far` holds the

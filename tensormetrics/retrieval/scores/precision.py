@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
+from ...core.metric.base import AtK, K, Scores
 from ..ranking.positive_ranks import PositiveRanks
 from .depths import Depths, at_depths, scores_at, takes_ranks
 from .query_metric import QueryMetric, QueryOptions
@@ -46,7 +47,7 @@ def r_precision(ranks: PositiveRanks) -> Tensor:
     return ranks.within(ranks.relevant.unsqueeze(-1)).sum(-1).double() / ranks.relevant
 
 
-class PrecisionAtK(QueryMetric):
+class PrecisionAtK(AtK[K], QueryMetric[Scores]):
     """Mean over queries of `precision` at k: `update(embeddings, labels)`, (n, D) and (n,), then `compute()`.
 
     The options of all metrics of ranks:
@@ -72,7 +73,7 @@ class PrecisionAtK(QueryMetric):
     tensor(0.8000, dtype=torch.float64)
     """
 
-    def __init__(self, k: Depths, **options: Unpack[QueryOptions]) -> None:
+    def __init__(self, k: K, **options: Unpack[QueryOptions]) -> None:
         super().__init__(*scores_at(k, precision), **options)
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ...core.arguments import checks
+from ...core.metric.base import Answer
 from ...core.native import gpu_kernels
 from ...core.numbers.exact_sums import cumulative_mass, parts, total, unit_of
 from ...core.resampling.draws import Bounds, mean_bounds
@@ -321,7 +322,7 @@ class QueryOptions(RankOptions, total=False):
     gains: Gains | None
 
 
-class QueryMetric(EmbeddingMetric):
+class QueryMetric(EmbeddingMetric[Answer]):
     """Average over queries of `score`, a function of their ranks (or of the result of `scores` of a subclass).
 
     Args:

@@ -5,6 +5,7 @@ from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ...core.arguments import checks
+from ...core.metric.base import AtK, K, Scores
 from ..ranking.positive_ranks import PositiveRanks
 from .depths import Depths, at_depths, scores_at, takes_ranks
 from .query_metric import QueryMetric, QueryOptions
@@ -65,7 +66,7 @@ def cmc(ranks: PositiveRanks, k: int) -> Tensor:
     return hit.double().masked_fill((ranks.relevant == 0).unsqueeze(-1), torch.nan)
 
 
-class RecallAtK(QueryMetric):
+class RecallAtK(AtK[K], QueryMetric[Scores]):
     """Mean `recall` at k, the fraction of all relevant references that are found; options as in `PrecisionAtK`.
 
     The Recall@K of papers on metric learning, which requires only one of them, is `HitRate(k)`, also named
@@ -78,11 +79,11 @@ class RecallAtK(QueryMetric):
     tensor(0.6000, dtype=torch.float64)
     """
 
-    def __init__(self, k: Depths, **options: Unpack[QueryOptions]) -> None:
+    def __init__(self, k: K, **options: Unpack[QueryOptions]) -> None:
         super().__init__(*scores_at(k, recall), **options)
 
 
-class HitRate(QueryMetric):
+class HitRate(AtK[K], QueryMetric[Scores]):
     """Fraction of queries with a relevant reference among the k nearest: the Recall@K of papers on metric learning.
 
     In [0, 1]; see `hit_rate`. Other options as in `PrecisionAtK`.
@@ -96,7 +97,7 @@ class HitRate(QueryMetric):
     {'hit_rate_at_1': tensor(0.8000, dtype=torch.float64), 'hit_rate_at_3': tensor(1., dtype=torch.float64)}
     """
 
-    def __init__(self, k: Depths, **options: Unpack[QueryOptions]) -> None:
+    def __init__(self, k: K, **options: Unpack[QueryOptions]) -> None:
         super().__init__(*scores_at(k, hit_rate), **options)
 
 

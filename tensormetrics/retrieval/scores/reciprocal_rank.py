@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
+from ...core.metric.base import AtK, K, Scores
 from ..ranking.positive_ranks import PositiveRanks
 from .depths import Depths, at_depths, scores_at, takes_ranks
 from .position import first_rank
@@ -30,11 +31,11 @@ def reciprocal_rank(ranks: PositiveRanks, k: Depths | None = None) -> Tensor:
     return at_depths(k, lambda depth: first.masked_fill(first > depth, torch.inf).reciprocal())
 
 
-class ReciprocalRank(QueryMetric):
+class ReciprocalRank(AtK[K], QueryMetric[Scores]):
     """Mean reciprocal rank (MRR) of the nearest relevant reference, optionally cut off at k; see `reciprocal_rank`.
 
     In [0, 1]. Other options as in `PrecisionAtK`.
     """
 
-    def __init__(self, k: Depths | None = None, **options: Unpack[QueryOptions]) -> None:
+    def __init__(self, k: K = None, **options: Unpack[QueryOptions]) -> None:  # type: ignore[assignment]
         super().__init__(*scores_at(k, reciprocal_rank), **options)

@@ -244,10 +244,6 @@ class CalibrationError(_Calibration):
         bin_index = entries[:, None, 3:4].view(torch.int64).expand(-1, 3, -1)
         return entries.new_zeros(len(entries), 3, self.bins).scatter_(2, bin_index, entries[:, :3, None]).flatten(1)
 
-    def sum_rows(self, entries: Tensor) -> Tensor:
-        sums = entries.new_zeros(3, self.bins)  # exact, hence in any order
-        return sums.index_add_(1, entries[:, 3].view(torch.int64), entries[:, :3].mT).flatten()
-
     def read_sums(self, sums: Tensor) -> Tensor:
         # sums: (..., 3 bins)  ->  (...)
         return READERS[self.norm](sums, sums[..., 2 * self.bins :].sum(-1), self.bins)

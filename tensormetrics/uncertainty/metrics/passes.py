@@ -1,22 +1,20 @@
 """The chance that at least one of k samples of an answer is right, or that all of them are."""
 
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any, overload
+from typing import Any
 
 import torch
 from torch import Tensor
-from typing_extensions import Unpack
+from typing_extensions import TypeVar, Unpack
 
 from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
-from ...core.metric.base import Answer, Options
+from ...core.metric.base import AtK, Options, Scores
 from ...core.metric.row_metric import RowMetric
 from ...core.numbers.exact_sums import doubling_sums
 from ...core.resampling.means import resampled_means
 from ...core.resampling.resampling import Resampled
 from ...core.resampling.weights import ItemNames, check_draws, sums_by_item, units
-from ...core.results.estimates import Estimate
-from ...core.results.score_table import ScoreTable
 
 REQUIREMENTS = {"any": "pass@", "all": "pass^"}  # -> the name of a score, before k
 BLOCK = 64  # factors at a time, so that products do not depend on the number of problems
@@ -112,7 +110,10 @@ def _counts_of_samples(correct: Tensor) -> tuple[Tensor, Tensor]:
     return correct.long(), torch.ones_like(correct, dtype=torch.int64)
 
 
-class PassAtK(RowMetric[Answer]):
+Depth = TypeVar("Depth", bound=int | Sequence[int], default=Sequence[int], covariant=True)
+
+
+class PassAtK(AtK[Depth], RowMetric[Scores]):
     """Mean chance over problems that at least one of k samples, or all of them, are right; see `pass_at_k`.
 
     Problems may have different numbers of samples, in any batches. `interval` and `compare` reweight the problems; the
@@ -144,17 +145,13 @@ class PassAtK(RowMetric[Answer]):
     right: Tensor
     drawn: Tensor
 
-    @overload
-    def __init__(self: "PassAtK[Estimate]", k: int, *, require: str = "any", **kwargs: Unpack[Options]) -> None: ...
-    @overload
     def __init__(
-        self: "PassAtK[ScoreTable[Estimate]]",
-        k: Sequence[int] = ...,
+        self,
+        k: Depth = (1, 5, 10),  # type: ignore[assignment]
         *,
         require: str = "any",
         **kwargs: Unpack[Options],
-    ) -> None: ...
-    def __init__(self, k: int | Sequence[int] = (1, 5, 10), *, require: str = "any", **kwargs: Unpack[Options]) -> None:
+    ) -> None:
         super().__init__(**kwargs)
         checks.check_choice("require", require, REQUIREMENTS)
         self.k, self.require, self.is_single = _sizes(k), require, not isinstance(k, Sequence)

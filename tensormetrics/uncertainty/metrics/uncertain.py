@@ -11,19 +11,20 @@ from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 from torchmetrics.utilities.data import dim_zero_sum
 
 from ...core.arguments import checks
+from ...core.metric.base import Answer
 from ...core.metric.state_metric import Lock
 from ...core.metric.sum_metric import SumMetric
 from ...core.resampling.draws import Bounds
 from . import _stat_scores
 
 
-class Uncertain(SumMetric[Any]):  # an `Estimate`, or several by name, as `metric` answers
+class Uncertain(SumMetric[Answer]):
     """Any torchmetrics metric whose states are all sums, with `interval` and `compare`: one `update` is one item.
 
     Or one group of them: a patient's pictures, a document's tokens, or a batch of a shuffled loader, of which there are
     to be at least some thirty. `compute` and `forward` are those of `metric`, which is used up: the wrapper feeds it.
     Or, with an id for each row of a batch, the rows are items. Metrics with list states (`thresholds=None`) are a
-    ValueError: give them thresholds.
+    ValueError: give them thresholds. `Uncertain[ScoreTable[Estimate]](...)` says that `metric` has values by name.
 
     Bounds of single items are known for accuracy, precision, recall, specificity, negative predictive value, F, Jaccard
     and Hamming scores: the interval of 10 right answers of 10 is no point. `item_bounds=(worst, best)` gives them for
