@@ -34,15 +34,16 @@ def prefer(
     metric = PairPreference(protocol, categories=sorted(set(read.categories)))
     metric.update(*scores, categories=read.categories, **({"terms": read.terms} if is_triples else {}))
     values = {name: float(value) for name, value in metric.compute().items()}
-    draws = {"replicates": replicates} if replicates else {}
-    estimates: Any = metric.interval(confidence=confidence, **draws) if replicates else None
-    tests = metric.sign_test(correction=correction or "max-t", confidence=confidence, **draws)
+    draws: dict[str, Any] = {"confidence": confidence, "replicates": replicates or 1000}
+    estimates: Any = metric.interval(**draws) if replicates else None
+    tests = metric.sign_test(correction=correction or "max-t", **draws)
+    corrected = {name: test.p_corrected for name, test in tests.items()}
     rows = {
         name: {
             "score": value,
             **({"low": float(estimates[name].low), "high": float(estimates[name].high)} if estimates else {}),
             "p": float(tests[name].p_value) if name in tests else math.nan,
-            "corrected p": _corrected(tests.get(name)),
+            "corrected p": math.nan if (p := corrected.get(name)) is None else float(p),
         }
         for name, value in values.items()
     }
@@ -66,7 +67,3 @@ def _load(folder: str) -> tuple[Any, Any]:
         return model, transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except OSError as error:
         raise BadInput(f"--model: {folder}: {str(error).splitlines()[0]}") from error
-
-
-def _corrected(test: Any) -> float:
-    return math.nan if test is None or test.p_corrected is None else float(test.p_corrected)

@@ -84,8 +84,9 @@ def scores(
         models = read_models(existing(files[0]), model, metric, ids, groups)
         files = tuple(models)
     else:
-        names = zip(files, _distinct(files), strict=True)
-        models = {name: read_scores(_logs(file), metric, **columns) for file, name in names}
+        names = [Path(file).name for file in files]
+        names = names if len({*names}) == len(names) else [*files]
+        models = {name: read_scores(_logs(file), metric, **columns) for file, name in zip(files, names, strict=True)}
     estimates: dict[str, Estimate] = {}
     for name, read in models.items():
         with naming(scores=name):
@@ -117,9 +118,3 @@ def scores(
 def _logs(file: str) -> str | Path:
     """Return a folder or a pattern as it is, and a file that exists."""
     return file if Path(file).is_dir() or (glob.has_magic(file) and not Path(file).exists()) else existing(file)
-
-
-def _distinct(files: tuple[str, ...]) -> list[str]:
-    """Return the names of the files, or their paths if two names are equal."""
-    names = [Path(file).name for file in files]
-    return names if len({*names}) == len(names) else [*files]

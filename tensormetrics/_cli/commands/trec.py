@@ -51,10 +51,8 @@ def trec(
             evaluated[file] = evaluate_run(Run.read(existing(file)), judgements, metrics, **option)
     options: dict[str, Any] = {"confidence": confidence, "replicates": replicates}
     run_scores = evaluated[run]
-    values, estimates = run_scores.summary(), {}
-    if replicates and not values.keys() <= {*SUMMED}:
-        with naming():
-            estimates = dict(run_scores.interval(**options))
+    values = run_scores.summary()
+    estimates = dict(run_scores.interval(**options)) if replicates and not values.keys() <= {*SUMMED} else {}
     scores = score_table(values, estimates, confidence, "metric")
     tables = [scores]
     answer: dict[str, Any] = {

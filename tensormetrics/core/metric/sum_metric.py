@@ -133,8 +133,8 @@ class SumMetric(Metric[Answer]):
         if count:
             has_ids, has_groups = len(self.ids) > 0, len(self.groups) > 0
             item = self.ids if has_ids else self._numbers(count, self.entries.device)
-            target = [self.entries[:, -1].view(torch.int64)] if self.has_target else []
-            names = [item, *[self.groups] * has_groups, *target]
+            names = [item, *[self.groups] * has_groups]
+            names += [self.entries[:, -1].view(torch.int64)] if self.has_target else []
             entries.append(entries_of(split_rows(self.item_rows(self.entries)), self.groups if has_groups else item))
             counts = count * _kinds(item, kind_of_units(has_ids, has_groups))
             folded.append(torch.cat([fingerprint(*names)[None], counts])[None])

@@ -149,8 +149,8 @@ class FieldScores(SumMetric[ScoreTable[Estimate]]):
         rows = (torch.cat([rows, of_documents], -1) * GRID).round() / GRID
         included = scored.included.tolist()
         digests = [_digest(scored.references[n]) if self._keeps_items else 0 for n in included]
-        targets = torch.tensor(digests, dtype=torch.int64, device="cpu").view(torch.float64)
-        rows = torch.cat([rows, targets[:, None]], -1).to(self.device)
+        targets = torch.tensor(digests, dtype=torch.int64, device="cpu").view(torch.float64)[:, None]
+        rows = torch.cat([rows, targets], -1).to(self.device)
         self.add_items(rows, _select(ids, included), _select(groups, included))
         has_support = torch.from_numpy(counts.counts[..., :3].sum(-1) > 0).sum(0)
         self.support = self.support + has_support.to(self.support)

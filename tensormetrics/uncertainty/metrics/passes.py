@@ -17,6 +17,7 @@ from ...core.resampling.resampling import Resampled
 from ...core.resampling.weights import ItemNames, check_draws, sums_by_item, units
 
 REQUIREMENTS = {"any": "pass@", "all": "pass^"}  # -> the name of a score, before k
+Depth = TypeVar("Depth", bound=int | Sequence[int], default=Sequence[int], covariant=True)
 BLOCK = 64  # factors at a time, so that products do not depend on the number of problems
 
 
@@ -108,9 +109,6 @@ def _counts_of_samples(correct: Tensor) -> tuple[Tensor, Tensor]:
     if correct.dtype != torch.bool:
         raise ValueError(f"correct: got {correct.dtype}, wanted torch.bool; write correct.bool()")
     return correct.long(), torch.ones_like(correct, dtype=torch.int64)
-
-
-Depth = TypeVar("Depth", bound=int | Sequence[int], default=Sequence[int], covariant=True)
 
 
 class PassAtK(AtK[Depth], RowMetric[Scores]):
