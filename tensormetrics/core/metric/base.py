@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-Answer = TypeVar("Answer", default=Estimate)  # of `interval`
+Answer = TypeVar("Answer", default=Estimate, covariant=True)  # of `interval`
 Scores = Estimate | ScoreTable[Estimate]
 K = TypeVar("K", bound=int | Sequence[int] | None, default=None, covariant=True)
 
