@@ -1,7 +1,5 @@
 """Pairs and triples of sentences that differ in a stereotype, and readers of their files."""
 
-import csv
-import io
 import json
 import string
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ...core.text.files import parsing, read_text
+from ...uncertainty.item_scores.records import read_records
 
 LABELS = ("stereotype", "anti-stereotype", "unrelated")
 
@@ -85,14 +84,11 @@ def read_sentence_pairs(path: str | PathLike) -> SentencePairs:
         Nangia et al. 2020, doi:10.18653/v1/2020.emnlp-main.154
     """
     names = ("sent_more", "sent_less", "bias_type")
-    content = io.StringIO(read_text(path), newline=None)
-    with parsing(path, "a .csv file"):
-        reader = csv.DictReader(content, strict=True)
-        columns = reader.fieldnames or []
-        table = list(reader)
+    table = read_records(path).rows
+    columns = [*table[0]] if table else [*names]
     if missing := [name for name in names if name not in columns]:
         raise ValueError(f"{path}: got the columns {', '.join(columns) or 'none'}, wanted {', '.join(missing)} too")
-    rows = [[(row[name] or "").strip() for name in names] for row in table]
+    rows = [[row[name] for name in names] for row in table]
     for line, row in enumerate(rows, 2):
         if not all(row):
             raise ValueError(f"{path}: row {line} has no {names[row.index('')]}")

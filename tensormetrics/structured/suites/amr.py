@@ -171,9 +171,12 @@ class Smatch(CountMetric):
         **items: Unpack[ResamplingUnits],
     ) -> None:
         """Add pairs of graphs, or of files of them."""
+
+        def read(path: str | PathLike) -> list[Item]:
+            return read_amr_file(path, self.top, "raise" if path is refs else self.on_invalid)
+
         if not (isinstance(preds, str) and preds.lstrip()[:1] in ("(", "#")):
-            on_invalid = iter((self.on_invalid, "raise"))
-            preds, refs = join_paths(preds, refs, lambda path: read_amr_file(path, self.top, next(on_invalid)), "graph")
+            preds, refs = join_paths(preds, refs, read, "graph")
         sides: dict[str, Any] = {"preds": preds, "refs": refs}
         for name, graphs in sides.items():
             if isinstance(graphs, str | bytes):

@@ -66,12 +66,14 @@ def read_conll_coref(lines: Iterable[str], column: int = -1) -> Iterator[tuple[s
 
 def _conll_documents(lines: Iterable[str], column: int) -> "Iterator[_Document]":
     document: _Document | None = None
-    for lineno, line in enumerate(lines, 1):
+    for lineno, line in enumerate(chain(lines, ["#begin document"]), 1):
         if not isinstance(line, str):
             raise TypeError(f"line {lineno}: got {line!r:.60}, wanted text; open files without 'b' in their mode")
         line = line.removeprefix("\ufeff") if lineno == 1 else line  # byte order mark of some editors
         if line.startswith("#begin document"):
-            _check_ended(document)
+            if document is not None:
+                place = f"line {document.lineno}: the document {document.name!r}"
+                raise ValueError(f"{place} has no end, wanted #end document")
             document = _Document(line.removeprefix("#begin document").strip(), lineno)
             continue
         ends = line.startswith("#end document")
@@ -94,7 +96,6 @@ def _conll_documents(lines: Iterable[str], column: int) -> "Iterator[_Document]"
             if not -len(fields) <= column < len(fields):
                 raise ValueError(f"line {lineno}: got {len(fields)} columns, wanted column={column} among them")
             document.add_token(fields, column, lineno)
-    _check_ended(document)
 
 
 class _Document:
@@ -122,11 +123,6 @@ class _Document:
                 if not self.opened[cluster]:
                     raise ValueError(f"line {lineno}: bracket {cluster}) was never opened")
                 self.clusters[cluster].append((self.opened[cluster].pop()[0], token))
-
-
-def _check_ended(document: _Document | None) -> None:
-    if document is not None:
-        raise ValueError(f"line {document.lineno}: the document {document.name!r} has no end, wanted #end document")
 
 
 def _brackets(field: str, line: int) -> list[tuple[str, str, str]]:

@@ -113,28 +113,23 @@ def _objects(rows: Sequence[Any], locations: list[str], path: Log) -> Records:
 
 
 def _delimited(text: str, path: Log) -> Records:
-    delimiter, table = read_cells(text, path)
-    rows: list[Record] = []
-    locations: list[str] = []
-    heading, is_headless = None, False
-    for line, cells in table:
-        location = f"{path}, line {line}"
-        if heading is None:
-            is_headless = len(cells) <= 2 and is_number(cells[-1].replace(",", "."))
-            heading = HEADING[-len(cells) :] if is_headless else cells
-            if not is_headless:
-                continue
-        rows.append(dict(zip(heading, cells, strict=True)))
-        locations.append(location)
+    delimiter, lines = read_cells(text, path)
+    table = [*lines] or [(1, [""])]
+    first = table[0][1]
+    is_headless = len(first) <= 2 and is_number(first[-1].replace(",", "."))
+    heading = HEADING[-len(first) :] if is_headless else first
+    table = table[not is_headless :]
+    rows: list[Record] = [dict(zip(heading, cells, strict=True)) for _, cells in table]
+    records = Records(rows, [f"{path}, line {line}" for line, _ in table], path)
     if is_headless and heading == HEADING and delimiter == ",":
-        _check_no_decimal_commas(rows, locations)
-    return Records(rows, locations, path)
+        _check_no_decimal_commas(records)
+    return records
 
 
-def _check_no_decimal_commas(rows: list[Record], locations: list[str]) -> None:
+def _check_no_decimal_commas(records: Records) -> None:
     """Raise a ValueError if the two columns of a file may be the halves of numbers, since they repeat."""
     seen: set[str] = set()
-    for row, location in zip(rows, locations, strict=True):
+    for row, location in records.located():
         if not row["id"].lstrip("+-").isdecimal():
             return
         if row["id"] in seen:

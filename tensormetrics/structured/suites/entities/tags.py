@@ -93,16 +93,13 @@ def read_tags(
     spans = Marked.read(*vocabulary.parts(codes), lengths, mode)
     warn_about(spans.tag_errors(mode), mode)
     rows, counts = spans.rows()
-    ids = [*range(len(vocabulary.labels))] if labels is not None else list(map(_number, vocabulary.labels))
+    digests = (hashlib.blake2b(label.encode(), digest_size=7).digest() for label in vocabulary.labels)
+    ids = [i if labels is not None else int.from_bytes(digest, "big") for i, digest in enumerate(digests)]
     rows[:, 0] = torch.tensor([*ids, 0], device="cpu")[rows[:, 0]]
     valid = torch.arange(int(counts.max()) if len(counts) else 0, device="cpu") < counts[:, None]
     table = torch.full((*valid.shape, 3), -1, device="cpu")
     table[valid] = rows
     return TagSpans(table, counts, dict(zip(ids, vocabulary.labels, strict=True)))
-
-
-def _number(label: str) -> int:
-    return int.from_bytes(hashlib.blake2b(label.encode(), digest_size=7).digest(), "big")
 
 
 def is_path(tags: Any) -> bool:
