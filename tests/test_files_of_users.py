@@ -10,9 +10,13 @@ import pytest
 import torch
 
 from tensormetrics import compare, interval
+from tensormetrics._cli.inputs.arrays import read_tensor
+from tensormetrics._cli.inputs.battles import ONE_HOT
+from tensormetrics.association import WordEmbeddingModel
 from tensormetrics.posterior import load_csv
 from tensormetrics.retrieval import evaluate_run
 from tensormetrics.structured import BoxMatch, CorefScores, Smatch, evaluate
+from tensormetrics.uncertainty import Ratings
 
 sys.path.insert(0, str(Path(__file__).parent / "cli"))
 from running import run  # noqa: E402
@@ -69,6 +73,12 @@ def frame(file: str, **options: Any) -> Any:
 
 def models(table: Any) -> Any:
     return compare(table, metric="acc", model="model")["a - b", "difference"]
+
+
+def rated(battles: Any) -> Any:
+    ratings = Ratings()
+    ratings.update(battles.model_a, battles.model_b, battles[[*ONE_HOT]])
+    return ratings.table()
 
 
 def lines(*rows: Any) -> str:
@@ -166,6 +176,14 @@ CASES = {
         (lambda: models("s"), lambda: models(frame("s")), "scores s --metric acc --model model > difference"), 0.7,
     ),
     "matrix with decimal commas": matrix("0,5;1\n1;0,5\n", 1 / 3),
+    "rows with decimal commas": Case({"x.csv": "0,5;1\n1,5;2\n"}, (lambda: read_tensor("x.csv").sum(),), 5),
+    "word that is a space": Case(
+        {"v": "3 2\na 1 2\n  3 4\nb 5 6\n"}, (lambda: len(WordEmbeddingModel.from_word2vec("v").vocab),), 3
+    ),
+    "winners of Kaggle": Case(
+        {"s": f"id,model_a,model_b,{','.join(ONE_HOT)}\n1,x,y,1,0,0\n2,x,y,0,1,0\n3,x,y,0,0,1\n4,x,y,1,0,0\n"},
+        ("ratings s > win rate", lambda: rated(frame("s"))["x", "win rate"]), 0.625,
+    ),
     # Logs.
     "subjects of MMLU in one file": scores(MMLU, 0.25),
     "an item twice": scores([MMLU[0], MMLU[0]], "s, line 2: got the item 0 again, after "),
@@ -194,6 +212,18 @@ CASES = {
         extract="repair",
     ),
     "NaN of an answer": answers(['{"a": NaN, "b": 1}'], [{"a": 2.0, "b": 1}], 1, "readable"),
+    "answer in a log, and in a list": Case(
+        {"p": lines({"r": [{"t": '{"a": 1}'}], "f": ['{"a": 1}']}), "r": lines({"a": 1})},
+        ("json p r --answer r[0].t > micro-f1", "json p r --answer f > micro-f1"), 1,
+    ),
+    "two answers in a list": Case(
+        {"p": lines({"f": ["1", "2"]}), "r": lines({"a": 1})},
+        ("json p r --answer f > micro-f1",), "p, line 1: got 2 answers, wanted one; write --answer 'f[0]'",
+    ),
+    "ids 0 and '0'": Case(
+        {"p": lines({"id": 0, "a": 1}, {"id": "1", "a": 2}), "r": lines({"id": 1, "a": 2}, {"id": "0", "a": 1})},
+        ("json p r --id id > micro-f1",), 1,
+    ),
     # Graphs.
     "graphs by id": pair(Smatch, "\n\n".join(GRAPHS.split("\n\n")[::-1]), GRAPHS, 1),
     "unbalanced graph": pair(Smatch, UNBALANCED, GRAPHS, "p, line 2: '(w / want :ARG0 (b / boy)\\n' is no graph in"),

@@ -5,9 +5,11 @@ from typing import Any
 
 from ...uncertainty.battles.outcomes import score_of
 from ...uncertainty.item_scores.records import Record, read_records
+from ...uncertainty.item_scores.score_files import field_of
 from ..option_types import BadInput
 from .text import existing
 
+ONE_HOT = {"winner_model_a": "a", "winner_model_b": "b", "winner_tie": "tie"}  # of Kaggle's battles
 COLUMNS = {"a": ("model_a", "a"), "b": ("model_b", "b"), "outcome": ("winner", "outcome")}  # by default
 
 
@@ -24,8 +26,10 @@ def read_battles(files: Sequence[str], groups: str | None, **columns: str | None
         names = {role: _column(role, columns[role], records.rows[0], file) for role in COLUMNS}
         texts = {"a": names["a"], "b": names["b"], **({"groups": groups} if groups else {})}
         for row, location in records.located():
-            battle: dict[str, Any] = {role: _text(row, name, location) for role, name in texts.items()}
+            battle: dict[str, Any] = {role: str(field_of(row, name, "", location)) for role, name in texts.items()}
             outcome = row.get(names["outcome"])
+            if not names["outcome"]:
+                outcome = next((word for name, word in ONE_HOT.items() if str(row[name]) in ("1", "1.0")), None)
             score = score_of(None if outcome is None else str(outcome), battle["a"], battle["b"], location)
             for role, value in {**battle, "outcome": score}.items():
                 battles[role].append(value)
@@ -34,14 +38,9 @@ def read_battles(files: Sequence[str], groups: str | None, **columns: str | None
 
 def _column(role: str, name: str | None, row: Record, file: str) -> str:
     columns = [column for column in ((name,) if name else COLUMNS[role]) if column in row]
+    if not columns and role == "outcome" and name is None and row.keys() >= ONE_HOT.keys():
+        return ""
     if not columns:
         got = f"no column {name!r}" if name else f"neither {' nor '.join(COLUMNS[role])}"
         raise BadInput(f"--{role}: got {got} in {file}, wanted one of {', '.join(map(repr, row))}")
     return columns[0]
-
-
-def _text(row: Record, column: str, location: str) -> str:
-    value = row.get(column)
-    if value is None or value == "":
-        raise BadInput(f"{location}: got no {column!r}; it has {', '.join(map(repr, row))}")
-    return str(value)

@@ -132,10 +132,7 @@ class _Unpacked(io.RawIOBase):
 def is_empty(path: str | os.PathLike) -> bool:
     """Return whether a file holds nothing; its size may be 0 because it is made when it is read."""
     status = os.stat(path)
-    if not stat.S_ISREG(status.st_mode) or status.st_size:
-        return False
-    with open(path, "rb") as file:
-        return not file.read(1)
+    return stat.S_ISREG(status.st_mode) and not status.st_size and not read_bytes(path, 1)
 
 
 def read_bytes(path: str | os.PathLike, max_bytes: int | None = None) -> bytearray:

@@ -67,9 +67,6 @@ class Fields:
         start, end = self.spans[row]
         return bytes(self.data[start:end]).decode()
 
-    def after(self, rows: int) -> "Fields":
-        return Fields(self.data, self.spans[rows:])
-
     def codes(self) -> np.ndarray:
         # ->  (n, W) uint64
         """Return the bytes of each field, padded by 0: two fields are equal if these are."""

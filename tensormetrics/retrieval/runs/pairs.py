@@ -186,7 +186,7 @@ class Qrels(Pairs):
         if columns == 3:  # BEIR
             query, document, gain = split_fields(data, path, ("query", "document", "gain"))
             if len(gain.spans) and not gain[0].lstrip("-").isdecimal():
-                query, document, gain = query.after(1), document.after(1), gain.after(1)
+                query, document, gain = (Fields(x.data, x.spans[1:]) for x in (query, document, gain))
         else:
             query, document, gain = split_fields(data, path, ("query", "-", "document", "gain"))
         values = _parse_values(path, "gain", gain)

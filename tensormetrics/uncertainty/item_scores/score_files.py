@@ -96,7 +96,7 @@ def read_models(path: Log, model: str, metric: str | None, ids: str | None, grou
     """Read the scores of each model of a table that names them in a column."""
     records, models = read_records(path), dict[str, list[int]]()
     for i, (row, location) in enumerate(records.located()):
-        models.setdefault(str(_field(row, model, "", location)), []).append(i)
+        models.setdefault(str(field_of(row, model, "", location)), []).append(i)
     request = Request(metric, None, ids, groups)
     return {name: _of_records(records.selected(rows), request) for name, rows in models.items()}
 
@@ -186,7 +186,7 @@ def _of_harness(records: Records, request: Request) -> Scores:
                 f"{location}: {metric} is a metric of the whole corpus, wanted one with a number for each item"
             )
         cells.append(_entry(value, metric, request, records.path))
-    items = [_field(row, request.ids or "doc_id", "doc", location) for row, location in records.located()]
+    items = [field_of(row, request.ids or "doc_id", "doc", location) for row, location in records.located()]
     digests = [row.get("doc_hash") or _digest([row.get("doc"), row.get("arguments")]) for row in records.rows]
     if request.ids is None:
         items = _distinct_documents(items, digests, records.locations)
@@ -231,7 +231,7 @@ def _of_inspect(records: Records, request: Request) -> Scores:
     scorer = _selected("metric", (request.metric or "").partition("/")[0] or None, scorers, records.path)
     cells = [((row.get("scores") or {}).get(scorer) or {}).get("value") for row in rows]
     cells = [_entry(cell, scorer, request, records.path) for cell in cells]
-    items = [_field(row, request.ids or "id", "metadata", location) for row, location in records.located()]
+    items = [field_of(row, request.ids or "id", "metadata", location) for row, location in records.located()]
     scores = _scores(cells, items, records, request, request.metric or scorer, "metadata", is_graded=True)
     if request.ids is None:
         digests = [_digest(row["input"]) if "input" in row else None for row in rows]
@@ -265,7 +265,7 @@ def _of_table(records: Records, request: Request) -> Scores:
     if any(isinstance(cell, str) and "," in cell for cell in cells):
         cells = with_points(cells, "", records.locations.__getitem__)
     key = request.ids or id_column(columns)
-    items = None if key is None else [_field(row, key, "", location) for row, location in records.located()]
+    items = None if key is None else [field_of(row, key, "", location) for row, location in records.located()]
     if items is not None and request.ids is None:
         check_ids(items, {name: [row.get(name) for row in records.rows] for name in TELLING}, records.path)
     return _scores(cells, items, records, request, metric, "", is_graded=bool(scorers))
@@ -303,7 +303,7 @@ def _scores(
     values = [_number(cell, location, labels) for cell, location in zip(cells, records.locations, strict=True)]
     groups = None
     if request.groups is not None:
-        groups = [_field(row, request.groups, nested, location) for row, location in records.located()]
+        groups = [field_of(row, request.groups, nested, location) for row, location in records.located()]
     epochs = [row.get("epoch") for row in records.rows] if is_graded else []
     repeats = epochs if any(epoch is not None for epoch in epochs) else None
     bounds = (0, 1) if is_graded and any(isinstance(cell, str) and cell in GRADES for cell in cells) else None
@@ -321,7 +321,8 @@ def _selected(name: str, request: str | None, names: Sequence[Any], path: Log) -
     return request
 
 
-def _field(row: Record, key: str, nested: str, location: str) -> Hashable:
+def field_of(row: Record, key: str, nested: str, location: str) -> Hashable:
+    """Return the name under a key of a row, or of the object `nested` in it."""
     inner = row.get(nested)
     value = row.get(key, inner.get(key) if isinstance(inner, Mapping) else None)
     if value is None or value == "":
