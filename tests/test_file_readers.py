@@ -214,13 +214,6 @@ def run_trec(folder, *arguments, **options):
 
 
 @pytest.mark.full
-def test_trec_reads_run_from_standard_input(tmp_path):
-    (tmp_path / "qrels.txt").write_text("q1 0 d1 1\n")
-    process = run_trec(tmp_path, "/dev/stdin", "qrels.txt", input="q1 Q0 d1 1 2.5 x\n")
-    assert process.returncode == 0 and "map" in process.stdout, process.stderr
-
-
-@pytest.mark.full
 def test_trec_reads_qrels_once_for_two_runs(tmp_path):
     for name in ("run.txt", "other.txt"):
         (tmp_path / name).write_text("q1 Q0 d1 1 2.5 x\nq2 Q0 d1 1 2.5 x\n")

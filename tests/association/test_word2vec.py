@@ -104,13 +104,6 @@ def test_read_word2vec_limit_and_only_select_rows(write, content):
     assert read_word2vec(path, only=[])[1].shape == (0, 3)
 
 
-def test_read_word2vec_table_longer_than_first_allocation_is_read(write):
-    table = np.random.default_rng(0).normal(size=(500, 2)).astype(np.float32)
-    rows = "".join(f"w{i} {a!r} {b!r}\n" for i, (a, b) in enumerate(table.tolist()))
-    words, vectors = read_word2vec(write(f"500 2\n{rows}".encode()))
-    assert words[-1] == "w499" and np.array_equal(vectors, table)
-
-
 def test_read_word2vec_repeated_word_warns_and_uses_first_row(write):
     path = write(b"3 1\na 1\nb 2\na 3\n")
     with pytest.warns(UserWarning, match=r"vectors\.txt: 1 rows repeat a word and are left out: 'a'$"):

@@ -101,12 +101,6 @@ def test_gains_of_self_search_with_labels_and_intervals(collection):
     assert values("again.npy", "--gains", "own.txt", "--ids", "again.txt", *METRICS) == expected
 
 
-def test_gains_without_relevant_references_exit_with_status_3(collection):
-    Path("none.txt").write_text("0 1 0\n3 2 -1\n")
-    result = run("q.npy", "--reference", "d.npy", "--gains", "none.txt")
-    assert result.exit_code == 3 and "nothing could be scored" in result.stderr
-
-
 GAINS = "--reference d.npy --gains rows.txt --replicates 50 --metric ndcg_at_5"
 
 
@@ -120,11 +114,3 @@ def test_retrieval_on_two_ranks_equals_one_process(collection, options):
     assert done.returncode == 0, done.stderr
     expected = running.answer(command.partition("--checkpoint")[0])
     assert json.loads(done.stdout)["metrics"] == expected["metrics"]
-
-
-def test_gains_with_tabs_accept_semicolons_in_names(collection):
-    _, _, _, pairs = collection
-    Path("d.txt").write_text("".join(f"d;{j}\n" for j in range(DOCUMENTS)))
-    Path("named.tsv").write_text("".join(f"{i}\td;{j}\t{gain}\n" for i, j, gain in pairs))
-    options = ["q.npy", "--reference", "d.npy", *METRICS, "--gains"]
-    assert values(*options, "named.tsv", "--reference-ids", "d.txt") == values(*options, "rows.txt")

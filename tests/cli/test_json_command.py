@@ -134,15 +134,3 @@ def test_json_invalid_references_are_named_by_line(folder):
     assert "bad.jsonl, line 2: a: got '2', wanted int; the predictions conform" in result.stderr
     Path("bad.jsonl").write_bytes(b'{"a": 1}\n{"a": "\xff"}\n{}\n')
     assert "bad.jsonl, line 2: byte 7 is not UTF-8" in run("r.jsonl", "bad.jsonl").stderr
-
-
-def test_json_and_structured_name_each_other_and_score_differently(folder):
-    Path("schema.py").write_text(
-        "from dataclasses import dataclass\n\n@dataclass\nclass Doc:\n    a: int\n    b: str\n"
-    )
-    Path("p.jsonl").write_text('{"a": 1, "b": "x"}\n{"a": 2, "b": "no"}\n{"a": 3, "b": "Z"}\n')
-    product = running.run("structured p.jsonl r.jsonl --schema schema.py:Doc")
-    assert "0.3333" in product.stdout  # one of three documents is completely right
-    assert scores("p.jsonl", "r.jsonl", "--schema", "schema.py:Doc")["micro-f1"] == pytest.approx(4 / 6)
-    helps = {name: running.run(name, "--help").output for name in ("json", "structured")}
-    assert "`structured`" in helps["json"] and "`json`" in helps["structured"]

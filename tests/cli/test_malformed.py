@@ -244,10 +244,6 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
              ", line 1: mentions[0].left: got nan, wanted int; write null for a missing value"),
             (DOCUMENT + DOCUMENT.replace('"left": 1, ', ""), ", line 2: mentions[0].left: got no such key, wanted int"),
             ((DOCUMENT * 2)[:-20], ", line 2: this is no JSON: truncated"),
-            *(
-                (DOCUMENT.replace("1", value) + DOCUMENT, f", line 1: mentions[0].left: got {got}, wanted int")
-                for value, got in (("1.5", "1.5"), ('"1"', "'1'"), ("true", "True"), ("null", "null"))
-            ),
             (DOCUMENT.replace("PER", "ORG") + DOCUMENT,
              ", line 1: mentions[0].label: got 'ORG', wanted one of 'PER', 'LOC'"),
             (DOCUMENT + '{"mentions": ]}\n', ", line 2: this is no JSON: Expecting value at 13"),
@@ -314,7 +310,6 @@ OPTIONS = {  # command -> further words -> the line; after an invalid value come
     "retrieval x.npy y.txt": {
         "--levels --per-class": "--per-class: not together with --levels; leave one out",
         "--k many": "--k: got 'many', wanted an integer >= 1 or max_bin_count; leave it out for all neighbors",
-        "--k None": "--k: got 'None', wanted an integer >= 1 or max_bin_count; leave it out for all neighbors",
         "--json no/o.json": "no/o.json: cannot be written: there is no folder no",
         "--plot o.doc": "o.doc: got a file of type '.doc', wanted one of .png, .svg, .pdf",
         "--replicates 1": "Invalid value for '--replicates': 1 is not 0, or at least 2.",
@@ -328,7 +323,6 @@ OPTIONS = {  # command -> further words -> the line; after an invalid value come
         "and only there",
         "--reference x.npy": "--reference and --reference-labels: give both or neither",
         "--gains g.txt --levels": "--levels: not together with --gains, which say what is relevant; leave one out",
-        "--compare none.npy": "none.npy: there is no such file",
     },
     "retrieval x.npy --gains g.txt": {
         "--metric AMI": "--gains: AMI uses labels alone; leave out --metric AMI",
@@ -370,7 +364,6 @@ OPTIONS = {  # command -> further words -> the line; after an invalid value come
     },
     "posterior": {
         "": "MATRIX: got no file, wanted at least one, or --paired FILE",
-        "none.csv": "none.csv: there is no such file",
     },
     "association v.txt": {
         "--metric mac --p-value exact": "--p-value: mac has none for a query; leave out --metric mac",
@@ -385,7 +378,6 @@ OPTIONS = {  # command -> further words -> the line; after an invalid value come
         "--pairs y.txt": "--pairs: wanted --model DIRECTORY, too...",
         "v.txt --model .": "--model: is for --pairs; write both",
         "v.txt --pairs y.txt --model .": "--pairs: got VECTORS too, wanted one of them",
-        "none.txt": "none.txt: there is no such file",
     },
     "structured r.jsonl r.jsonl": {
         "--schema nowhere:Doc": "--schema: nowhere:Doc cannot be imported: ModuleNotFoundError: No module named "
@@ -425,7 +417,6 @@ OPTIONS = {  # command -> further words -> the line; after an invalid value come
     "scores": {
         "e.csv --anytime": "--bounds: got none, wanted the least and the largest possible score; write bounds=(0...",
         "e.csv --bounds 0 1": "e.csv: got 5.0, wanted scores within the bounds 0.0 and 1.0",
-        "no.csv": "no.csv: there is no such file",
     },
     "ratings battles.csv": {
         "--a left": "--a: got no column 'left' in battles.csv, wanted one of 'question_id', ...",

@@ -82,13 +82,6 @@ def test_posterior_folder_names_the_group(folder):
     assert result.exit_code == 0 and "mlp/fold" in result.stdout and "cnn/fold" in result.stdout
 
 
-def test_posterior_class_names_are_read_from_the_file(folder):
-    for text in (",cat,dog\ncat,90,10\ndog,12,88\n", "\ufeff;cat;dog\r\ncat;90;10\r\ndog;12;88\r\n"):
-        Path("named.csv").write_text(text, encoding="utf-8", newline="")
-        result = run("named.csv", "--metric", "tpr", "--json", "-")
-        assert list(json.loads(result.stdout)["scores"]) == ["tpr/cat", "tpr/dog"]
-
-
 def test_posterior_zero_division_sets_undefined_scores(folder):
     Path("never.csv").write_text("9,0\n3,0\n")
     observed = []
@@ -106,15 +99,6 @@ def test_posterior_paired_classes_are_sorted_as_numbers(folder):
     scores = json.loads(result.stdout)["scores"]
     assert list(scores)[1:] == [f"tpr/{label}" for label in range(11)]
     assert scores["mae"]["next"]["value"] == pytest.approx(20 / 11)  # ten errors of 1 and one error of 10
-
-
-@pytest.mark.parametrize(("mark", "encoding"), [(",", "utf-8"), (";", "utf-8-sig"), ("\t", "utf-16")])
-def test_posterior_paired_accepts_files_of_spreadsheets(folder, mark, encoding):
-    rows = ["truth, mlp,caf\u00e9", "cat, cat,dog", "dog ,dog,dog", "cat,cat,cat", "dog,cat,dog"]
-    Path("items.csv").write_bytes("\r\n".join(rows).replace(",", mark).encode(encoding))
-    result = succeed("--paired", "items.csv", "--metric", "acc", "--json", "-")
-    scores = json.loads(result.stdout)["scores"]["acc"]
-    assert {model: score["value"] for model, score in scores.items()} == {"mlp": 0.75, "caf\u00e9": 0.75}
 
 
 def test_posterior_width_reports_needed_items(folder):

@@ -126,12 +126,3 @@ def test_structured_field_named_metric_is_scored(folder):
     Path("x.jsonl").write_text('{"metric": "f1"}\n')
     result = run("structured", "x.jsonl", "x.jsonl", "--schema", "kind.py:Doc")
     assert result.exit_code == 0 and "micro-f1         1.0000" in result.stdout
-
-
-def test_structured_reads_json_in_fences_and_blank_lines_at_the_end(folder):
-    Path("bag.py").write_text("from dataclasses import dataclass\n\n@dataclass\nclass Bag:\n    words: list[str]\n")
-    good = '{"words": ["a"]}\n'
-    Path("reference.jsonl").write_text(good * 5)
-    Path("fenced.jsonl").write_text(json.dumps(f"Sure:\n```json\n{good}```") + f"\n{good * 4}\n\n")
-    result = run("structured", "fenced.jsonl", "reference.jsonl", "--schema", "bag.py:Bag")
-    assert result.exit_code == 0 and "micro-f1         1.0000" in result.stdout
