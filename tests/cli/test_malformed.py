@@ -345,17 +345,14 @@ OPTIONS = {  # command -> further words -> the line; after an invalid value come
         "--metric acuracy": "metric 'acuracy': there is no metric 'acuracy'; the closest are accuracy, acc",
         "--prior -1": "--prior: got entries from -1.0 to -1.0, wanted finite ones >= 0",
         "--compare": "--compare: got one experiment, wanted at least two",
-        "--rope 1": "--rope: is for --compare; write both",
         "--replicates 999999999999999": "--replicates: got 999999999999999, wanted at most 1000000000...",
         "--title x": "--title: is for --plot; write both",
-        "--figsize 5x4": "--figsize: is for --plot; write both",
         "--confidence 2": "Invalid value for '--confidence': 2.0 is not in the range 0<x<=1.",
         **{
             f"--compare {option} {value}": f"Invalid value for '{option}': {value} is not a finite number."
             for option, value in itertools.product(("--width", "--rope"), ("nan", "inf"))
         },
         "--confidence nan": "Invalid value for '--confidence': nan is not a finite number.",
-        "--confidence inf": "Invalid value for '--confidence': inf is not in the range 0<x<=1.",
         **{
             f"--plot o.png --figsize {size}": f"Invalid value for '--figsize': '{size}' is no width and height of 1 to "
             "100 inches, such as 6x4."

@@ -6,10 +6,7 @@ import pytest
 from raising import raises
 from test_tags import spans_of
 
-from tensormetrics.structured import (
-    SpanScores,
-    read_conll_coref,
-)
+from tensormetrics.structured import SpanScores, read_conll_coref
 
 
 def written_tags(spans: list[tuple[str, int, int]], width: int, scheme: str) -> list[str]:

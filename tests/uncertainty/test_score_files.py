@@ -59,14 +59,10 @@ def test_read_scores_golden_files_equal_stored_scores(case, file):
             read_scores(path, **options)
         return
     scores = read_scores(path, **options)
-    assert [*map(as_id, scores.ids)] == expected["ids"]
+    assert [name if isinstance(name, str) else int(name) for name in scores.ids] == expected["ids"]
     assert [None if math.isnan(x) else x for x in scores.scores.tolist()] == expected["scores"]
     if "repeats" in expected:
         assert scores.repeats.tolist() == expected["repeats"]
-
-
-def as_id(name):
-    return name if isinstance(name, str) else int(name)
 
 
 def test_read_scores_of_harness_logs(file):

@@ -27,9 +27,8 @@ def read_battles(files: Sequence[str], groups: str | None, **columns: str | None
         texts = {"a": names["a"], "b": names["b"], **({"groups": groups} if groups else {})}
         for row, location in records.located():
             battle: dict[str, Any] = {role: str(field_of(row, name, "", location)) for role, name in texts.items()}
-            outcome = row.get(names["outcome"])
-            if not names["outcome"]:
-                outcome = next((word for name, word in ONE_HOT.items() if str(row[name]) in ("1", "1.0")), None)
+            winner = next((word for name, word in ONE_HOT.items() if str(row.get(name)) in ("1", "1.0")), None)
+            outcome = row.get(names["outcome"], winner)
             score = score_of(None if outcome is None else str(outcome), battle["a"], battle["b"], location)
             for role, value in {**battle, "outcome": score}.items():
                 battles[role].append(value)
