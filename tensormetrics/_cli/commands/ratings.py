@@ -41,7 +41,7 @@ def ratings(
     Args:
         a: Model with the first answer; default model_a, or a.
         b: Model with the second answer; default model_b, or b.
-        outcome: Winner: model_a, model_b, tie, the name of the model, or 1, 0, 0.5; default winner, outcome or winner_*.
+        outcome: Winner: model_a, model_b, tie, the model's name, or 1, 0, 0.5; default winner, outcome or winner_*.
         groups: Group of a battle, such as its question; battles of a group share a weight.
         option: Another argument of `Ratings`: anchor=["model", 1200], scale=logit, ties=false (a tie is half a win for
             each model) or prior_sd=null (no prior of the strengths); may be repeated.
