@@ -133,17 +133,6 @@ def test_coref_scores_of_one_document_ignore_order_and_names():
     assert {name: float(value) for name, value in other.compute().items()} == pytest.approx(scores([(pred, ref)]))
 
 
-def test_coref_scores_drop_predicted_and_reference_singletons():
-    random = np.random.default_rng(2)
-    documents = [some_clusters(random) for _ in range(10)]
-    documents.append(([{1}], [{2}]))
-    full = CorefScores(singletons="drop")
-    full.update_clusters(*zip(*documents, strict=True))
-    part = CorefScores()
-    part.update_clusters(*([[c for c in d[values] if len(c) > 1] for d in documents] for values in (0, 1)))
-    assert full.compute() == part.compute()
-
-
 def test_memberships_of_entity_sets():
     """CEAF-m is the overlap of entity sets matched one-to-one by the mentions they share."""
     pred, ref = (

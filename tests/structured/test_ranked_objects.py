@@ -36,28 +36,6 @@ def scored(inner, preds, refs, gains=None, max_k=10, ks=(1, 2, 4), zero_division
     return {name: float(value) for name, value in metric.compute().items()}
 
 
-def test_partial_matches_by_hand():
-    """o is 0.75, 1.5, 1.5 of two references: 1 matches 2, then 1 and 2 match 2 and 3, and 9 matches none."""
-    assert scored(CLOSE, [[1, 2, 9]], [{2, 3}], ks=(1, 3)) == pytest.approx(
-        {
-            "precision@1": 0.75,
-            "precision@3": 0.5,
-            "recall@1": 0.375,
-            "recall@3": 0.75,
-            "hit@1": 1,
-            "hit@3": 1,
-            "ap@1": 0.28125,  # 0.75 * 0.75 / 2
-            "ap@3": 0.5625,  # and 0.75 * 1.5 / 2 / 2
-            "ndcg@1": 0.75,
-            "ndcg@3": 0.75,
-            "ap": 0.5625,
-            "ndcg": 0.75,
-            "r_precision": 0.75,
-            "rr": 1,
-        }
-    )
-
-
 def documents(generator: torch.Generator, size: int, max_length: int, repeats: bool) -> tuple[list, list]:
     """Predictions with repeats, references with or without; some of them empty."""
     rows_a = torch.randint(0, 6, (size, max_length), generator=generator).tolist()

@@ -15,7 +15,6 @@ from tensormetrics.structured import (
     EventSet,
     Family,
     Mention,
-    MultisetMatch,
     Path,
     Policy,
     RankingScores,
@@ -225,9 +224,7 @@ VALUE_ERRORS = [
         lambda: labelled(derive(Event), "kind"),
         "by: got a metric of another type, wanted the metric of one collection of items",
     ),
-    (lambda: Smatch().update(["(a / b)"], []), "lengths differ: preds has 1, refs has 0"),
     (lambda: Smatch(top="root"), "top: got 'root', wanted one of True, False, 'concept'"),
-    (lambda: Smatch(solver="fast"), "solver: got 'fast', wanted one of 'auto', 'exact', 'search'"),
     (lambda: derive(list[str]).score([], ["a", ["b"]]), "refs[0][1]: got ['b'], wanted str"),
     (lambda: derive(dict[str, int]).score({"a": True}, {"a": 1}), "preds[0][0].value: got True, wanted int"),
     (lambda: derive(list[float]).score([1.0], [2.0, math.nan]), "refs[0][1]: got nan, wanted float"),
@@ -255,10 +252,6 @@ VALUE_ERRORS = [
         "tensor_func: got nan for preds[0][0] and refs[0][0], wanted a number below infinity",
     ),
     (
-        lambda: INF.score([Span(0, 1), Span(1, 1)], [Span(0, 1)] * 3),
-        "tensor_func: got nan for preds[0][0] and refs[0][0], wanted a number below infinity",
-    ),
-    (
         lambda: POLE.score([Span(2, 0), Span(1, 0)], [Span(0, 0), Span(3, 0), Span(1, 0)]),
         "tensor_func: got inf for preds[0][1] and refs[0][2], wanted a number below infinity",
     ),
@@ -274,29 +267,14 @@ VALUE_ERRORS = [
     ),
     (lambda: dsl.union[int | str]({int: ...}), "union: got the cases int, wanted int, str"),
     (
-        lambda: dsl.set_matching[int, "<=>"](...),
-        "constraint: got '<=>', wanted one of '<->', '->', '<-', '~', '1:1', '1:*', '*:1', '*:*'",
-    ),
-    (
-        lambda: metametric(normalizer="F1"),
-        "normalizer: got 'F1', wanted one of 'none', 'precision', 'p', 'recall', 'r', 'jaccard', 'j', 'dice', 'f', "
-        "or 'f' and a positive number such as 'f0.5'",
-    ),
-    (
         lambda: Family(dsl.sequence_matching[int](...), macro_average(["f1"]), duplicates="set").update([[]], [[]]),
         "duplicates: got 'set' for a sequence, whose equal items have different positions; wanted 'multiset'; "
-        "write a separate dataclass with @metametric(duplicates='multiset')",
-    ),
-    (
-        lambda: Family(dsl.graph_matching[int](...), macro_average(["f1"]), duplicates="set").update([], []),
-        "duplicates: got 'set' for a graph, whose equal items have different positions; wanted 'multiset'; "
         "write a separate dataclass with @metametric(duplicates='multiset')",
     ),
     (
         lambda: SequenceMatch(duplicates="set"),
         "duplicates: got 'set' for similarities, which do not define equal items; wanted 'multiset'",
     ),
-    (lambda: metametric(policy="strict"), "policy: got 'strict', wanted one of 'conventional', 'agree', 'metametric'"),
     (
         lambda: dsl.graph_matching[str](...).score(Graph({"a": ["b"]}), Graph({})),
         "preds[0]: got an edge from 'a' to 'b', which is not among its nodes()",
@@ -306,19 +284,10 @@ VALUE_ERRORS = [
         lambda: Path.parse("a.b[x]"),
         "path: got 'a.b[x]', which cannot be read at position 3; wanted a path such as a.b[1].c",
     ),
-    (lambda: Path.parse(""), "path: got '', which cannot be read at position 0; wanted a path such as a.b[1].c"),
-    (
-        lambda: Path.parse("a..b"),
-        "path: got 'a..b', which cannot be read at position 1; wanted a path such as a.b[1].c",
-    ),
     (lambda: SpanScores(average="types"), "labels: got None with average='types', wanted the names of the labels"),
     (
         lambda: SpanScores("exact", labels=["a"]),
         "labels: got ['a'] with scheme='exact', which ignores labels; leave them out",
-    ),
-    (
-        lambda: SpanScores(labels=["a"]).update_tags([["B-b"]], [["O"]]),
-        "labels: got tags of ['b'], wanted some of ('a',)",
     ),
     (lambda: SpanScores().update_tags([["O"]], [["O", "O"]]), "document 0: lengths differ: pred has 1 tags, ref has 2"),
     (lambda: SpanScores().update_tags([["O"]], []), "lengths differ: pred has 1, ref has 0"),
@@ -353,20 +322,10 @@ VALUE_ERRORS = [
         lambda: RankingScores(scores=("map",)),
         "scores: got 'map', wanted one of 'precision', 'recall', 'hit', 'ap', 'ndcg', 'r_precision', 'rr'",
     ),
-    (lambda: RankingScores(zero_division="one"), "zero_division: got 'one', wanted a number, 'agree' or 'metametric'"),
-    (
-        lambda: MultisetMatch(replicates=2).interval(confidence=1.0),
-        "confidence: got 1.0, wanted a number between 0 and 1",
-    ),
     (lambda: EventScores("role"), "link: got 'role', wanted one of 'trigger', 'type'"),
-    (lambda: EventScores().update_events([[]], []), "lengths differ: preds has 1, refs has 0"),
     (
         lambda: RelationScores(labels=["in"]).update_relations([[Relation("of", MENTION, MENTION)]], [[]]),
         "labels: got relations of ['of'], wanted some of ('in',)",
-    ),
-    (
-        lambda: RelationScores(average="weighted"),
-        "labels: got None with average='weighted', wanted the names of the labels",
     ),
     (
         lambda: set_overlap(ZEROS, constraint="~", return_pairs=True),

@@ -5,8 +5,8 @@ from typing import Any
 
 from ... import structured
 from ...structured import Family
+from ...structured.comparators.base import Answers, reuse_answers
 from ...structured.objects.family import join_key
-from ...structured.objects.values.answers import Answers, reuse_answers
 from .core import POLICY, Hook, Subscripted, as_ours
 
 Values = dict[str, float]

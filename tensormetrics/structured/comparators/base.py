@@ -3,7 +3,9 @@
 import math
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import count, starmap
 from typing import Any, ClassVar
@@ -54,6 +56,24 @@ class Answers:
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
         return type(self), ()
+
+
+_shared: ContextVar[Answers | None] = ContextVar("answers", default=None)
+
+
+@contextmanager
+def reuse_answers(answers: Answers) -> Iterator[None]:
+    """Share the answers of all functions within the outermost context, for metrics of the same values."""
+    token = _shared.set(_shared.get() or answers)
+    try:
+        yield
+    finally:
+        _shared.reset(token)
+
+
+def current_answers() -> Answers:
+    """Return the shared answers, or new ones outside of `reuse_answers`."""
+    return _shared.get() or Answers()
 
 
 @dataclass(frozen=True)

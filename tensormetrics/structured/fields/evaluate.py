@@ -128,4 +128,5 @@ def _documents(scored: ScoredDocuments, ids: Sequence[Any]) -> list[DocumentScor
     errors = scored.comparison.counts[..., 1:].sum((1, 2)) + scored.comparison.invalid.sum(1)
     columns = (scored.included, scored.similarity, scored.is_exact, scored.is_valid, errors)
     rows = zip(*(column.tolist() for column in columns), strict=True)
-    return [DocumentScore(ids[n], *row, scored.readings[n].how, scored.readings[n].reason) for n, *row in rows]
+    readings = [(reading.how, reading.reason) for reading in scored.readings]
+    return [DocumentScore._make((ids[n], *row, *readings[n])) for n, *row in rows]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from html import escape
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from ...core.results.text_tables import rendered
-from ..types.tree import FreeKeys, ItemList, Leaf, Union
+from ..types.tree import FreeKeys, ItemList, Leaf, Record, Union
 from ..types.values import object_of
 from .documents import DocumentScorer, ScoredDocuments
 from .engine.compare import COUNTS, TOLERANCE, DocumentComparison, all_pairs
@@ -18,7 +19,7 @@ from .engine.faults import type_name
 from .engine.matching import Edges, best_matching
 from .engine.recursion import Steps, run
 from .engine.slots import Slot, suffix_of
-from .page import explanation_html, explanation_page
+from .page import explanation_html, page
 from .reading import Reading
 
 MAX_TEXT = 60  # characters of a value that are shown
@@ -134,7 +135,7 @@ class Explanation:
 
     def to_html(self) -> str:
         """Return a self-contained HTML page."""
-        return explanation_page(self)
+        return page(f"Document {self.id}", [f"<h1>{escape(self.title())}</h1>", explanation_html(self)])
 
     def _repr_html_(self) -> str:
         return explanation_html(self)
@@ -186,12 +187,8 @@ class _Alignment:
         if name or is_invalid:
             self.rows.append(self._row(slot, i, j, paths, name or "@", depth, "invalid" if is_invalid else ""))
             depth += 1
-        if isinstance(slot.node, ItemList):
-            yield self._items(slot, i, j, paths, depth)
-        elif isinstance(slot.node, FreeKeys):
-            yield self._free_keys(slot, i, j, paths, depth)
-        else:
-            yield self._parts(slot, i, j, paths, depth)
+        visitors = {ItemList: self._items, FreeKeys: self._free_keys, Record: self._parts}
+        yield visitors[type(slot.node)](slot, i, j, paths, depth)
 
     def _row(
         self, slot: Slot, i: int, j: int, paths: tuple[str, str], name: str, depth: int, status: Status
@@ -242,20 +239,17 @@ class _Alignment:
     def _free_keys(self, slot: Slot, i: int, j: int, paths: tuple[str, str], depth: int) -> Steps[None]:
         (edge,) = slot.edges
         names = list(self.comparison.tables[slot.index])
-        items = []
-        for column, row in zip(self.comparison.columns_of(slot), (i, j), strict=True):
-            part = slice(int(column.starts[row]), int(column.starts[row] + column.lengths[row]))
-            items.append(
-                {names[k]: int(item) for k, item in zip(column.item_keys[part], column.items[part], strict=True)}
-            )
-        for key in dict.fromkeys([*items[1], *items[0]]):
-            below = _below(paths, suffix_of(key))
-            yield self._visit(edge.slot, items[0].get(key, ABSENT), items[1].get(key, ABSENT), below, key, depth)
+        columns = zip(self.comparison.columns_of(slot), (i, j), strict=True)
+        parts = [(column.item_keys[column.part(row)], column.items[column.part(row)]) for column, row in columns]
+        pred, ref = ({names[k]: int(item) for k, item in zip(*part, strict=True)} for part in parts)
+        for key in dict.fromkeys([*ref, *pred]):
+            rows = pred.get(key, ABSENT), ref.get(key, ABSENT)
+            yield self._visit(edge.slot, *rows, _below(paths, suffix_of(key)), key, depth)
 
     def _items(self, slot: Slot, i: int, j: int, paths: tuple[str, str], depth: int) -> Steps[None]:
         (edge,) = slot.edges
         preds, refs = self.comparison.columns_of(slot)
-        matched = yield self.comparison.match_items(slot, np.array([i]), np.array([j]))
+        matched = self.comparison.matched_items(slot, i, j)
         near = yield self._near_misses(slot, i, j, matched)
         partners = {}
         for edges in (matched, near):
@@ -263,18 +257,15 @@ class _Alignment:
             for a, b, similarity in zip(*(column.tolist() for column in columns), strict=True):
                 partners[b] = a, similarity, edges is near
         used = {a for a, _, _ in partners.values()}
-        pred_rows, ref_rows = (
-            column.items[int(column.starts[row]) : int(column.starts[row] + column.lengths[row])]
-            for column, row in ((preds, i), (refs, j))
-        )
-        for position, ref in enumerate(map(int, ref_rows)):
+        pred_rows, ref_rows = preds.items[preds.part(i)].tolist(), refs.items[refs.part(j)].tolist()
+        for position, ref in enumerate(ref_rows):
             ref_path = f"{paths[1]}[{position}]"
             if position not in partners:
                 visit = self._visit(edge.slot, ABSENT, ref, (paths[0], ref_path), f"[{position}]", depth)
                 yield self._item(visit, "missed")
                 continue
             other, similarity, is_near = partners[position]
-            pred, below = int(pred_rows[other]), (f"{paths[0]}[{other}]", ref_path)
+            pred, below = pred_rows[other], (f"{paths[0]}[{other}]", ref_path)
             if is_near:
                 threshold = edge.slot.comparator.threshold if isinstance(edge.slot.node, Leaf) else slot.match
                 row = self._row(edge.slot, pred, ref, below, f"[{position}] ~ [{other}]", depth, "near miss")
@@ -283,7 +274,7 @@ class _Alignment:
             else:
                 visit = self._visit(edge.slot, pred, ref, below, f"[{position}] = [{other}]", depth)
                 yield self._item(visit, "correct", similarity)
-        for position, pred in enumerate(map(int, pred_rows)):
+        for position, pred in enumerate(pred_rows):
             if position not in used:
                 below = f"{paths[0]}[{position}]", paths[1]
                 visit = self._visit(edge.slot, pred, ABSENT, below, f"+ [{position}]", depth)
@@ -307,7 +298,7 @@ class _Alignment:
         similarity = yield self.comparison.visit(edge.slot, cells.pred, cells.ref)
         self.comparison.keeps_all_credit = False
         has_content = self.comparison.has_content(edge.slot, cells.pred, cells.ref)
-        edges = cells.with_similarity(similarity).take((similarity > 0) & has_content)
+        edges = cells._replace(similarity=similarity).take((similarity > 0) & has_content)
         return edges.take(best_matching(edges, edges.similarity, preds.lengths[[i]], refs.lengths[[j]]))
 
 

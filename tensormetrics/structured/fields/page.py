@@ -62,13 +62,6 @@ def report_page(report: Any, worst: int = 10, other: Any = None) -> str:
     return page("Fields of structured documents", parts)
 
 
-def explanation_page(explanation: Any) -> str:
-    """Return the page of an explanation."""
-    return page(
-        f"Document {explanation.id}", [f"<h1>{escape(explanation.title())}</h1>", explanation_html(explanation)]
-    )
-
-
 def page(title: str, parts: Sequence[str]) -> str:
     """Return a complete HTML page."""
     return PAGE.format(title=escape(title), style=STYLE, body="\n".join(parts))

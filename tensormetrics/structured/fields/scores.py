@@ -81,16 +81,10 @@ class FieldScores(SumMetric[ScoreTable[Estimate]]):
         metric_options = {name: options.pop(name) for name in list(options) if name in Options.__annotations__}
         super().__init__(replicates=replicates, seed=seed, **metric_options)
         self.scorer = DocumentScorer(read_schema(schema), DocumentOptions.of(options))
-        num_rows = len(self.paths)
-        self.add_sums(len(COLUMNS) * num_rows + len(DOCUMENT_COLUMNS))
-        for name, shape in (
-            ("support", (num_rows,)),
-            ("invalid", (len(self.scorer.plan.paths),)),
-            ("read", (len(HOWS),)),
-            ("num_extra", ()),
-            ("num_skipped", ()),
-        ):
-            self.add_state(name, torch.zeros(shape, dtype=torch.float64), "sum")
+        self.add_sums(len(COLUMNS) * len(self.paths) + len(DOCUMENT_COLUMNS))
+        shapes = {"support": (len(self.paths),), "invalid": (len(self.scorer.plan.paths),), "read": (len(HOWS),)}
+        for name in (*shapes, "num_extra", "num_skipped"):
+            self.add_state(name, torch.zeros(shapes.get(name, ()), dtype=torch.float64), "sum")
 
     @classmethod
     def infer(cls, references: Sequence[Any], **options: Any) -> FieldScores:

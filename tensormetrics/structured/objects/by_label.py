@@ -136,7 +136,6 @@ def label_reader(node: Node, by: str) -> Callable[[Any], Hashable]:
         reads.append(read)
     if not isinstance(_without_normalizer(node), LeafNode):
         raise ValueError(f"by: got {by!r}, which is no scalar that is compared by ==")
-
     return partial(_read, reads)
 
 

@@ -16,6 +16,7 @@ from ...core.resampling.resampling import Joined, combine
 from ...core.resampling.weights import ResamplingUnits
 from ...core.results.estimates import Estimate
 from ...core.results.score_table import ScoreTable
+from ..comparators.base import Answers, reuse_answers
 from ..tensors.normalizers import required_self_overlaps
 from ..tensors.policy import Policy
 from ..tensors.reduction import DocumentAverage, bounds_of_overlaps, scores_of_overlaps
@@ -24,7 +25,6 @@ from .derive import TypePlan
 from .matching import Hook, Path
 from .metric import StructuredMetric
 from .reductions import Reduction
-from .values.answers import Answers, reuse_answers
 
 
 class Family(SumMetric[ScoreTable[Estimate]]):

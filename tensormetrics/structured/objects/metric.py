@@ -9,13 +9,13 @@ from torch import Tensor, nn
 
 from ...core.arguments import checks
 from ...core.arguments.repr import shown
+from ..comparators.base import Answers, reuse_answers
 from ..tensors.normalizers import Normalizer, Raw, normalize, normalized, required_self_overlaps
 from ..tensors.overlap import Overlap
 from ..tensors.policy import Policy
 from .matching import Match, Matching, Path
 from .nodes.function import FunctionError
 from .nodes.node import NeedsTensors, Node, Normalized, Preprocess, upper_bound_mode
-from .values.answers import Answers, reuse_answers
 from .values.columns import rows_of_both
 
 
@@ -186,7 +186,6 @@ class StructuredMetric(nn.Module):
     def _encode(self, preds: Sequence[Any], refs: Sequence[Any]) -> tuple[Any, Tensor, Tensor]:
         """Encode all objects; return the rows, and the indices of the predictions and of the references."""
         split, device = len(preds), self.device
-
         values = [*preds, *refs]
         rows = self.node().encode(values, split, rows_of_both(split), device)
         index = torch.arange(len(values), device=device)

@@ -123,10 +123,11 @@ class LabelScores(CountMetric):
     def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
         # counts: (..., 3) or (..., 3 L)  ->  name: (...)
         by_label = counts.unflatten(-1, (3, -1))
+        matched, pred, ref = by_label.unbind(-2)
         scores = {}
         for name in SCORES:
             scores[name] = averaged(by_label, name, self.label_average or "micro")
-            label_scores = normalize(*by_label.unbind(-2), name)
+            label_scores = normalize(matched, pred, ref, name)
             for label, score in zip(self.labels or (), label_scores.unbind(-1), strict=self.labels is not None):
                 scores[f"{name}[{label}]"] = score
         return scores

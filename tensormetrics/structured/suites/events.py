@@ -129,8 +129,10 @@ class EventScores(CountMetric):
         owner = [table[..., 0].long() for table in args]
         ids = group_rows(_twice(*(table[..., 1:] for table in args))).ids  # (2, D, A + C)
         if self.link == "type":
-            types = torch.cat([_type_of(t, o) for t, o in zip(triggers, owner, strict=True)], -1)
-            ids = group_rows(torch.stack([types.expand_as(ids), ids], -1)).ids
+            kinds = [torch.nn.functional.pad(table[..., 0], (0, 1)) for table in triggers]  # 0 without such an event
+            types = [kind.gather(-1, o.clamp(0, kind.shape[-1] - 1)) for kind, o in zip(kinds, owner, strict=True)]
+            both = torch.cat(types, -1)
+            ids = group_rows(torch.stack([both.expand_as(ids), ids], -1)).ids
             overlaps.append(self._counted(ids, args, n_args))
         else:
             keys = ids.split([table.shape[-2] for table in args], -1)
@@ -213,12 +215,6 @@ def _with_events(args: Tensor, n_args: Tensor, n_events: Tensor) -> tuple[Tensor
     exists = _lengths.mask(n_args, event.shape[-1]) & (event >= 0) & (event < n_events[..., None])
     order = exists.sort(dim=-1, descending=True, stable=True).indices
     return args.gather(-2, order[..., None].expand_as(args)), exists.sum(-1)
-
-
-def _type_of(triggers: Tensor, event: Tensor) -> Tensor:
-    # triggers: (..., N, 3)  event: (..., A)  ->  (..., A), 0 without such an event
-    types = torch.nn.functional.pad(triggers[..., 0], (0, 1))
-    return types.gather(-1, event.clamp(0, triggers.shape[-2]))
 
 
 def _by_event(values: Tensor, event: Tensor, events: int) -> Tensor:

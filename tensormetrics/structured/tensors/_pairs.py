@@ -93,14 +93,16 @@ def assigned(a: Tensor, b: Tensor, value: Tensor, block: Tensor, solve: Callable
 
     Assignment problems of similar size are solved together.
     """
+    if not len(block):
+        return block > 0
     block = block.unique(return_inverse=True)[1]
     row, rows = positions_in_blocks(block, a)
     column, columns = positions_in_blocks(block, b)
     shorter = torch.minimum(rows, columns)
-    narrow, wide = (shorter == 1)[block], shorter > 1
-    selected = torch.zeros_like(narrow)
-    selected[narrow] = _first_largest(block[narrow], value[narrow])
-    (problems,) = wide.nonzero(as_tuple=True)
+    (narrow,), (problems,) = (shorter == 1)[block].nonzero(as_tuple=True), (shorter > 1).nonzero(as_tuple=True)
+    selected = torch.zeros_like(block, dtype=torch.bool)
+    if len(narrow):
+        selected[narrow] = _first_largest(block[narrow], value[narrow])
     for part, (height, width) in cuts((rows[problems].cpu(), columns[problems].cpu()), ()) if len(problems) else ():
         blocks = problems[part]
         table = torch.full_like(rows, -1).index_put_((blocks,), torch.arange(len(blocks), device=rows.device))[block]
@@ -113,8 +115,7 @@ def assigned(a: Tensor, b: Tensor, value: Tensor, block: Tensor, solve: Callable
 
 def positions_in_blocks(block: Tensor, item: Tensor) -> tuple[Tensor, Tensor]:
     # block, item: (T,)  ->  (T,) position of the item within its block, (blocks,) number of items
-    size = int(block.max()) + 1 if len(block) else 0
-    keys, rank = (block * (item.max() + 1 if len(item) else 1) + item).unique(return_inverse=True)
-    owner = torch.zeros_like(keys).scatter_(0, rank, block)
-    count = torch.bincount(owner, minlength=size)
+    stride = item.max() + 1 if len(item) else 1
+    keys, rank = (block * stride + item).unique(return_inverse=True)
+    count = torch.bincount(keys // stride)
     return rank - (count.cumsum(0) - count)[block], count

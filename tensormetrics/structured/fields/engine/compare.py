@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import torch
 
 from ...comparators import Answers
+from ...tensors._pairs import expand
 from ...types.tree import FreeKeys, ItemList, Leaf, Union
 from .encode import ABSENT, Encoded, KeyTable, SlotColumn
 from .matching import Edges, best_matching, equal_items
@@ -49,6 +51,7 @@ class DocumentComparison:
         self.invalid, self.num_extra = np.zeros((size, len(plan.paths)), dtype=np.int64), np.zeros(size, dtype=np.int64)
         self.is_conforming = np.ones(size, dtype=bool)
         self.wrong: list[tuple[Slot, np.ndarray, np.ndarray]] = []  # rows of wrong values and of their references
+        self.matches: list[tuple[Slot, np.ndarray, np.ndarray, Edges]] = []  # of the items of lists that are counted
         self.keeps_all_credit = False  # of values below their thresholds
         # The parts of a slot are compared in this order, users' functions last.
         costs = [[_cost(edge.slot) for edge in slot.edges] for slot in plan.slots]
@@ -72,6 +75,13 @@ class DocumentComparison:
                     if pred >= 0:  # negative below an object of a wrong type
                         yield preds.values[pred], refs.values[ref]
 
+    def matched_items(self, slot: Slot, i: int, j: int) -> Edges:
+        """Return the matched pairs of items of two lists that are counted."""
+        for counted, preds, refs, edges in self.matches:
+            if counted is slot and len(pair := np.nonzero((preds == i) & (refs == j))[0]):
+                return edges.take(edges.pair == pair[0])
+        return Edges.concatenate([])
+
     def columns_of(self, slot: Slot) -> tuple[SlotColumn, SlotColumn]:
         return self.preds.columns[slot.index], self.refs.columns[slot.index]
 
@@ -91,13 +101,11 @@ class DocumentComparison:
         """
         if isinstance(slot.node, Leaf):
             return self._leaf(slot, i, j, documents)
-        if isinstance(slot.node, ItemList):
-            return (yield self._items(slot, i, j, documents))
-        if isinstance(slot.node, FreeKeys):
-            return (yield self._free_keys(slot, i, j, documents))
-        if isinstance(slot.node, Union):
-            return (yield self._union(slot, i, j, documents, floor))
-        return (yield self._parts(slot, i, j, documents, floor))
+        if isinstance(slot.node, ItemList | FreeKeys):
+            visit = self._items if isinstance(slot.node, ItemList) else self._free_keys
+            return (yield visit(slot, i, j, documents))
+        visit_parts = self._union if isinstance(slot.node, Union) else self._parts
+        return (yield visit_parts(slot, i, j, documents, floor))
 
     def _leaf(self, slot: Slot, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None) -> np.ndarray:
         preds, refs = self.columns_of(slot)
@@ -144,10 +152,8 @@ class DocumentComparison:
             pred, ref = preds.children[n][i], refs.children[n][j]
             if self.plan.options.unlabelled:
                 pred = np.where(refs.labelled[n][j], pred, ABSENT)
-            has_pred, has_ref = (
-                encoded.columns[edge.slot.index].content[rows]
-                for encoded, rows in ((self.preds, pred), (self.refs, ref))
-            )
+            pred_parts, ref_parts = self.columns_of(edge.slot)
+            has_pred, has_ref = pred_parts.content[pred], ref_parts.content[ref]
             weight += edge.weight * (has_pred | has_ref)
             open_weight += edge.weight * (has_pred & has_ref)
             seen = has_pred & has_ref if documents is None else (pred != ABSENT) | (ref != ABSENT)
@@ -224,6 +230,7 @@ class DocumentComparison:
         edges = yield self.match_items(slot, i, j)
         total = np.bincount(edges.pair, edges.similarity, minlength=len(i))
         if documents is not None:
+            self.matches.append((slot, i, j, edges))
             matched = np.bincount(edges.pair, minlength=len(i))
             has_any = preds.content[i] | (refs.lengths[j] > 0)
             self._add(slot.row, CORRECT, documents, matched)
@@ -255,7 +262,7 @@ class DocumentComparison:
             similarity = yield self.visit(item, cells.pred, cells.ref, None, floor)
             similarity[~self.has_content(item, cells.pred, cells.ref)] = 1.0
             admissible = (similarity > 0) & (similarity >= floor - TOLERANCE) | (slot.by is not None)
-            chunks.append(cells.with_similarity(similarity).take(admissible))
+            chunks.append(cells._replace(similarity=similarity).take(admissible))
         edges = Edges.concatenate(chunks)
         weights = np.maximum(edges.similarity, MIN_WEIGHT)
         return edges.take(best_matching(edges, weights, preds.lengths[i], refs.lengths[j], slot.node.ordered))
@@ -304,10 +311,8 @@ class DocumentComparison:
 def expand_items(column: SlotColumn, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     # rows: (P,)  ->  (T,) index into rows, (T,) index into column.items
     """Return the concatenated items of collections."""
-    lengths = column.lengths[rows]
-    owner = np.repeat(np.arange(len(rows)), lengths)
-    first = column.starts[rows] - (np.cumsum(lengths) - lengths)
-    return owner, np.arange(len(owner)) + first[owner]
+    owner, item = expand(*(torch.from_numpy(sizes[rows]) for sizes in (column.starts, column.lengths)))
+    return owner.numpy(), item.numpy()
 
 
 def _unmatched(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -62,6 +62,10 @@ class SlotColumn:
     num_extra: Any = field(default_factory=list)
     forbidden: Any = field(default_factory=list)
     labelled: list[Any] = field(default_factory=list)
+
+    def part(self, row: int) -> slice:
+        """Return the range of a collection in `items`."""
+        return slice(int(self.starts[row]), int(self.starts[row] + self.lengths[row]))
 
 
 @dataclass(eq=False)
@@ -204,19 +208,18 @@ class _Encoder:
         (edge,) = slot.edges
         arrays = [array_of(value) for value in values]
         column.invalid.extend(items is None for items in arrays)
-        item_lists = [[] if items is None else list(self._present_items(edge, items)) for items in arrays]
+        # A null is omitted, or invalid if the type does not allow it.
+        item_lists = [
+            [
+                INVALID if item is None else item
+                for item in items or ()
+                if not (self._is_null(item) or item is None and edge.nullable)
+            ]
+            for items in arrays
+        ]
         if slot.node.unique:
             item_lists = [list({run(to_hashable(item)): item for item in items}.values()) for items in item_lists]
         self._collections(edge, column, item_lists)
-
-    def _present_items(self, edge: Edge, items: Iterable[Any]) -> Iterator[Any]:
-        """Yield the items of an array; null is omitted, or invalid if the type does not allow it."""
-        for item in items:
-            if item is None:
-                if not edge.nullable:
-                    yield INVALID
-            elif not self._is_null(item):
-                yield item
 
     def _free_keys(self, slot: Slot, column: SlotColumn, values: list[Any]) -> None:
         (edge,) = slot.edges
@@ -253,8 +256,23 @@ class _Encoder:
             children.extend(next(rows) if fit else other for fit in mask)
 
     def finished(self) -> list[SlotColumn]:
+        """Convert the lists of all columns to arrays that end with the sentinel rows."""
         for slot, column in zip(self.plan.slots, self.columns, strict=True):
-            _finish(slot, column)
+            count, is_leaf = len(column.values), isinstance(slot.node, Leaf)
+            column.codes = np.array([*column.codes, *SENTINELS], dtype=np.int64)
+            invalid = column.codes[:-3] == MISFIT if is_leaf else np.array(column.invalid, dtype=bool)
+            column.invalid = np.concatenate([invalid, [True, False, False]])
+            column.content = column.invalid.copy()
+            for name in ("missing", "num_extra", "forbidden", "starts", "lengths"):
+                values = getattr(column, name)
+                setattr(column, name, np.concatenate([np.array(values or [0] * count, dtype=np.int64), [0, 0, 0]]))
+            column.cases = np.array([*(column.cases or [ABSENT] * count), ABSENT, ABSENT, ABSENT], dtype=np.int64)
+            column.items, column.item_keys = (np.array(x, dtype=np.int64) for x in (column.items, column.item_keys))
+            if not isinstance(slot.node, ItemList | FreeKeys):
+                # The rows of a part for the sentinels MISFIT, INVALID_PARENT and ABSENT of the value.
+                ends = MISFIT if isinstance(slot.node, Union) else INVALID_PARENT, INVALID_PARENT, ABSENT
+                column.children = [np.array([*rows, *ends], dtype=np.int64) for rows in column.children]
+            column.labelled = [np.array([*flags, True, True, True], dtype=bool) for flags in column.labelled]
             for n in np.nonzero(column.invalid[:-3])[0]:
                 column.content[n] = has_content(column.values[n], self.plan.null_strings)
         for slot, start, stop in reversed(self.chunks):
@@ -275,15 +293,10 @@ class _Encoder:
             start, count = column.starts[rows.start], len(owners)
             has = content[column.items[start : start + count]]
             return np.bincount(owners[has] - rows.start, minlength=rows.stop - rows.start) > 0
-        if isinstance(slot.node, Union):
-            result = np.zeros(rows.stop - rows.start, dtype=bool)
-            for n, (edge, children) in enumerate(zip(slot.edges, column.children, strict=True)):
-                content = self.columns[edge.slot.index].content[children[rows]]
-                result |= content & (column.cases[rows] == n)
-            return result
         result = np.zeros(rows.stop - rows.start, dtype=bool)
-        for edge, children in zip(slot.edges, column.children, strict=True):
-            result |= self.columns[edge.slot.index].content[children[rows]]
+        for n, (edge, children) in enumerate(zip(slot.edges, column.children, strict=True)):
+            content = self.columns[edge.slot.index].content[children[rows]]
+            result |= content & (column.cases[rows] == n) if isinstance(slot.node, Union) else content
         return result | (column.num_extra[rows] > 0 if slot.extra_row >= 0 else False)
 
 
@@ -300,22 +313,3 @@ def to_hashable(value: Any) -> Steps[Hashable]:
             parts.append((yield to_hashable(part)))
         return "array", tuple(parts)
     return json_kind(value), value
-
-
-def _finish(slot: Slot, column: SlotColumn) -> None:
-    """Convert the lists of a column to arrays that end with the sentinel rows."""
-    count, is_leaf = len(column.values), isinstance(slot.node, Leaf)
-    column.codes = np.array([*column.codes, *SENTINELS], dtype=np.int64)
-    invalid = column.codes[:-3] == MISFIT if is_leaf else np.array(column.invalid, dtype=bool)
-    column.invalid = np.concatenate([invalid, [True, False, False]])
-    column.content = column.invalid.copy()
-    for name in ("missing", "num_extra", "forbidden", "starts", "lengths"):
-        values = getattr(column, name)
-        setattr(column, name, np.concatenate([np.array(values or [0] * count, dtype=np.int64), [0, 0, 0]]))
-    column.cases = np.array([*(column.cases or [ABSENT] * count), ABSENT, ABSENT, ABSENT], dtype=np.int64)
-    column.items, column.item_keys = (np.array(part, dtype=np.int64) for part in (column.items, column.item_keys))
-    if not isinstance(slot.node, ItemList | FreeKeys):
-        # The rows of a part for the sentinels MISFIT, INVALID_PARENT and ABSENT of the value.
-        ends = MISFIT if isinstance(slot.node, Union) else INVALID_PARENT, INVALID_PARENT, ABSENT
-        column.children = [np.array([*rows, *ends], dtype=np.int64) for rows in column.children]
-    column.labelled = [np.array([*flags, True, True, True], dtype=bool) for flags in column.labelled]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,8 +16,7 @@ MAX_SHIFT = 15  # beyond, positions of equally similar items make no difference
 ItemColumns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # pair, position, row and code of each item
 
 
-@dataclass(eq=False)
-class Edges:
+class Edges(NamedTuple):
     """Pairs of items of pairs of lists.
 
     Attributes:
@@ -36,11 +35,7 @@ class Edges:
 
     def take(self, index: np.ndarray) -> Edges:
         """Return some of the pairs."""
-        return Edges(*(getattr(self, field.name)[index] for field in fields(self)))
-
-    def with_similarity(self, similarity: np.ndarray) -> Edges:
-        """Return the pairs with other similarities."""
-        return replace(self, similarity=similarity)
+        return Edges(*(column[index] for column in self))
 
     @classmethod
     def concatenate(cls, parts: Sequence[Edges]) -> Edges:
@@ -48,7 +43,7 @@ class Edges:
         if not parts:
             empty = np.zeros(0, dtype=np.int64)
             return cls(empty, empty, empty, empty, empty, np.zeros(0))
-        return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
+        return cls(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def equal_items(preds: ItemColumns, refs: ItemColumns) -> Edges:

@@ -15,6 +15,7 @@ from typing import Any, get_args
 
 from ....core.arguments import checks
 from ...comparators import Annotation, Comparator, annotation_of_text, annotations_of_keywords, exact
+from ...comparators.base import code_table
 from ...types.class_tree import annotate
 from ...types.json_kinds import json_kind
 from ...types.tree import Field, FreeKeys, ItemList, Leaf, NodeScoring, Record, Reference, Schema, Type, Union
@@ -122,8 +123,8 @@ class Slot:
 class ReportRows:
     """Rows of the report."""
 
-    paths: list[str] = field(default_factory=list)
-    is_leaf: list[bool] = field(default_factory=list)
+    paths: list[str]
+    is_leaf: list[bool]
 
 
 @dataclass(eq=False)
@@ -158,7 +159,8 @@ def compile_schema(schema: Schema, options: DocumentOptions | None = None) -> Co
             hint = checks.perhaps(path, builder.path_indices)
             raise ValueError(f"fields: got {path!r}, wanted a path of the schema{hint}")
     null_strings = frozenset(options.null_strings)
-    return CompiledSchema(schema, root, builder.slots, list(builder.path_indices), builder.rows, options, null_strings)
+    rows = ReportRows(list(builder.row_indices), builder.is_leaf)
+    return CompiledSchema(schema, root, builder.slots, list(builder.path_indices), rows, options, null_strings)
 
 
 def annotations_by_path(fields: Mapping[str, Any]) -> dict[str, list[Annotation]]:
@@ -197,9 +199,9 @@ class _SlotBuilder:
     options: DocumentOptions
     annotations: dict[str, list[Annotation]]
     slots: list[Slot] = field(default_factory=list)
-    rows: ReportRows = field(default_factory=ReportRows)
-    row_indices: dict[str, int] = field(default_factory=dict)
-    path_indices: dict[str, int] = field(default_factory=dict)
+    row_indices: dict[str, int] = field(default_factory=code_table)
+    is_leaf: list[bool] = field(default_factory=list)  # of the rows
+    path_indices: dict[str, int] = field(default_factory=code_table)
     used: set[str] = field(default_factory=set)
     open_references: dict[str, Slot] = field(default_factory=dict)
 
@@ -216,8 +218,7 @@ class _SlotBuilder:
                 edge.slot = self.open_references[name]
                 edge.slot.is_shared = True
                 return edge
-        index = self.path_indices.setdefault(path or "@", len(self.path_indices))
-        slot = edge.slot = Slot(node, path, len(self.slots), index)
+        slot = edge.slot = Slot(node, path, len(self.slots), self.path_indices[path or "@"])
         self.slots.append(slot)
         self.open_references |= dict.fromkeys(names, slot)
         comparator = scoring.comparator or comparator
@@ -268,13 +269,12 @@ class _SlotBuilder:
         return node, nullable, scoring, names
 
     def _row(self, path: str, is_leaf: bool) -> int:
-        if path not in self.row_indices:
-            self.row_indices[path] = len(self.rows.paths)
-            self.rows.paths.append(path)
-            self.rows.is_leaf.append(is_leaf)
-            if len(self.rows.paths) > MAX_ROWS:
+        row = self.row_indices[path]
+        if row == len(self.is_leaf):
+            self.is_leaf.append(is_leaf)
+            if row >= MAX_ROWS:
                 raise ValueError(f"schema: got more than {MAX_ROWS} paths; write ignore() on a recursive field")
-        return self.row_indices[path]
+        return row
 
     def _record(self, slot: Slot, node: Record, path: str) -> Steps[None]:
         slot.known_keys = frozenset(

@@ -7,19 +7,7 @@ from typing import Any
 from ....core.arguments import checks
 from ...comparators import KEYWORD, annotations_of_keywords
 from ...types.class_tree import annotate
-from ...types.tree import (
-    Anything,
-    Field,
-    FreeKeys,
-    ItemList,
-    Leaf,
-    Record,
-    Reference,
-    Schema,
-    Type,
-    Union,
-    tuple_of,
-)
+from ...types.tree import Anything, Field, FreeKeys, ItemList, Leaf, Record, Reference, Schema, Type, Union, tuple_of
 from .json_writer import SCALARS as WRITTEN
 
 FORMATS = {part["format"]: kind for kind, part in WRITTEN.items() if "format" in part}

@@ -13,19 +13,7 @@ from typing import Any
 from ...comparators import KEYWORD, Annotation, by, ignore, keywords_of_annotations, match, ordered, weight
 from ...types.class_tree import schema_of
 from ...types.records import record_values
-from ...types.tree import (
-    Anything,
-    Field,
-    FreeKeys,
-    ItemList,
-    Leaf,
-    LeafKind,
-    Record,
-    Reference,
-    Schema,
-    Type,
-    Union,
-)
+from ...types.tree import Anything, Field, FreeKeys, ItemList, Leaf, LeafKind, Record, Reference, Schema, Type, Union
 
 SCALARS: Mapping[LeafKind, dict[str, Any]] = {
     "boolean": {"type": "boolean"},

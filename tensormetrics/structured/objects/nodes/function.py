@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ...comparators.base import call, to_float
-from ..values.answers import current_answers
+from ...comparators.base import call, current_answers, to_float
 from ..values.columns import RowPath
 from .node import NeedsTensors, Node, below
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ...tensors._integer_program import PROOF, IntegerProgram, ProgramAnswer, solve
-from ...tensors._pairs import expand, matched, positions_in_blocks
+from ...tensors._pairs import expand, positions_in_blocks
 from ...tensors.constraints import Constraint
 from ...tensors.latent.latent import SolvedMapping, latent_overlap
 from ..values.columns import Keys, RowPath, check_type
@@ -95,10 +95,9 @@ class LatentSet(Bounded):
 
     def _select_pairs(self, rows: BoundRows, i: Tensor, j: Tensor) -> Selection:
         # i, j: (P,)
-        candidates = CandidatePairs.of(rows, i, j)
-        delta = self.inner.similarity(rows.items, candidates.x, candidates.y)
-        a, b, owner = candidates.a, candidates.b, candidates.owner
-        bound, _ = matched(a, b, delta, candidates.block, owner, len(i), self.constraint)
+        candidates = CandidatePairs.of(self.inner, rows, i, j)
+        a, b, owner, delta = candidates.a, candidates.b, candidates.owner, candidates.delta
+        bound, _ = candidates.matched(self.constraint)
         value, pairs = torch.zeros_like(bound), []
         for document in bound.nonzero()[:, 0].tolist():
             mask = (owner == document) & (delta > 0)

@@ -15,15 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ...tensors.normalizers import (
-    FScore,
-    Jaccard,
-    Normalizer,
-    Precision,
-    Recall,
-    normalize,
-    required_self_overlaps,
-)
+from ...tensors.normalizers import FScore, Jaccard, Normalizer, Precision, Recall, normalize, required_self_overlaps
 from ..values.columns import Keys, LeafType, RowPath, check, check_no_nan, combine_keys
 from ..variable import Variable
 

@@ -52,7 +52,6 @@ class ObjectRanking(nn.Module):
             if isinstance(pred, Set):
                 raise TypeError(f"preds[{query}]: got a {type(pred).__name__}, wanted a list, best first")
         truncated = [as_list(pred)[: self.max_k] for pred in preds]
-
         rows = node.encode([*truncated, *refs], size, rows_of_both(size), device)
         n_pred, n_ref = rows.count[:size], rows.count[size:]
         gain = _flat_gains(gains, n_ref)

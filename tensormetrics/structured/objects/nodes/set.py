@@ -92,7 +92,7 @@ class Collection(Node):
         while first < len(i):
             done = cumulative_pairs[first - 1] if first else 0
             last = max(int(torch.searchsorted(cumulative_pairs, done + MAX_PAIRS, right=True)), first + 1)
-            yield slice(first, last), CandidatePairs.of(rows, i[first:last], j[first:last])
+            yield slice(first, last), CandidatePairs.of(self.inner, rows, i[first:last], j[first:last])
             first = last
 
     def dense(self, rows: RaggedRows, i: Tensor, j: Tensor) -> Tensor:
@@ -111,10 +111,9 @@ class Collection(Node):
             valid = x_valid[:, :, None] & y_valid[:, None]
             delta = self.inner.similarity(rows.items, x[valid], y[valid])
             return delta.new_zeros(shape).masked_scatter_(valid, delta)
-        pairs = CandidatePairs.of(rows, i, j)
-        delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
+        pairs = CandidatePairs.of(self.inner, rows, i, j)
         indices = pairs.owner, pairs.x - rows.start[i][pairs.owner], pairs.y - rows.start[j][pairs.owner]
-        return delta.new_zeros(shape).index_put_(indices, delta)
+        return pairs.delta.new_zeros(shape).index_put_(indices, pairs.delta)
 
     def parts(self, rows: RaggedRows, i: int, j: int, x: Any, y: Any) -> Iterator[MatchedPart]:
         x, y = self.items(x), self.items(y)
@@ -138,9 +137,10 @@ class CandidatePairs(NamedTuple):
     x: Tensor  # (T,) rows of the inner node
     y: Tensor  # (T,)
     block: Tensor  # (T,) pairs compete only within a block
+    delta: Tensor  # (T,) float64: similarity of x and y
 
     @classmethod
-    def of(cls, rows: RaggedRows, i: Tensor, j: Tensor) -> "CandidatePairs":
+    def of(cls, inner: Node, rows: RaggedRows, i: Tensor, j: Tensor) -> "CandidatePairs":
         # i, j: (P,)
         x_owner, x = expand(rows.start[i], rows.count[i])
         y_owner, y = expand(rows.start[j], rows.count[j])
@@ -150,7 +150,12 @@ class CandidatePairs(NamedTuple):
                 owner * rows.key.size + rows.key.ids[item] for owner, item in ((x_owner, x), (y_owner, y))
             )
         a, b = join(x_block, y_block)
-        return cls(len(i), x_owner[a], a, b, x[a], y[b], x_block[a])
+        x, y = x[a], y[b]
+        return cls(len(i), x_owner[a], a, b, x, y, x_block[a], inner.similarity(rows.items, x, y))
+
+    def matched(self, constraint: Constraint) -> tuple[Tensor, Tensor]:
+        # ->  (size,) float64, (T,) bool
+        return matched(self.a, self.b, self.delta, self.block, self.owner, self.size, constraint)
 
 
 class Matched(Collection):
@@ -299,8 +304,7 @@ class Set(Matched):
                 value[part] = set_overlap(delta, n, m, self.constraint)
             return value
         for part, pairs in self.candidates(rows, i, j):
-            delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
-            value[part] = matched(pairs.a, pairs.b, delta, pairs.block, pairs.owner, pairs.size, self.constraint)[0]
+            value[part] = pairs.matched(self.constraint)[0]
         return value
 
     def _count_overlap(self, rows: RaggedRows, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
@@ -323,9 +327,8 @@ class Set(Matched):
             ids = rows.key.ids
             x, y = (ids[rows.start[row] :][: rows.count[row]].tolist() for row in (i, j))
             return equal_pairs(x, y, self.constraint, self.distinct)
-        pairs = CandidatePairs.of(rows, i, j)
-        delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
-        _, selected = matched(pairs.a, pairs.b, delta, pairs.block, pairs.owner, 1, self.constraint)
+        pairs = CandidatePairs.of(self.inner, rows, i, j)
+        _, selected = pairs.matched(self.constraint)
         return sorted(zip(pairs.a[selected].tolist(), pairs.b[selected].tolist(), strict=True))
 
 
@@ -339,14 +342,12 @@ class MaxPair(Collection):
     def similarity(self, rows: RaggedRows, i: Tensor, j: Tensor) -> Tensor:
         value = torch.zeros(len(i), dtype=torch.float64, device=i.device)
         for part, pairs in self.candidates(rows, i, j):
-            delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
-            value[part] = value[part].scatter_reduce(0, pairs.owner, delta, "amax")
+            value[part] = value[part].scatter_reduce(0, pairs.owner, pairs.delta, "amax")
         return value
 
     def relation(self, rows: RaggedRows, i: Tensor, j: Tensor) -> list[tuple[int, int]]:
-        pairs = CandidatePairs.of(rows, i, j)
-        delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
-        best = delta.argmax() if len(delta) else slice(0)
+        pairs = CandidatePairs.of(self.inner, rows, i, j)
+        best = pairs.delta.argmax() if len(pairs.delta) else slice(0)
         return list(zip(pairs.a[best].view(-1).tolist(), pairs.b[best].view(-1).tolist(), strict=True))
 
 

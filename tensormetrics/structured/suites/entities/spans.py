@@ -170,7 +170,7 @@ class SpanScores(LabelScores):
 
     def count_tags(
         self, vocabulary: Vocabulary, pred: Tensor, ref: Tensor, lengths: Tensor, mode: str
-    ) -> tuple[Tensor, list[TagErrors]]:
+    ) -> tuple[Tensor, tuple[TagErrors, TagErrors]]:
         # pred, ref: (T,) tag ids of all documents, on the CPU  lengths: (D,)  ->  (D, 3) or (D, 3 L)
         counts, errors = [], [TagErrors(), TagErrors()]
         chunk_sizes = (lengths.cumsum(0) // TOKENS).unique_consecutive(return_counts=True)[1].tolist()
@@ -181,7 +181,7 @@ class SpanScores(LabelScores):
             found = [part.tag_errors(mode) for part in marked]
             errors = [TagErrors(*map(sum, zip(*pair, strict=True))) for pair in zip(errors, found, strict=True)]
             counts.append(self._count_marked(*marked))
-        return torch.cat(counts).to(self.device), errors
+        return torch.cat(counts).to(self.device), (errors[0], errors[1])
 
     def _count_marked(self, pred: Marked, ref: Marked) -> Tensor:
         # ->  (D, 3) or (D, 3 L)

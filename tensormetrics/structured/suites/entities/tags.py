@@ -282,7 +282,7 @@ class Marked(NamedTuple):
         loose, lost = int(((begins == I) | (begins == E)).sum()), [0, 0, 0]  # every tag is lenient
         if mode != "lenient":
             lost = lost_tags(self.prefix, self.first, last, len(begins), mode).tolist()
-        return TagErrors(*lost, len(begins), loose)
+        return TagErrors(lost[0], lost[1], lost[2], len(begins), loose)
 
 
 class TagErrors(NamedTuple):
