@@ -16,7 +16,7 @@ IMPORTS = [
     "from tensormetrics.posterior import ConfusionPosterior",
     "from tensormetrics.retrieval import AccuracyCalculator, HitRate, RecallAtK, TorchKNN",
     "from tensormetrics.structured import SpanScores, metric_of",
-    "from tensormetrics.uncertainty import compare, interval",
+    "from tensormetrics.uncertainty import compare, interval, read_scores",
     "x = torch.zeros(2, 3)",
 ]
 MISSPELT = {
@@ -39,7 +39,7 @@ REVEALED = {
     "SpanScores().interval()": "ScoreTable[Estimate]",
     "interval([1, 0, 1])": "Estimate",
     "interval(x)": "Estimate",
-    'interval("scores.csv", metric="acc")': "Estimate",
+    'interval("scores.csv")': "Estimate",
     'interval(x, score=["acc", "loss"])': "Table",
     "interval(HitRate(1))": "Estimate",
     "interval(SpanScores())": "ScoreTable[Estimate]",
@@ -51,7 +51,7 @@ REVEALED = {
     "compare([1, 0], x)": "Comparison",
     'compare({"a": x, "b": x})': "ComparisonTable",
     'compare({"a": x, "b": x}, baseline="a")': "Table",
-    'compare("scores.csv", model="model")': "ComparisonTable",
+    'compare(read_scores("scores.csv", "acc", model="model"))': "ComparisonTable",
 }
 
 pytestmark = pytest.mark.slow

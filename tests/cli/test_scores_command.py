@@ -7,8 +7,10 @@ import pytest
 import running
 
 from tensormetrics import compare
+from tensormetrics.uncertainty import read_scores
 
 run = partial(running.run, "scores")
+right = partial(read_scores, metric="right")
 succeed = partial(running.succeed, "scores")
 
 
@@ -24,7 +26,7 @@ def test_scores_of_two_files_print_their_comparison():
     result = succeed("a.csv", "b.csv", "--metric", "right", "--rope", "0.01")
     lines = result.stdout.splitlines()
     assert lines[0].split() == ["metric", "a.csv", "b.csv", "difference", "p", "p_rope", "verdict"]
-    assert f"{compare('a.csv', 'b.csv', metric='right'):.4f}".partition(", p")[0] in lines[1]
+    assert f"{compare(*map(right, ('a.csv', 'b.csv'))):.4f}".partition(", p")[0] in lines[1]
 
 
 def test_scores_of_several_files_rank_models():
@@ -39,9 +41,9 @@ def test_scores_power_reports_number_of_additional_items(files):
     result = succeed(*files, "--metric", "right", "--power", "0.5", "--format", "json")
     counts = json.loads(result.stdout)["more_items"]
     assert len(counts) == len(files) * (len(files) - 1) // 2
-    comparison = compare("b.csv", "c.csv", metric="right")
+    comparison = compare(right("b.csv"), right("c.csv"))
     if len(files) > 2:
-        comparison = compare({name: name for name in files}, metric="right")["b.csv - c.csv", "difference"]
+        comparison = compare({name: right(name) for name in files})["b.csv - c.csv", "difference"]
     (count, *_) = counts.values()
     assert count > 0 and float(comparison.assurance(count).better) >= 0.5 > float(
         comparison.assurance(count - 1).better

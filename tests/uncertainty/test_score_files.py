@@ -84,7 +84,7 @@ def test_compare_logs_with_shuffled_lines_pairs_by_id(file):
     right = {i: float(i % 3 > 0) for i in range(40)}
     a = file([harness_row(i, right[i]) for i in range(40)], "a.jsonl")
     b = file([harness_row(i, float(i % 2)) for i in reversed(range(40))], "b.jsonl")
-    assert [*compare(a, b, metric="exact_match")] == [*compare(right, {i: float(i % 2) for i in range(40)})]
+    assert [*compare(a, b)] == [*compare(right, {i: float(i % 2) for i in range(40)})]
     shorter = file([harness_row(i, float(i % 2)) for i in range(5, 40)], "c.jsonl")
     with pytest.raises(ValueError, match='^ids: b lacks 5 of 40, .* write on_missing="drop"'):
         compare(a, shorter)
@@ -110,7 +110,7 @@ def test_read_scores_of_inspect_ai_logs(file):
     assert scores.scores[[0, 1, 2, 4]].tolist() == [1, 0, 0.5, 0] and scores.groups == ["law"] * 5
     assert scores.bounds == (0, 1) and repr(scores) == "Scores(match=0.3333, items=3, missing=1)"
     with pytest.warns(UserWarning, match="^3 items"):
-        estimate = interval(path, metric="match")
+        estimate = interval(read_scores(path, "match"))
     assert float(estimate) == pytest.approx(1 / 3) and estimate.items == 3 and estimate.details["missing"] == 1
     assert estimate.low >= 0 and read_scores(path, "f1/best").scores[:3].tolist() == [1, 1, 1]
     nested = file(inspect_log(("q", 1, {"s": {"value": [[0, 0.25], 1]}}, {})), "nested.json")
