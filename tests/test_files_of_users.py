@@ -16,7 +16,7 @@ from tensormetrics.association import WordEmbeddingModel
 from tensormetrics.posterior import load_csv
 from tensormetrics.retrieval import evaluate_run
 from tensormetrics.structured import BoxMatch, CorefScores, Smatch, evaluate
-from tensormetrics.uncertainty import Ratings
+from tensormetrics.uncertainty import Ratings, read_scores
 
 sys.path.insert(0, str(Path(__file__).parent / "cli"))
 from running import run  # noqa: E402
@@ -71,8 +71,8 @@ def frame(file: str, **options: Any) -> Any:
     return pytest.importorskip("pandas").read_csv(file, **options)
 
 
-def models(table: Any) -> Any:
-    return compare(table, metric="acc", model="model")["a - b", "difference"]
+def difference(models: Any, **options: Any) -> Any:
+    return compare(models, **options)["a - b", "difference"]
 
 
 def rated(battles: Any) -> Any:
@@ -89,7 +89,8 @@ def scores(text: Any, wanted: float | str, metric: str | None = None, **options:
     given = {name: value for name, value in {"metric": metric, **options}.items() if value}
     words = "".join(f" --{name} {str(value).strip('()').replace(',', '')}" for name, value in given.items())
     words = words.replace(" True", "")
-    doors = (lambda: interval("s", metric=metric, **options)), f"scores s{words} > value"
+    of_file = {name: options.pop(name) for name in ("ids", "groups") if name in options}
+    doors = (lambda: interval(read_scores("s", metric, **of_file), **options)), f"scores s{words} > value"
     return Case({"s": text if isinstance(text, str | bytes) else lines(*text)}, doors, wanted)
 
 
@@ -168,12 +169,16 @@ CASES = {
     "archive": scores("PK\x03\x04", "s: got an archive, such as an .eval log of inspect_ai; write it as JSON"),
     "two models": Case(
         {"s": MODELS},
-        (lambda: interval("s", metric="acc"), lambda: interval(frame("s"), metric="acc"), "scores s --metric acc"),
+        (lambda: read_scores("s", "acc"), lambda: interval(frame("s"), score="acc"), "scores s --metric acc"),
         "has 10 rows whose id occurs before, and 2 values of 'model'",
     ),
     "two models compared": Case(
         {"s": MODELS},
-        (lambda: models("s"), lambda: models(frame("s")), "scores s --metric acc --model model > difference"), 0.7,
+        (
+            lambda: difference(read_scores("s", "acc", model="model")),
+            lambda: difference(frame("s"), score="acc", model="model"),
+            "scores s --metric acc --model model > difference",
+        ), 0.7,
     ),
     "matrix with decimal commas": matrix("0,5;1\n1;0,5\n", 1 / 3),
     "rows with decimal commas": Case({"x.csv": "0,5;1\n1,5;2\n"}, (lambda: read_tensor("x.csv").sum(),), 5),
@@ -197,7 +202,7 @@ CASES = {
     "frame of inspect_ai": scores("sample_id,id,epoch,score_m\nx,q1,1,C\ny,q1,2,I\nz,q2,1,P\n", 0.5, "m"),
     "folder of logs": Case(
         {f"samples_{t}.jsonl": lines(*(sample(i, t, float(i > n)) for i in range(9))) for n, t in enumerate("uvw")},
-        (lambda: interval(".", groups="task"), "scores . --groups task > value"), 7 / 9,
+        (lambda: interval(read_scores(".", groups="task")), "scores . --groups task > value"), 7 / 9,
     ),
     "two models at any time": Case(
         {name: "score\n" + "".join(f"{int(i % n > 0)}\n" for i in range(60)) for name, n in (("p", 6), ("r", 3))},

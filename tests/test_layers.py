@@ -7,6 +7,7 @@ or `_cli` but the root (compat, lazily) and `__main__`. Modules that are named i
 
 import ast
 import functools
+import inspect
 import os
 import subprocess
 import sys
@@ -28,6 +29,7 @@ IMPORTERS = {"import_module", "__import__", "find_spec", "resolve_name"}  # func
 MAX_LINES = 60  # of a function without its docstring; functions of the command line that declare options may be longer
 LINES = {"tensormetrics": 66_700, "tests": 55_000, "csrc": 7_380}  # they only fall
 MAX_FRONT_NAMES = 170  # in the lists of the package and of its domains
+MAX_UNTYPED = 30  # public functions and methods that return Any, object, or what no annotation says
 LINES_OF_CODE = 46_000  # of tensormetrics: without docstrings, comments and blank lines
 USED_TWICE = set(  # names of classes of two domains, until one is renamed
     "Answer Assignment Candidates Column Comparison Family Field Item Items Joined Keys Leaf Node Options Pairs Part "
@@ -247,6 +249,16 @@ def count_code(source: str) -> int:
 def test_front_pages_name_little_and_each_name_stands_in_one_place():
     assert len(tensormetrics.__all__) + sum(len(front.__all__) for front in FRONTS) <= MAX_FRONT_NAMES
     assert sum(len({*place.__all__}) for place in PLACES) == len(PUBLIC)
+
+
+def test_public_functions_and_methods_say_what_they_return():
+    classes = {base for value in PUBLIC.values() if inspect.isclass(value) for base in value.__mro__}
+    ours = [cls for cls in classes if cls.__module__.startswith("tensormetrics.")]
+    methods = [value for cls in ours for name, value in vars(cls).items() if not name.startswith("_")]
+    functions = {value for value in (*PUBLIC.values(), *methods) if inspect.isfunction(value)}
+    silent = {"typing.Any", "Any", "object", str(object), str(inspect.Signature.empty)}
+    untyped = sorted(f.__qualname__ for f in functions if str(inspect.signature(f).return_annotation) in silent)
+    assert len(untyped) <= MAX_UNTYPED, untyped
 
 
 def test_lines_are_within_the_budget():

@@ -12,12 +12,13 @@ ROOT = Path(__file__).parents[1]
 IMPORTS = [
     "import torch",
     "from tensormetrics.assignment import LinearAssignment",
-    "from tensormetrics.association import PairPreference, WEAT, WordEmbeddingModel; from tensormetrics.association.functional import rnd",
+    "from tensormetrics.association import PairPreference, WEAT, WordEmbeddingModel",
+    "from tensormetrics.association.functional import rnd",
     "from torchmetrics.classification import BinaryAccuracy",
     "from tensormetrics.posterior import ConfusionPosterior",
     "from tensormetrics.retrieval import AccuracyCalculator, HitRate, NDCG, PairwiseROC, RecallAtK, TorchKNN",
     "from tensormetrics.structured import SpanScores, metric_of",
-    "from tensormetrics.uncertainty import PassAtK, Uncertain, compare, interval",
+    "from tensormetrics.uncertainty import PassAtK, Uncertain, compare, interval, read_scores",
     "x = torch.zeros(2, 3)",
 ]
 MISSPELT = {
@@ -48,7 +49,7 @@ REVEALED = {
     "SpanScores().interval()": "ScoreTable[Estimate]",
     "interval([1, 0, 1])": "Estimate",
     "interval(x)": "Estimate",
-    'interval("scores.csv", metric="acc")': "Estimate",
+    'interval("scores.csv")': "Estimate",
     'interval(x, score=["acc", "loss"])': "Table",
     "interval(HitRate(1))": "Estimate",
     "interval(SpanScores())": "ScoreTable[Estimate]",
@@ -60,7 +61,7 @@ REVEALED = {
     "compare([1, 0], x)": "Comparison",
     'compare({"a": x, "b": x})': "ComparisonTable",
     'compare({"a": x, "b": x}, baseline="a")': "Table",
-    'compare("scores.csv", model="model")': "ComparisonTable",
+    'compare(read_scores("scores.csv", "acc", model="model"))': "ComparisonTable",
 }
 
 pytestmark = pytest.mark.slow

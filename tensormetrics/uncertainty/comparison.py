@@ -53,8 +53,6 @@ def compare(
     groups: Any = None,
     bounds: tuple[float, float] | None = None,
     score: str | None = None,
-    metric: str | None = None,
-    filter: str | None = None,
     model: str | None = None,
     paired: bool = True,
     on_missing: str = "error",
@@ -106,12 +104,10 @@ def compare(
         b: Another one of the same kind, or a number. Options of metrics that say what is scored must be equal; those
             that say how a model answers, such as `distance` or `threshold`, may differ. A metric of several values has
             each compared with the number.
-        ids: Integers or names of the items of scores; a DataFrame's or file's column.
-        groups: Integers or names of the groups of items, such as documents; a DataFrame's or file's column.
+        ids: Integers or names of the items of scores; a DataFrame's column.
+        groups: Integers or names of the groups of items, such as documents; a DataFrame's column.
         bounds: Smallest and largest possible score; by default 0 and 1 if all scores are 0 or 1, else unknown.
         score: Column of a DataFrame.
-        metric: Name of a metric in files; see `read_scores`.
-        filter: Name of the answers' filter in logs of lm-evaluation-harness.
         model: Column of a DataFrame that names the models.
         paired: Whether both have the same items.
         on_missing: Treatment of items without a score of some model: ``"error"``; ``"drop"`` leaves them out,
@@ -163,7 +159,7 @@ def compare(
     """
     options = ComparisonOptions(confidence, alternative, replicates, seed, rope, is_paired=paired)
     check_anytime(anytime, looks, replicates=replicates, seed=seed)
-    source = Source(ids, groups, bounds, score, metric, filter, higher_is_better)
+    source = Source(ids, groups, bounds, score, higher_is_better)
     if model is not None:
         a = source.models(a, model)
         source = NO_SOURCE

@@ -31,8 +31,6 @@ class SampleOptions(TypedDict, total=False):
     groups: Any
     ids: Any
     bounds: tuple[float, float] | None
-    metric: str | None
-    filter: str | None
     replicates: int | None
     seed: int | None
     anytime: bool
@@ -46,25 +44,23 @@ class IntervalOptions(SampleOptions, total=False):
 
 
 @overload
-def interval(scores: HasInterval[Answer], **options: Unpack[IntervalOptions]) -> Answer: ...
+def interval(metric: HasInterval[Answer], **options: Unpack[IntervalOptions]) -> Answer: ...
 @overload
 def interval(
-    scores: Mapping[str, HasInterval[Any]] | MetricCollection, **options: Unpack[IntervalOptions]
+    metric: Mapping[str, HasInterval[Any]] | MetricCollection, **options: Unpack[IntervalOptions]
 ) -> ScoreTable[Estimate]: ...
 @overload
-def interval(scores: Any, *, score: list[str], **options: Unpack[IntervalOptions]) -> Table: ...
+def interval(metric: Any, *, score: list[str], **options: Unpack[IntervalOptions]) -> Table: ...
 @overload
-def interval(scores: Any, *, score: str | None = None, **options: Unpack[IntervalOptions]) -> Estimate: ...
+def interval(metric: Any, *, score: str | None = None, **options: Unpack[IntervalOptions]) -> Estimate: ...
 def interval(
-    scores: Any,
+    metric: Any,
     *,
     groups: Any = None,
     ids: Any = None,
     weights: Any = None,
     bounds: tuple[float, float] | None = None,
     score: str | list[str] | None = None,
-    metric: str | None = None,
-    filter: str | None = None,
     confidence: float | None = None,
     replicates: int | None = None,
     seed: int | None = None,
@@ -78,18 +74,16 @@ def interval(
     `Metric.interval`.
 
     Args:
-        scores: A score for each item: a tensor, array, list or Series, a dictionary by id, `Scores`, a DataFrame, or
-            the path of a log or a table, see `read_scores`. NaN is a missing score, which is left out. Or a metric that
-            was updated, for which the same as `metric.interval()`.
-        groups: Integers or names of the groups of items, such as documents; a DataFrame's or file's column.
+        metric: A metric that was updated, for which the same as `metric.interval()`. Or a score for each item: a
+            tensor, array, list or Series, a dictionary by id, a DataFrame, the path of a log or a table, or `Scores`,
+            such as those that `read_scores` reads with options. NaN is a missing score, which is left out.
+        groups: Integers or names of the groups of items, such as documents; a DataFrame's column.
         ids: Integers or names of the items; scores of equal ids are repeats, and an item's score is their mean. A
-            DataFrame's or file's column.
+            DataFrame's column.
         weights: Importance of the items, numbers above 0, such as those of a survey; a DataFrame's column. The score is
             the weighted mean, and items that weigh more count as larger units.
         bounds: Smallest and largest possible score; by default 0 and 1 if all scores are 0 or 1, else unknown.
         score: Column of a DataFrame; several make a table.
-        metric: Name of a metric in a file.
-        filter: Name of the answers' filter in a log of lm-evaluation-harness.
         confidence: Mass of the interval, in (0, 1); default that of the metric, 0.95.
         replicates: Number of random draws; see `Metric.interval`.
         seed: Seed of the draws.
@@ -103,7 +97,7 @@ def interval(
             up to there; by default after all.
 
     Shape:
-        - scores: ``(..., N)``; leading dimensions are several scores of the same items
+        - metric: scores ``(..., N)``; leading dimensions are several scores of the same items
         - ids, groups, weights: ``(N,)``
         - Output: ``(...)``, with `looks` ``(..., L)``
 
@@ -143,23 +137,23 @@ def interval(
             return interval_sequence(sample, 0.95 if confidence is None else confidence, looks)
         return sample.interval(**options)
 
-    if isinstance(score, list) and is_frame(scores):
-        sources = {name: Source(ids, groups, bounds, name, metric, filter, weights=weights) for name in score}
-        return Table.of({"mean": {name: of_scores(source.read(scores)) for name, source in sources.items()}})
+    if isinstance(score, list) and is_frame(metric):
+        sources = {name: Source(ids, groups, bounds, name, weights=weights) for name in score}
+        return Table.of({"mean": {name: of_scores(source.read(metric)) for name, source in sources.items()}})
     if isinstance(score, list):
-        raise TypeError(f"score: got a list for a {type(scores).__name__}, wanted a DataFrame, or one name")
-    source = Source(ids, groups, bounds, score, metric, filter, weights=weights)
-    if is_scores(scores):
-        return of_scores(source.read(scores))
-    if isinstance(scores, Mapping | MetricCollection) and len(scores) and not hasattr(scores, "interval"):
-        return _of_several(scores, source, options)
-    if not hasattr(scores, "interval"):
-        advice = "; wrap it in Uncertain before update" if isinstance(scores, Metric) else ""
-        raise TypeError(f"scores: got a {type(scores).__name__}, wanted scores or a metric of this package{advice}")
+        raise TypeError(f"score: got a list for a {type(metric).__name__}, wanted a DataFrame, or one name")
+    source = Source(ids, groups, bounds, score, weights=weights)
+    if is_scores(metric):
+        return of_scores(source.read(metric))
+    if isinstance(metric, Mapping | MetricCollection) and len(metric) and not hasattr(metric, "interval"):
+        return _of_several(metric, source, options)
+    if not hasattr(metric, "interval"):
+        advice = "; wrap it in Uncertain before update" if isinstance(metric, Metric) else ""
+        raise TypeError(f"metric: got a {type(metric).__name__}, wanted scores or a metric of this package{advice}")
     if anytime:
-        raise TypeError(f"anytime: got a {type(scores).__name__}, wanted the scores of its items in their order")
-    source.check_unused(source._fields, f"a {type(scores).__name__}, which knows its items")
-    return scores.interval(**options)
+        raise TypeError(f"anytime: got a {type(metric).__name__}, wanted the scores of its items in their order")
+    source.check_unused(source._fields, f"a {type(metric).__name__}, which knows its items")
+    return metric.interval(**options)
 
 
 def _of_several(metrics: Any, source: Source, options: dict[str, Any]) -> ScoreTable[Estimate]:

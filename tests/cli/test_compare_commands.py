@@ -26,7 +26,7 @@ from tensormetrics.structured import (
     read_conll_coref,
     read_penman,
 )
-from tensormetrics.uncertainty import Ratings
+from tensormetrics.uncertainty import Ratings, read_scores
 
 SENTENCES, QUERIES = 30, 8
 SCHEMA = "from dataclasses import dataclass\n\n@dataclass\nclass Bag:\n    words: list[str]\n"
@@ -160,8 +160,8 @@ def files():
     for name, step in ("a", 7), ("b", 3):
         lines = "\n".join(f"q{i},{int(i % step > 0)}" for i in range(60))
         Path(f"{name}.csv").write_text(f"id,right\n{lines}")
-    models = {name: interval(name, metric="right") for name in ("a.csv", "b.csv")}
-    return models, compare("a.csv", "b.csv", metric="right")
+    models = {name: read_scores(name, "right") for name in ("a.csv", "b.csv")}
+    return {name: interval(scores) for name, scores in models.items()}, compare(*models.values())
 
 
 def ratings():

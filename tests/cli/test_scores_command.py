@@ -2,13 +2,16 @@
 
 import json
 from functools import partial
+from pathlib import Path
 
 import pytest
 import running
 
-from tensormetrics import compare
+from tensormetrics import compare, interval
+from tensormetrics.uncertainty import read_scores
 
 run = partial(running.run, "scores")
+right = partial(read_scores, metric="right")
 succeed = partial(running.succeed, "scores")
 
 
@@ -23,7 +26,7 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "options"),
     [
-        ("a.csv --metric right --groups topic --replicates 200", {"groups": "topic", "replicates": 200}),
+        ("a.csv --metric right --replicates 200", {"replicates": 200}),
         ("a.csv --metric right --anytime", {"anytime": True}),
         ("judge.csv --metric score --bounds 0 10", {"bounds": (0, 10)}),
         ("judge.csv --metric score --bounds 0 10 --anytime", {"bounds": (0, 10), "anytime": True}),
@@ -33,7 +36,7 @@ def test_scores_of_one_file_equal_interval(words, options):
     Path("judge.csv").write_text("score\n" + "\n".join(str(i * i % 11) for i in range(40)))
     file, _, metric, *_ = words.split()
     (model,) = running.answer("scores", *words.split())["models"].values()
-    assert [*model.values()] == [float(x) for x in interval(file, metric=metric, **options)]
+    assert [*model.values()] == [float(x) for x in interval(read_scores(file, metric), **options)]
 
 
 def test_scores_of_several_files_rank_models():
@@ -48,9 +51,9 @@ def test_scores_power_reports_number_of_additional_items(files):
     result = succeed(*files, "--metric", "right", "--power", "0.5", "--format", "json")
     counts = json.loads(result.stdout)["more_items"]
     assert len(counts) == len(files) * (len(files) - 1) // 2
-    comparison = compare("b.csv", "c.csv", metric="right")
+    comparison = compare(right("b.csv"), right("c.csv"))
     if len(files) > 2:
-        comparison = compare({name: name for name in files}, metric="right")["b.csv - c.csv", "difference"]
+        comparison = compare({name: right(name) for name in files})["b.csv - c.csv", "difference"]
     (count, *_) = counts.values()
     assert count > 0 and float(comparison.assurance(count).better) >= 0.5 > float(
         comparison.assurance(count - 1).better

@@ -97,7 +97,7 @@ def test_read_scores_of_inspect_ai_logs(file):
     assert scores.scores[[0, 1, 2, 4]].tolist() == [1, 0, 0.5, 0] and scores.groups == ["law"] * 5
     assert scores.bounds == (0, 1) and repr(scores) == "Scores(match=0.3333, items=3, missing=1)"
     with pytest.warns(UserWarning, match="^3 items"):
-        estimate = interval(path, metric="match")
+        estimate = interval(read_scores(path, "match"))
     assert float(estimate) == pytest.approx(1 / 3) and estimate.items == 3 and estimate.details["missing"] == 1
     assert estimate.low >= 0 and read_scores(path, "f1/best").scores[:3].tolist() == [1, 1, 1]
     nested = file(inspect_log(("q", 1, {"s": {"value": [[0, 0.25], 1]}}, {})), "nested.json")

@@ -8,7 +8,6 @@ from ...core.results.estimates import Estimate
 from ...core.results.table import Table
 from ...uncertainty import compare, interval, read_scores
 from ...uncertainty.item_scores.item_scores import Scores
-from ...uncertainty.item_scores.score_files import read_models
 from ...uncertainty.planning import more_items
 from ..inputs.text import existing
 from ..naming import naming
@@ -81,7 +80,7 @@ def scores(
     options: dict[str, Any] = {"confidence": confidence}
     options |= {"anytime": True} if anytime else {"replicates": replicates}
     if model is not None:
-        models = read_models(existing(files[0]), model, metric, ids, groups)
+        models = read_scores(existing(files[0]), metric, ids=ids, groups=groups, model=model)
         files = tuple(models)
     else:
         names = [Path(file).name for file in files]

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import torch
 
@@ -41,6 +41,11 @@ class Request(NamedTuple):
     groups: str | None
 
 
+@overload
+def read_scores(
+    path: Log, metric: str | None = None, *, ids: str | None = None, groups: str | None = None, model: str
+) -> dict[str, Scores]: ...
+@overload
 def read_scores(
     path: Log | Sequence[Log],
     metric: str | None = None,
@@ -48,7 +53,17 @@ def read_scores(
     filter: str | None = None,
     ids: str | None = None,
     groups: str | None = None,
-) -> Scores:
+    model: None = None,
+) -> Scores: ...
+def read_scores(
+    path: Any,
+    metric: str | None = None,
+    *,
+    filter: str | None = None,
+    ids: str | None = None,
+    groups: str | None = None,
+    model: str | None = None,
+) -> Scores | dict[str, Scores]:
     """Read the score of each item from a log or a table.
 
     The format is detected from the content; files compressed by gzip are opened.
@@ -71,9 +86,10 @@ def read_scores(
         filter: Name of the answers' filter in a log of lm-evaluation-harness.
         ids: Column of the items' names, if it is another.
         groups: Column of what the items belong to, also one of `doc` or `metadata` in a log; "task" of several logs.
+        model: Column of one table that names the model of each row.
 
     Returns:
-        The scores by id, in the order of the file.
+        The scores by id, in the order of the file; with `model` those of each model, for `compare`.
 
     Raises:
         ValueError: If the format is unknown, a metric, filter or column does not exist, a score is no number, or rows
@@ -88,17 +104,14 @@ def read_scores(
         ...     read_scores(file.name, "correct", groups="topic")
         Scores(correct=0.6667, items=3)
     """
-    parts, request = [part for file in _files(path) for part in parts_of(file)], Request(metric, filter, ids, groups)
+    request = Request(metric, filter, ids, groups)
+    if model is not None:
+        records, models = read_records(path), dict[str, list[int]]()
+        for i, (row, location) in enumerate(records.located()):
+            models.setdefault(str(field_of(row, model, "", location)), []).append(i)
+        return {name: _of_records(records.selected(rows), request) for name, rows in models.items()}
+    parts = [part for file in _files(path) for part in parts_of(file)]
     return _of_records(parts[0], request) if len(parts) == 1 else _joined(parts, request)
-
-
-def read_models(path: Log, model: str, metric: str | None, ids: str | None, groups: str | None) -> dict[str, Scores]:
-    """Read the scores of each model of a table that names them in a column."""
-    records, models = read_records(path), dict[str, list[int]]()
-    for i, (row, location) in enumerate(records.located()):
-        models.setdefault(str(field_of(row, model, "", location)), []).append(i)
-    request = Request(metric, None, ids, groups)
-    return {name: _of_records(records.selected(rows), request) for name, rows in models.items()}
 
 
 def _files(path: Log | Sequence[Log]) -> list[Log]:
@@ -282,7 +295,7 @@ def check_ids(items: Sequence[Hashable], columns: Mapping[str, Sequence[Any]], t
     for name, values in columns.items() if num_repeats else ():
         different = len({*map(str, values)})
         if different > 1 and len({*zip(items, map(str, values), strict=True)}) == len(items):
-            advice = "compare(..., model='model')" if name == "model" else f"groups={name!r} and ids= of distinct names"
+            advice = "model='model'" if name == "model" else f"groups={name!r} and ids= of distinct names"
             raise ValueError(
                 f"id: {table} has {num_repeats} rows whose id occurs before, and {different} values of {name!r} that "
                 f"tell them apart; write {advice}, or ids='id' if they are repeats of one item"

@@ -9,79 +9,63 @@ from torch import Tensor
 
 from ...core.text.tables import is_frame
 from .item_scores import Scores, is_array
-from .score_files import TELLING, check_ids, id_column, read_models, read_scores
+from .score_files import TELLING, check_ids, id_column, read_scores
 
 
 class Source(NamedTuple):
-    """Options of reading scores; for a table or a file `ids`, `groups` and `score` are names of columns."""
+    """Options of reading scores; for a table `ids`, `groups`, `score` and `weights` are names of columns."""
 
     ids: Any = None
     groups: Any = None
     bounds: tuple[float, float] | None = None
     score: str | None = None
-    metric: str | None = None
-    filter: str | None = None
     higher_is_better: bool | None = None
     weights: Any = None
 
-    def read(self, data: Any, name: str = "scores") -> Scores:
+    def read(self, data: Any, name: str = "metric") -> Scores:
         """Return the scores that `data` holds."""
         if isinstance(data, Scores):
-            self.check_unused(("ids", "groups", "score", "metric", "filter", "weights"), f"{name}, which has its own")
+            self.check_unused(("ids", "groups", "score", "weights"), f"{name}, which has its own")
             scores = data
         elif is_path(data):
-            self._check_names()
-            self.check_unused(("weights",), f"{name}, a file, which a DataFrame may be read from")
-            column = self.metric if self.score is None else self.score
-            scores = read_scores(data, column, filter=self.filter, ids=self.ids, groups=self.groups)
+            self.check_unused(("ids", "groups", "score", "weights"), f"{name}, a path", "write read_scores(path, ...)")
+            scores = read_scores(data)
         elif is_frame(data):
             scores = self._of_frame(data)
         else:
-            self.check_unused(("score", "metric", "filter"), f"{name}, a {type(data).__name__}")
+            self.check_unused(("score",), f"{name}, a {type(data).__name__}")
             scores = Scores(data, self.ids, self.groups, weights=self.weights)
         return scores.replaced(bounds=self.bounds, higher_is_better=self.higher_is_better)
 
-    def check_unused(self, options: Sequence[str], owner: str) -> None:
+    def check_unused(self, options: Sequence[str], owner: str, advice: str = "leave it out") -> None:
         """Raise a ValueError for an option that does not apply to such scores."""
         for option in options:
             if getattr(self, option) is not None:
-                raise ValueError(f"{option}: got it for {owner}; leave it out")
+                raise ValueError(f"{option}: got it for {owner}; {advice}")
 
     def _of_frame(self, frame: Any) -> Scores:
-        self.check_unused(("filter",), "a table")
-        self._check_names()
-        score = self.metric if self.score is None else self.score
-        if score is None:
+        for option in ("ids", "groups", "weights"):
+            if not isinstance(getattr(self, option), str | None):
+                got = type(getattr(self, option)).__name__
+                raise TypeError(f"{option}: got a {got} for a table, wanted the name of a column")
+        if self.score is None:
             raise ValueError(f"score: got none, wanted the name of a column: {_listed(frame)}")
         key = id_column([*frame.columns]) if self.ids is None else self.ids
         names = (key, self.groups, self.weights)
         ids, groups, weights = (None if name is None else _column(frame, name) for name in names)
         if ids is not None and self.ids is None:
             check_ids([*ids], {name: [*frame[name]] for name in TELLING if name in frame.columns}, "the table")
-        return Scores(_column(frame, score), ids, groups, weights=weights, name=str(score))
-
-    def _check_names(self) -> None:
-        if self.score is not None and self.metric is not None:
-            raise ValueError("score, metric: got both, wanted one name")
-        for option in ("ids", "groups", "weights"):
-            if not isinstance(getattr(self, option), str | None):
-                got = type(getattr(self, option)).__name__
-                raise TypeError(f"{option}: got a {got} for a table or a file, wanted the name of a column")
+        return Scores(_column(frame, self.score), ids, groups, weights=weights, name=str(self.score))
 
     def models(self, table: Any, model: str) -> dict[str, Scores]:
-        """Return the scores of each model of a table, or of the path of one, that names them in a column."""
-        if is_frame(table):
-            names = np.asarray([str(name) for name in _column(table, model)])
-            key = id_column([*table.columns]) if self.ids is None else self.ids
-            scores = self._replace(ids=key).read(table)
-            return {name: scores.selected(np.flatnonzero(names == name)) for name in dict.fromkeys(names.tolist())}
-        if not isinstance(table, str | os.PathLike):
-            raise TypeError(f"model: got {model!r} for a {type(table).__name__}, wanted a DataFrame or a path")
-        self.check_unused(("filter",), "a table")
-        self._check_names()
-        models = read_models(table, model, self.metric if self.score is None else self.score, self.ids, self.groups)
-        options: Any = {"bounds": self.bounds, "higher_is_better": self.higher_is_better}
-        return {name: scores.replaced(**options) for name, scores in models.items()}
+        """Return the scores of each model of a table that names them in a column."""
+        if not is_frame(table):
+            advice = f"; write read_scores(path, model={model!r})" if is_path(table) else ""
+            raise TypeError(f"model: got {model!r} for a {type(table).__name__}, wanted a DataFrame{advice}")
+        names = np.asarray([str(name) for name in _column(table, model)])
+        key = id_column([*table.columns]) if self.ids is None else self.ids
+        scores = self._replace(ids=key).read(table)
+        return {name: scores.selected(np.flatnonzero(names == name)) for name in dict.fromkeys(names.tolist())}
 
 
 NO_SOURCE = Source()
