@@ -54,7 +54,7 @@ def columns_of(
         return name if lines is None else f"{name}, line {lines[row]}"
 
     numbers = []
-    for row, value in enumerate(with_points(values, delimiter, place)):
+    for row, value in enumerate(with_points(values, delimiter, place) if "," in "".join(map(str, values)) else values):
         try:
             numbers.append(-float(value) if found["values"] in RANKS else float(value))
         except (TypeError, ValueError):
