@@ -80,8 +80,8 @@ def statements(values: Values, evidence: Evidence, question: Question, counts: d
     fields["alternative"] = question.alternative
     member = None
     if question.of_family and evidence.standard_error is not None:
-        ends = (end.expand_as(difference) for end in evidence.range)
-        member = FamilyMember((draws.first - difference) / evidence.standard_error, *ends, draws.scales)
+        lowest, highest = (end.expand_as(difference) for end in evidence.range)
+        member = FamilyMember((draws.first - difference) / evidence.standard_error, lowest, highest, draws.scales)
 
     def comparison(index: Tensor, *tensors: Tensor) -> Comparison:
         details = {} if member is None else {MEMBER: member.take(index.long())}
