@@ -75,8 +75,7 @@ def scores(
             },
         }
     )
-    models: dict[str, Scores]
-    columns = {"filter": answer_filter, "ids": ids, "groups": groups}
+    models: dict[str, Scores] = {}
     options: dict[str, Any] = {"confidence": confidence}
     options |= {"anytime": True} if anytime else {"replicates": replicates}
     if model is not None:
@@ -85,7 +84,8 @@ def scores(
     else:
         names = [Path(file).name for file in files]
         names = names if len({*names}) == len(names) else [*files]
-        models = {name: read_scores(_logs(file), metric, **columns) for file, name in zip(files, names, strict=True)}
+        for file, name in zip(files, names, strict=True):
+            models[name] = read_scores(_logs(file), metric, filter=answer_filter, ids=ids, groups=groups)
     estimates: dict[str, Estimate] = {}
     for name, read in models.items():
         with naming(scores=name):
