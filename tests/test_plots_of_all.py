@@ -11,13 +11,12 @@ from itertools import combinations
 import numpy as np
 import pytest
 import torch
-from cases import METRICS
+from cases import METRICS, PLACES
 from click.testing import CliRunner
 from torch import tensor
 from torch.utils._pytree import tree_leaves
 from torchmetrics import MetricCollection
 
-import tensormetrics
 from tensormetrics import association, posterior
 from tensormetrics.__main__ import main
 from tensormetrics._cli.output import drawn_scores
@@ -113,8 +112,7 @@ def picture(request, study, counted):
 
 
 def test_every_public_plot_is_here():
-    domains = [getattr(tensormetrics, name) for name in ("association", "retrieval", "posterior", "structured")]
-    found = {name for domain in domains for name in dir(domain) if name.startswith("plot_")}
+    found = {name for place in PLACES for name in place.__all__ if name.startswith("plot_")}
     for cls in (posterior.Study, posterior.ConfusionPosterior):
         own = (name for base in cls.__mro__ if base.__module__.startswith("tensormetrics") for name in vars(base))
         found |= {f"{cls.__name__}.{name}" for name in own if name.startswith("plot")}

@@ -218,7 +218,7 @@ def test_get_accuracy_ragged_lists_raise():
 
 
 def test_rank_score_functions_all_have_metric_names():
-    functions = {name: value for name, value in vars(retrieval).items() if inspect.isfunction(value)}
+    functions = {name: value for name, value in vars(retrieval.functional).items() if inspect.isfunction(value)}
     rank_functions = {name for name, f in functions.items() if [*inspect.signature(f).parameters][:1] == ["ranks"]}
     # The CMC curve is no score of a query; its points are hit_rate_at_1, hit_rate_at_2, ...
     named_functions = [*(score.function for score in RANK_SCORES.values()), *SCORES_AT_K.values()]

@@ -23,7 +23,7 @@ def columns_of(kind, generator):
     target = torch.arange(N) % 2
     if kind in (BinaryAUROC, BinaryAveragePrecision):
         return torch.rand(N, generator=generator) + 0.3 * target, target
-    return target, torch.where(torch.rand(N, generator=generator) < 0.7, target, 1 - target)
+    return target, torch.where(torch.rand(N, generator=generator) < 0.85, target, 1 - target)
 
 
 def with_target(kind, columns, target):

@@ -109,7 +109,8 @@ def test_rank_sets_golden_cases_equal_stored_values(case):
     nan = torch.tensor(torch.nan)
     for i, j in pairs:
         difference, deviations = values[i] - values[j], draws[:, i] - draws[:, j] - (values[i] - values[j])
-        member = FamilyMember(deviations / deviations.std(), -nan.new_tensor(torch.inf), nan.new_tensor(torch.inf))
+        ends = -nan.new_tensor(torch.inf), nan.new_tensor(torch.inf)
+        member = FamilyMember(deviations / deviations.std(), *ends, scales=None)
         ends = difference, difference, difference, torch.tensor(0.0).double(), nan, nan
         members.append(Comparison(*ends, se=deviations.std(), confidence=0.95, details={MEMBER: member}))
     family = corrected(members, "max-t")

@@ -32,8 +32,8 @@ SCORING = {
             ignore ignore_index include k label_columns label_comparison_fn label_levels metrics on_lone
             relevance_level return_per_class score statistic ties top_k""",
         "structured": """
-            average by columns constraint counts duplicates empty format ks labels link metric metrics
-            node_limit objective policy reduction repeated_mentions replicates restarts schema scheme scores seed
+            average by columns constraint counts duplicates empty format ks labels link metric metrics node_limit
+            objective on_invalid policy reduction repeated_mentions replicates restarts schema scheme scores seed
             singletons solver threshold top zero_division""",
         "uncertainty": "anchor bins item_bounds k metric models norm prior_sd replicates require scale seed ties width",
     }.items()

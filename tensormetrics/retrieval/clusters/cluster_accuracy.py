@@ -19,7 +19,7 @@ from ..scores.embedding_metric import EmbeddingMetric
 from .contingency import ClusteringMetric, Contingency, as_contingency, items_of
 from .kmeans import TorchKMeans, sharded_clusters
 
-MAX_BIAS = 0.25  # of resampled scores, in their standard deviations, where the score has an interval
+MAX_BIAS = 0.3  # of resampled scores, in their standard deviations, where the score has an interval
 
 
 @takes_arrays
