@@ -27,14 +27,10 @@ ROOMS = "arguments", "native", "numbers", "text", "results", "resampling", "metr
 SHARED = "assignment", "uncertainty"  # every other domain may import them
 IMPORTERS = {"import_module", "__import__", "find_spec", "resolve_name"}  # functions that take names of modules
 MAX_LINES = 60  # of a function without its docstring; functions of the command line that declare options may be longer
-LINES = {"tensormetrics": 66_700, "tests": 55_000, "csrc": 7_380}  # they only fall
+LINES = {"tensormetrics": 65_300, "tests": 53_500, "csrc": 7_380}  # they only fall
 MAX_FRONT_NAMES = 170  # in the lists of the package and of its domains
 MAX_UNTYPED = 30  # public functions and methods that return Any, object, or what no annotation says
-LINES_OF_CODE = 46_000  # of tensormetrics: without docstrings, comments and blank lines
-USED_TWICE = set(  # names of classes of two domains, until one is renamed
-    "Answer Assignment Candidates Column Comparison Family Field Item Items Joined Keys Leaf Node Options Pairs Part "
-    "Plan Queries QueryOptions Ranking Record Result Rows Scoring Search Table Union Values _Builder _Layout".split()
-)
+LINES_OF_CODE = 44_900  # of tensormetrics: without docstrings, comments and blank lines
 
 
 def module_name(path: Path) -> str:
@@ -284,7 +280,7 @@ def test_names_of_classes_are_used_once():
     """Those of `compat` are the names of its peers."""
     files = [PACKAGE / path for path in FILES if path.parts[0] != "compat"]
     nodes = (node for path in files for node in ast.walk(parse(path.read_text())) if isinstance(node, ast.ClassDef))
-    assert {name for name, count in Counter(node.name for node in nodes).items() if count > 1} <= USED_TWICE
+    assert [name for name, count in Counter(node.name for node in nodes).items() if count > 1] == []
 
 
 def test_functions_of_all_files_are_short():

@@ -29,8 +29,8 @@ from .triton import binding, try_compiled
 OLDEST_FOR_TRITON = 8, 0  # compute capability; below, kernels lack tensor core products or spill their registers
 
 
-class Family(NamedTuple):
-    """Family of kernels that one trial represents."""
+class KernelFamily(NamedTuple):
+    """Kernels that one trial represents."""
 
     kind: Literal["Triton", "CUDA"]
     used_by: str  # public names that use them
@@ -38,7 +38,7 @@ class Family(NamedTuple):
     trial: Callable[[torch.device], bool]  # whether a device answers as the CPU does
 
 
-FAMILIES: dict[str, Family] = {}
+FAMILIES: dict[str, KernelFamily] = {}
 
 
 def register_trial(
@@ -49,10 +49,10 @@ def register_trial(
     needs: tuple[str, ...] = (),
 ) -> None:
     """Register the trial of a family of kernels; the package that owns them does so when it is imported."""
-    FAMILIES[family] = Family(kind, used_by, needs, trial)
+    FAMILIES[family] = KernelFamily(kind, used_by, needs, trial)
 
 
-def family_of(name: str) -> Family:
+def family_of(name: str) -> KernelFamily:
     """Return a registered family.
 
     Raises:
@@ -190,7 +190,7 @@ def _index(device: torch.device) -> int:
     return torch.cuda.current_device() if device.index is None and device.type == "cuda" else device.index or 0
 
 
-def _obstacle(family: Family, device: torch.device) -> str:
+def _obstacle(family: KernelFamily, device: torch.device) -> str:
     """Return the reason why a family cannot run without a trial, or an empty text."""
     if family.kind == "CUDA":
         return ""
@@ -206,7 +206,7 @@ def capability_of(device: torch.device) -> tuple[int, int]:
     return torch.cuda.get_device_capability(device)
 
 
-def _advice(family: Family) -> str:
+def _advice(family: KernelFamily) -> str:
     if family.kind == "CUDA":
         return "; the library may hold no code for this card or be newer than the driver: see `tensormetrics info`"
     compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang") or shutil.which("cc")

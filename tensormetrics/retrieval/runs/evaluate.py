@@ -20,7 +20,7 @@ from ...core.results.plots import plot_values
 from ...core.results.score_table import ScoreTable
 from ...core.results.table import Table, table_of
 from .measures import GEOMETRIC, MIN_GEOMETRIC, SUMMED, means_of, measures
-from .pairs import Pairs, Qrels, Run
+from .pairs import Qrels, QueryDocuments, Run
 from .ranking import ranked_rows
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def _look_swapped(run: Run, qrels: Qrels) -> bool:
     return _has_ties(run) and not _has_ties(qrels)
 
 
-def _has_ties(pairs: Pairs) -> bool:
+def _has_ties(pairs: QueryDocuments) -> bool:
     order = np.lexsort((pairs.value, pairs.query))
     query, value = pairs.query[order], pairs.value[order]
     return bool(((query[1:] == query[:-1]) & (value[1:] == value[:-1])).any())

@@ -22,7 +22,7 @@ MAX_GAIN = 2**53  # larger integers are not exact in float64
 MIX = 0x9E3779B97F4A7C15  # odd multiplier of the hash, 2^64 divided by the golden ratio
 
 
-class Pairs:
+class QueryDocuments:
     """Base class of runs and judgements: documents of queries with a value for each."""
 
     def __init__(
@@ -35,7 +35,7 @@ class Pairs:
     @classmethod
     def _of(cls, *parts: Any) -> Self:
         pairs = cls.__new__(cls)
-        Pairs.__init__(pairs, *parts)
+        QueryDocuments.__init__(pairs, *parts)
         return pairs
 
     def __len__(self) -> int:
@@ -74,7 +74,7 @@ def hash_of(name: str) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
 
 
-class Run(Pairs):
+class Run(QueryDocuments):
     """Ranked documents: scores of documents for each query, higher is better.
 
     From a file (`Run.read`), `{query: {document: score}}`, `{query: [documents]}`, a DataFrame, scores of all
@@ -153,7 +153,7 @@ class Run(Pairs):
         return cls._of(names, query, document, values[query, column], "run")
 
 
-class Qrels(Pairs):
+class Qrels(QueryDocuments):
     """Relevance judgements: integer gains of documents for each query; 0 or less is not relevant.
 
     From a file (`Qrels.read`) in the four columns of TREC (`query 0 document gain`) or the three of BEIR with a heading

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import torch
 
-from .pairs import Pairs, Qrels, Run
+from .pairs import Qrels, QueryDocuments, Run
 from .ranks import RankedRows
 
 
@@ -69,7 +69,7 @@ def _gains(run: Run, qrels: Qrels, run_query: np.ndarray, qrels_query: np.ndarra
     return gain, is_judged, is_missed
 
 
-def _same_names(a: Pairs, b: Pairs, of_a: np.ndarray, of_b: np.ndarray) -> np.ndarray:
+def _same_names(a: QueryDocuments, b: QueryDocuments, of_a: np.ndarray, of_b: np.ndarray) -> np.ndarray:
     shared = min(a.document.shape[1], b.document.shape[1])
     same = (a.document[of_a, :shared] == b.document[of_b, :shared]).all(1)
     for pairs, rows in (a, of_a), (b, of_b):
