@@ -30,7 +30,7 @@ MAX_LINES = 60  # of a function without its docstring; functions of the command 
 LINES = {"tensormetrics": 65_300, "tests": 53_500, "csrc": 7_380}  # they only fall
 MAX_FRONT_NAMES = 170  # in the lists of the package and of its domains
 MAX_UNTYPED = 30  # public functions and methods that return Any, object, or what no annotation says
-LINES_OF_CODE = 44_900  # of tensormetrics: without docstrings, comments and blank lines
+LINES_OF_CODE = 44_200  # of tensormetrics: without docstrings, comments and blank lines
 
 
 def module_name(path: Path) -> str:

@@ -38,23 +38,20 @@ OTHER_NAMES = pairs(  # of classes, by aliases that both have
     "GammaAggregator gamma FEGaussianAggregator fe REGaussianAggregator re HistogramAggregator hist"
 )
 REGISTRIES = registry.METRIC_REGISTRY, registry.AVERAGING_REGISTRY, registry.AGGREGATION_REGISTRY
-CLASSES = {alias: cls for registry in reversed(REGISTRIES) for alias, cls in registry.items()}
-CLASSES = {cls.__name__: cls for cls in CLASSES.values()} | {
-    name: CLASSES[alias] for name, alias in OTHER_NAMES.items()
-}
-OURS = {name: place for place in (posterior, functional, posterior.extend) for name in place.__all__}
+NAMES = {alias: cls for registry in reversed(REGISTRIES) for alias, cls in registry.items()}
+NAMES = {cls.__name__: cls for cls in NAMES.values()} | {name: NAMES[alias] for name, alias in OTHER_NAMES.items()}
+for place in (posterior, functional, posterior.extend):
+    NAMES |= {name: getattr(place, name) for name in place.__all__}
 
 
 def __getattr__(name: str) -> Any:
-    if name in OURS:
-        return getattr(OURS[name], name)
-    if name not in CLASSES:
+    if name not in NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return CLASSES[name]
+    return NAMES[name]
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *CLASSES, *OURS})
+    return sorted({*globals(), *NAMES})
 
 
 class SamplingMethod(str, Enum):
@@ -94,13 +91,10 @@ class RNG(streams.RNG):
 class ExperimentAggregator(registry.ExperimentAggregator):
     """Base of methods that pool experiments, `posterior.extend.ExperimentAggregator`; its `rng` is an `RNG` of here."""
 
-    @property
-    def rng(self) -> RNG:
-        return self._rng
-
-    @rng.setter
-    def rng(self, rng: streams.RNG) -> None:
-        self._rng = rng if isinstance(rng, RNG) else RNG(rng.seed, name=rng.name, device=rng.device)
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "rng" and not isinstance(value, RNG):
+            value = RNG(value.seed, name=value.name, device=value.device)
+        super().__setattr__(name, value)
 
 
 class MetricCollection(parse.ConfusionMetricCollection):
