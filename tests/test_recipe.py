@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 class Recipe(NamedTuple):
     module: str  # in the domain's folder, or where a row of posterior goes
     code: str
-    export: str  # a line of the domain's __init__.py
+    export: str  # an import of the domain's __init__.py
     row: str  # of METRICS in the domain's file of tests/cases, or of the oracle of posterior
 
 
@@ -50,7 +50,7 @@ class MissRate(QueryMetric):
     def __init__(self, k: Depths = 1, **options: Unpack[QueryOptions]) -> None:
         super().__init__(*scores_at(k, miss_rate), **options)
 ''',
-        "from .scores.miss_rate import MissRate as MissRate",
+        "from .scores.miss_rate import MissRate",
         '"MissRate": retrieval_score(lambda: retrieval.MissRate(5), lambda match: not match[:5].any()),',
     ),
     "association": Recipe(
@@ -76,7 +76,7 @@ class MeanGap(BaseMetric):
         cosines = [word_sets.products(a.unit().mean().unsqueeze(-2), mean).flatten(-2)[..., 0] for mean in (to_x, to_y)]
         return {"gap": cosines[1] - cosines[0]}
 ''',
-        "from .metrics.gap import MeanGap as MeanGap",
+        "from .metrics.gap import MeanGap",
         '"MeanGap": query_case(association.MeanGap, "xya", lambda x, y, a: unit_rows(a).mean(0) @ (y.mean(0) / '
         "np.linalg.norm(y.mean(0)) - x.mean(0) / np.linalg.norm(x.mean(0)))),",
     ),
@@ -117,7 +117,7 @@ class EqualCounts(CountMetric):
         right, documents = counts.unbind(-1)
         return {"equal": right / documents}
 ''',
-        "from .suites.equal_counts import EqualCounts as EqualCounts",
+        "from .suites.equal_counts import EqualCounts",
         '"EqualCounts": MetricCase(structured.EqualCounts, partitions, '
         "lambda pred, ref: ((pred >= 0).sum(-1) == (ref >= 0).sum(-1)).mean()),",
     ),
@@ -157,7 +157,8 @@ def test_one_file_one_export_and_one_row_add_a_metric(domain, copy):
         insert(tests / "posterior" / "metric_oracle.py", "return {", recipe.row)
     else:
         (package / f"{recipe.module}.py").write_text(recipe.code.lstrip())
-        insert(package / "__init__.py", "from types import ModuleType as _ModuleType", recipe.export)
+        with (package / "__init__.py").open("a") as exports:
+            exports.write(f"\n{recipe.export}\n__all__ += [{recipe.export.rpartition(' ')[2]!r}]\n")
         insert(tests / "cases" / f"{domain}.py", "METRICS = {", recipe.row)
     environment = {**os.environ, "PYTHONPATH": str(copy), "PYTEST_ADDOPTS": ""}
     for command in ["tests/record.py"], ["-m", "pytest", "-n", "0", "--domain", domain]:
