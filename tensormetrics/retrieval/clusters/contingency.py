@@ -114,7 +114,7 @@ def items_of(
     score: Callable[[Contingency], Tensor],
     value_range: tuple[float, float] = (0.0, 1.0),
     biased: str = "",
-    check_bias: Callable[[Tensor, Tensor, float], None] | None = None,
+    check_bias: Callable[..., None] | None = None,
 ) -> Items:
     # labels, clusters: (N,)  biased: name of a score that few items in a cell raise  check_bias: see `ClusteringMetric`
     """Return one row for each item, in its cell, so that weighted sums are tables of weighted items."""
