@@ -91,7 +91,7 @@ def _csv(path: Path, name: None) -> Tensor:
     text = read_text(path)
     delimiter, table = read_cells(text, path)
     rows = [*islice(table, 2)]
-    (first, head), *_, (_, below) = [*rows, *rows] or [(1, [""])] * 2
+    (first, head), *_, (_, below) = [*rows, *rows] or [(1, ("",))] * 2
     has_header = not any(is_number(cell.replace(",", ".")) for cell in head)
     # pandas writes its index, numbers or not, under an empty name
     if len(rows) <= has_header:

@@ -15,7 +15,7 @@ GAP = "[ \u00a0\u202f'\u2019]"
 GAPPED = re.compile(rf"[+-]?[1-9][0-9]{{0,2}}({GAP})[0-9]{{3}}(\1[0-9]{{3}})*([.,][0-9]+)?")
 
 
-Row = tuple[int, list[str]]  # line number, cells
+Row = tuple[int, tuple[str, ...]]  # line number, cells; garbage collection skips tuples of text
 
 
 def read_cells(text: str, path: str | os.PathLike, delimiter: str | None = None) -> tuple[str, Iterator[Row]]:
@@ -40,7 +40,7 @@ def _rows(reader: Any, path: str | os.PathLike, skipped: int) -> Iterator[Row]:
             line, width = skipped + reader.line_num, width or len(row)
             if len(row) != width:
                 raise ValueError(f"{path}, line {line}: got {len(row)} columns, wanted {width} as above")
-            yield line, [cell.strip() for cell in row]
+            yield line, (*map(str.strip, row),)
     except csv.Error as error:
         raise ValueError(f"{path}, line {skipped + reader.line_num}: {error}") from None
 

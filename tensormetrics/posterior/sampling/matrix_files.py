@@ -1,6 +1,7 @@
 """Confusion matrices from CSV files, as pandas and spreadsheets write them."""
 
 import re
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -45,7 +46,7 @@ def load_csv(
     if not has_header and not has_index and height != width:
         expected = "a square, with at most one row and one column of names"
         raise ConfMatIOError(f"{location}: got {height} rows of {width} columns, wanted {expected}")
-    columns = rows[0][1][has_index:] if has_header else None
+    columns = [*rows[0][1][has_index:]] if has_header else None
     names = [cells[0] for _, cells in rows[has_header:]] if has_index else columns
     if names is not None and columns is not None and names != columns:
         expected = "the same names"
@@ -74,7 +75,7 @@ def _csv_rows(location: str | Path, encoding: str | None, delimiter: str | None)
     try:
         delimiter, table = read_cells(text_of(data, location, encoding), location, delimiter)
         rows = [(line, row) for line, row in table if any(row)]
-        while rows and len(rows[0][1]) > 1 and all(row[-1:] == [""] for _, row in rows):
+        while rows and len(rows[0][1]) > 1 and all(row[-1] == "" for _, row in rows):
             rows = [(line, row[:-1]) for line, row in rows]  # columns that a spreadsheet only thinks are in use
         lines = [line for line, row in rows for _ in row]
         cells = [cell for _, row in rows for cell in row]
@@ -83,12 +84,12 @@ def _csv_rows(location: str | Path, encoding: str | None, delimiter: str | None)
         raise ConfMatIOError(str(error)) from None
     if not rows:
         raise ConfMatIOError(f"{location}: the file is empty, wanted rows of counts")
-    return [(line, [*islice(numbers, len(row))]) for line, row in rows]
+    return [(line, (*islice(numbers, len(row)),)) for line, row in rows]
 
 
-def _are_names(cells: list[str]) -> bool:
+def _are_names(cells: Sequence[str]) -> bool:
     """Return whether cells are text, or the numbers from 0 that pandas writes for names; others may be counts."""
-    return not all(map(_is_count, cells)) or cells == [str(k) for k in range(len(cells))]
+    return not all(map(_is_count, cells)) or [*cells] == [str(k) for k in range(len(cells))]
 
 
 def _is_count(cell: str) -> bool:

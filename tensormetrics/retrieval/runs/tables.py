@@ -24,7 +24,7 @@ def read_table(data: bytes | bytearray, path: str | PathLike, is_run: bool) -> M
     if start.lstrip().startswith("{"):
         with parsing(path, "JSON"):
             return json.loads(text_of(data, path))
-    first = next(read_cells(start.lstrip().partition("\n")[0], path)[1], (0, []))
+    first = next(read_cells(start.lstrip().partition("\n")[0], path)[1], (0, ()))
     heading = [cell.lower() for cell in first[1]]
     if not {*heading} & {*QUERY} or not {*heading} & {*DOCUMENT}:
         return None

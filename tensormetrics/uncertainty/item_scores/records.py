@@ -114,7 +114,7 @@ def _objects(rows: Sequence[Any], locations: list[str], path: Log) -> Records:
 
 def _delimited(text: str, path: Log) -> Records:
     delimiter, lines = read_cells(text, path)
-    table = [*lines] or [(1, [""])]
+    table = [*lines] or [(1, ("",))]
     first = table[0][1]
     is_headless = len(first) <= 2 and is_number(first[-1].replace(",", "."))
     heading = HEADING[-len(first) :] if is_headless else first
