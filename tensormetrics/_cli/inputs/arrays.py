@@ -108,12 +108,22 @@ def _csv(path: Path, name: None) -> Tensor:
     for line, row in rows:
         if has_names and head[0] and row is not head and is_number(row[0]):
             raise BadInput(f"{path}, line {line}: got {row[0]!r}, wanted a name as above")
-    places, cells = zip(*((line, cell) for line, row in rows[has_header:] for cell in row[has_names:]), strict=True)
-    cells = with_points(cells, delimiter, lambda i: f"{path}, line {places[i]}")
-    for line, cell in zip(places, cells, strict=True):
-        if not is_number(cell) or not np.isfinite(float(cell)):
-            raise BadInput(f"{path}, line {line}: got {cell!r}, wanted a finite number")
-    return torch.tensor([*map(float, cells)], dtype=torch.float64).view(-1, len(head) - has_names)
+    width = len(head) - has_names
+    cells = [cell for _, row in rows[has_header:] for cell in row[has_names:]]
+
+    def place(index: int) -> str:
+        return f"{path}, line {rows[has_header + index // width][0]}"
+
+    cells = with_points(cells, delimiter, place)
+    numbers: list[float] = []
+    with suppress(ValueError):
+        numbers.extend(map(float, cells))  # up to one that is none
+    is_finite = np.isfinite(numbers)
+    bad = len(numbers) if is_finite.all() else int(is_finite.argmin())
+    if bad < len(cells) or "_" in "".join(cells):
+        bad = min(bad, next((i for i, cell in enumerate(cells) if "_" in cell), bad))
+        raise BadInput(f"{place(bad)}: got {cells[bad]!r}, wanted a finite number")
+    return torch.tensor(numbers, dtype=torch.float64).view(-1, width)
 
 
 def _jsonl(path: Path, name: None) -> Tensor:

@@ -83,6 +83,8 @@ def with_points(cells: Sequence[Any], delimiter: str, location: Callable[[int], 
         location: Place of a cell in the file by its index, for messages.
     """
     texts = [cell if isinstance(cell, str) else "" for cell in cells]
+    if delimiter == "," and not re.search(rf"{GAP}|,|\.[^\n]*\.", "\n".join(texts)):
+        return [*cells]  # at most a point in each
     texts = [re.sub(GAP, "", text) if GAPPED.fullmatch(text) else text for text in texts]  # of France, Switzerland
     separated = dict.fromkeys(text for text in texts if SEPARATED.fullmatch(text))
     decimal = {"."} if delimiter == "," else set()

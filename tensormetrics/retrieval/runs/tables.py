@@ -31,7 +31,11 @@ def read_table(data: bytes | bytearray, path: str | PathLike, is_run: bool) -> M
     if is_run and (*heading,) == BEIR:
         raise ValueError(f"{path}: got judgements (query-id corpus-id score), wanted a run; were the two swapped?")
     delimiter, table = read_cells(text_of(data, path), path)
-    lines, rows = zip(*table, strict=True)
+    lines: list[int] = []
+    rows: list[Sequence[str]] = []
+    for line, row in table:
+        lines.append(line)
+        rows.append(row)
     columns = dict(zip(heading, zip(*rows[1:], strict=True) if rows[1:] else [()] * len(heading), strict=True))
     return columns_of(str(path), columns, is_run, delimiter, lines[1:])
 
@@ -53,13 +57,15 @@ def columns_of(
     def place(row: int) -> str:
         return name if lines is None else f"{name}, line {lines[row]}"
 
-    numbers = []
-    for row, value in enumerate(with_points(values, delimiter, place) if "," in "".join(map(str, values)) else values):
-        try:
-            numbers.append(-float(value) if found["values"] in RANKS else float(value))
-        except (TypeError, ValueError):
-            raise ValueError(f"{place(row)}: got the {found['values']} {value!r:.60}, wanted a number") from None
-    return [*map(str, queries)], [*map(str, documents)], numbers
+    if "," in "".join(map(str, values)):
+        values = with_points(values, delimiter, place)
+    numbers: list[float] = []
+    try:
+        numbers.extend(map(float, values))
+    except (TypeError, ValueError):
+        row = len(numbers)
+        raise ValueError(f"{place(row)}: got the {found['values']} {values[row]!r:.60}, wanted a number") from None
+    return [*map(str, queries)], [*map(str, documents)], [-x for x in numbers] if found["values"] in RANKS else numbers
 
 
 def ranks_as_scores(queries: np.ndarray, values: np.ndarray) -> np.ndarray | None:

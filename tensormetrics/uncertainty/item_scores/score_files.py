@@ -10,6 +10,7 @@ import math
 import os
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
@@ -264,7 +265,7 @@ def _entry(value: Any, name: str, request: Request, path: Log) -> Any:
 
 
 def _of_table(records: Records, request: Request) -> Scores:
-    columns = [*dict.fromkeys(name for row in records.rows for name in row)]
+    columns = [*dict.fromkeys(chain.from_iterable(records.rows))]
     scorers = {name.removeprefix(SCORE): name for name in columns if name.startswith(SCORE)}
     has_ids = "sample_id" in columns or "id" in columns
     if scorers and has_ids and (request.metric in scorers or (request.metric is None and "score" not in columns)):
@@ -274,12 +275,13 @@ def _of_table(records: Records, request: Request) -> Scores:
         scorers, metric = {}, request.metric or "score"
         root = metric if metric in columns else metric.partition("/")[0]
         column = _selected("metric", root, columns, records.path)
-    cells = [_entry(row.get(column), column, request, records.path) for row in records.rows]
+    cells = [row.get(column) for row in records.rows]
+    cells = [_entry(cell, column, request, records.path) if isinstance(cell, dict | list) else cell for cell in cells]
     if any(isinstance(cell, str) and "," in cell for cell in cells):
         cells = with_points(cells, "", records.locations.__getitem__)
     key = request.ids or id_column(columns)
     items = None if key is None else [field_of(row, key, "", location) for row, location in records.located()]
-    if items is not None and request.ids is None:
+    if items is not None and request.ids is None and len({*items}) < len(items):
         check_ids(items, {name: [row.get(name) for row in records.rows] for name in TELLING}, records.path)
     return _scores(cells, items, records, request, metric, "", is_graded=bool(scorers))
 
@@ -336,25 +338,23 @@ def _selected(name: str, request: str | None, names: Sequence[Any], path: Log) -
 
 def field_of(row: Record, key: str, nested: str, location: str) -> Hashable:
     """Return the name under a key of a row, or of the object `nested` in it."""
-    inner = row.get(nested)
-    value = row.get(key, inner.get(key) if isinstance(inner, Mapping) else None)
+    value = row.get(key)
+    if key not in row and isinstance(inner := row.get(nested), Mapping):
+        value = inner.get(key)
     if value is None or value == "":
         raise ValueError(f"{location}: got no {key!r}, wanted one for each item; it has {', '.join(map(repr, row))}")
-    return value if isinstance(value, Hashable) else json.dumps(value, sort_keys=True)
+    return value if isinstance(value, str) or isinstance(value, Hashable) else json.dumps(value, sort_keys=True)
 
 
 def _number(value: Any, location: str, labels: Mapping[str, float]) -> float:
-    if value is None:
-        return math.nan
-    if isinstance(value, str):
-        text = value.strip()
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        text = "" if value is None else value.strip() if isinstance(value, str) else None
+    if text is not None:
         if text.lower() in MISSING:
             return math.nan
         score = labels.get(text, labels.get(text.lower()))
         if score is not None:
             return score
-        value = text
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"{location}: got {value!r:.60} for a score, wanted a number") from None
+    raise ValueError(f"{location}: got {value!r:.60} for a score, wanted a number")
