@@ -129,11 +129,10 @@ def _interval(evidence: Evidence, question: Question) -> tuple[Tensor, Tensor]:
     lowest, highest = (end.expand_as(evidence.difference) for end in evidence.range)
     if evidence.one_unit:
         return lowest, highest
-    if question.alternative == "two-sided":
-        low, high = evidence.draws.interval(question.confidence)
-        return torch.maximum(low, lowest), torch.minimum(high, highest)
-    low, high = evidence.draws.interval(2 * question.confidence - 1)  # whose tails are 1 - confidence each
-    return (low, highest) if question.alternative == "greater" else (lowest, high)
+    is_two_sided = question.alternative == "two-sided"  # else tails are 1 - confidence each
+    low, high = evidence.draws.interval(question.confidence if is_two_sided else 2 * question.confidence - 1)
+    low, high = torch.maximum(low, lowest), torch.minimum(high, highest)
+    return lowest if question.alternative == "less" else low, highest if question.alternative == "greater" else high
 
 
 def _p_value(evidence: Evidence, draw_sets: list[Tensor], alternative: str) -> Tensor:

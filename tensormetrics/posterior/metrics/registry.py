@@ -118,7 +118,7 @@ class ConfusionMetric(Extension, Quantity):
 
     `compute_metric` takes the dependencies by name, (rows, C) or (rows, 1) each, on which numpy functions work like
     torch's, and returns (rows, C), or with `is_multiclass` (rows, 1) or (rows,). Row i may depend on rows i alone.
-    Options are keyword arguments of an `__init__` that calls `super().__init__()` first.
+    Options are keyword arguments of a constructor that calls `super().__init__()` first.
 
     >>> with temporary_registrations():
     ...     class Mean(ConfusionMetric):
