@@ -92,9 +92,9 @@ class ExperimentAggregator(registry.ExperimentAggregator):
     """Base of methods that pool experiments, `posterior.extend.ExperimentAggregator`; its `rng` is an `RNG` of here."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name == "rng" and not isinstance(value, RNG):
-            value = RNG(value.seed, name=value.name, device=value.device)
-        super().__setattr__(name, value)
+        is_other = name == "rng" and not isinstance(value, RNG)
+        own: Any = RNG(value.seed, name=value.name, device=value.device) if is_other else value
+        super().__setattr__(name, own)
 
 
 class MetricCollection(parse.ConfusionMetricCollection):
