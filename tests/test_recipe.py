@@ -31,7 +31,7 @@ from typing_extensions import Unpack
 from ..ranking.positive_ranks import PositiveRanks
 from .depths import Depths, at_depths, scores_at
 from .position import first_rank
-from .query_metric import QueryMetric, QueryOptions
+from .query_metric import GradedOptions, QueryMetric
 
 
 def miss_rate(ranks: PositiveRanks, k: Depths) -> Tensor:
@@ -47,7 +47,7 @@ class MissRate(QueryMetric):
 
     higher_is_better = False
 
-    def __init__(self, k: Depths = 1, **options: Unpack[QueryOptions]) -> None:
+    def __init__(self, k: Depths = 1, **options: Unpack[GradedOptions]) -> None:
         super().__init__(*scores_at(k, miss_rate), **options)
 ''',
         "from .scores.miss_rate import MissRate",
