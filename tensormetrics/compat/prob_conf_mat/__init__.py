@@ -40,8 +40,8 @@ OTHER_NAMES = pairs(  # of classes, by aliases that both have
 REGISTRIES = registry.METRIC_REGISTRY, registry.AVERAGING_REGISTRY, registry.AGGREGATION_REGISTRY
 NAMES = {alias: cls for registry in reversed(REGISTRIES) for alias, cls in registry.items()}
 NAMES = {cls.__name__: cls for cls in NAMES.values()} | {name: NAMES[alias] for name, alias in OTHER_NAMES.items()}
-for place in (posterior, functional, posterior.extend):
-    NAMES |= {name: getattr(place, name) for name in place.__all__}
+PLACES = posterior, functional, posterior.extend
+NAMES |= {name: getattr(place, name) for place in PLACES for name in place.__all__}
 
 
 def __getattr__(name: str) -> Any:
