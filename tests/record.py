@@ -17,17 +17,15 @@ from device_budget import FILE, TORCH, counts
 from tensormetrics.__main__ import COMMANDS
 
 PAGE = Path(__file__).parents[1] / "tensormetrics" / "README.md"
-HEAD = "| import from | names |\n|---|---|\n"
 
 
 def list_of_names() -> str:
     """Return the rows of the page: the names of each front page, `functional` and `extend`."""
-    rows = [(place.__name__, place.__all__) for place in PLACES]
-    return "".join(f"| `{place}` | {', '.join(f'`{name}`' for name in names)} |\n" for place, names in rows)
+    return "".join(f"| `{place.__name__}` | {', '.join(f'`{name}`' for name in place.__all__)} |\n" for place in PLACES)
 
 
 def record_names() -> None:
-    before, head, rest = PAGE.read_text().partition(HEAD)
+    before, head, rest = PAGE.read_text().partition("|---|---|\n")
     PAGE.write_text(before + head + list_of_names() + "\n" + rest.partition("\n\n")[2])
 
 

@@ -62,6 +62,13 @@ def test_compare_with_baseline_adds_differences_to_scores(models):
     assert "corrected over 2 models (bh)" in str(table) and Table.from_json(table.to_json()) == table
 
 
+def test_corrected_p_does_not_depend_on_order_of_models(generator):
+    scores = {name: torch.rand(20, generator=generator) + shift for name, shift in (("a", 0), ("b", 0.1), ("c", 0.2))}
+    table, turned = compare(scores), compare(dict(reversed(scores.items())))
+    for a, b in ("ab", "ac", "bc"):
+        assert table[f"{a} - {b}", "difference"].p_corrected == turned[f"{b} - {a}", "difference"].p_corrected
+
+
 def test_table_sort_and_tied_agree_with_pairwise_p_values(models):
     table = compare(models, baseline="small")
     assert table.sort("hits").rows[0] == table.sort("rank").rows[0] == table.tied("hits")[0] == "large"

@@ -88,8 +88,10 @@ class _Family(NamedTuple):
     @classmethod
     def of(cls, members: list[FamilyMember], side: int) -> "_Family":
         maxima = torch.zeros_like(members[0].deviations)
-        for position, member in enumerate(members):  # NaN where the standard error is 0
-            deviations = member.deviations
+        keys = torch.stack([member.deviations[0].abs().nan_to_num(0).sum() for member in members])
+        for position, index in enumerate(keys.argsort(stable=True).tolist()):  # whatever the order of the models
+            member = members[index]
+            deviations = member.deviations  # NaN where the standard error is 0
             if member.scales is not None:  # comparisons of few items have variances of their own
                 ratio = member.scales.roll(position, 0) / member.scales
                 deviations = deviations * ratio.view(-1, *[1] * (deviations.ndim - 1))
