@@ -57,12 +57,14 @@ class DrawSets(NamedTuple):
         """Return the draws of the differences to the values of another sample, in which items have other weights."""
         first, second = (draws.second.where(draws.has_second, draws.first) for draws in (self, other))
         has_second, is_unknown = self.has_second | other.has_second, self.is_unknown | other.is_unknown
-        return DrawSets(self.first - shifted(other.first), first - shifted(second), has_second, is_unknown)
+        return DrawSets(independent(self.first, other.first), independent(first, second), has_second, is_unknown)
 
 
-def shifted(draws: Tensor) -> Tensor:
-    # draws: (R, V)  ->  the same, independent of draws that have the same weights in each replicate
-    return draws.roll(1, 0)
+def independent(draws: Tensor, others: Tensor) -> Tensor:
+    # draws, others: (R, V)  ->  (R, V)
+    """Subtract draws of another sample that have the same weights: those of the sample that is ahead are shifted."""
+    differences = draws - others.roll(1, 0), draws.roll(1, 0) - others
+    return torch.where((draws - others).nansum(0) > 0, *differences)
 
 
 class Operand(NamedTuple):
@@ -109,7 +111,24 @@ def with_values(estimates: Any, values: Any, name: str = "") -> Any:
 
 def read_operands(operands: list[Operand], sums: Callable[[Operand], Tensor]) -> Tensor:
     # ->  (..., V), the value of one metric or the difference of two
-    return torch.stack([operand.sign * operand.values.read(sums(operand)) for operand in operands]).sum(0)
+    return _joined(operands, [operand.values.read(sums(operand)) for operand in operands])
+
+
+def _joined(operands: list[Operand], values: list[Tensor]) -> Tensor:
+    # values: (..., V) of each operand  ->  (..., V)
+    return torch.stack([operand.sign * value for operand, value in zip(operands, values, strict=True)]).sum(0)
+
+
+def _unbiased(operand: Operand, draws: Tensor) -> Tensor:
+    # draws: (R, V)  ->  (V,)
+    """Return the value without the larger of its biases by the jackknife and by the draws."""
+    resampled = operand.resampled
+    value, jackknife = operand.values.read(resampled.observed), jackknife_of([operand._replace(sign=1.0)])
+    bias = draws.mean(0) - value
+    if resampled.check_bias is not None:
+        resampled.check_bias(bias, draws.std(0).clamp(min=TOLERANCE))
+    other = cast(Tensor, resampled.bias).flatten() if jackknife is None else jackknife.bias
+    return value - torch.maximum(other, bias)
 
 
 def jackknife_of(operands: list[Operand]) -> Jackknife | None:
@@ -140,15 +159,11 @@ def ranges_of(operands: list[Operand]) -> tuple[Tensor, Tensor]:
 
 def draw_sets(operands: list[Operand], value: Tensor, jackknife: Jackknife | None) -> DrawSets:
     """Draw the value: J or JT, and P where bounds are known; the replicates where units are too many."""
-    replicates = read_operands(operands, lambda operand: operand.resampled.weighted)
+    of_models = [operand.values.read(operand.resampled.weighted) for operand in operands]
+    replicates = _joined(operands, of_models)
     center = value
     if operands[0].resampled.is_biased:
-        bias = replicates.mean(0) - value
-        if (check := operands[0].resampled.check_bias) is not None:
-            check(bias, replicates.std(0).clamp(min=TOLERANCE))
-        biases = [] if jackknife is None else [jackknife.bias]
-        biases = biases or [operand.sign * cast(Tensor, operand.resampled.bias).flatten() for operand in operands]
-        center = value - torch.maximum(torch.stack(biases).sum(0), bias)
+        center = _joined(operands, [_unbiased(*pair) for pair in zip(operands, of_models, strict=True)])
         replicates = replicates - replicates.mean(0) + center
     is_comparison = len(operands) > 1
     has_bounds = _has_bounds(operands, value)
@@ -196,7 +211,7 @@ def margin_draws(operands: list[Operand], value: Tensor, jackknife: Jackknife | 
     if not bool(has_bounds.any()):
         return None
     first = operands[0].resampled
-    mass = pseudo_masses(first.seed, len(first.weighted), value.device).sum(0)  # exponential
+    mass = pseudo_masses(first.seed, len(first.weighted), value.device).sum(0)[:, None]  # exponential
     at_low = torch.stack([mass, 0 * mass])
     replicates = read_operands(operands, lambda operand: operand.resampled.weighted)
     low, high = (_pseudo_draws(operands, value, jackknife, replicates, part) for part in (at_low, at_low.flip(0)))
@@ -210,19 +225,26 @@ def _pseudo_draws(
     replicates: Tensor,
     masses: Tensor | None = None,
 ) -> Tensor:
-    # replicates: (R, V)  masses: (2, R)  ->  (R, V)
+    # replicates: (R, V)  masses: (2, R, 1)  ->  (R, V)
     """Draw with a pseudo-unit, half of it the worst and half the best item; of a difference, the best and the worst."""
     first = operands[0].resampled
-    masses = pseudo_masses(first.seed, len(first.weighted), value.device) if masses is None else masses
+    of_means = all(operand.resampled.bounds is not None and operand.resampled.bounds.is_mean for operand in operands)
+    if masses is None:
+        masses = pseudo_masses(first.seed, len(first.weighted), value.device)[..., None]
+        if len(operands) > 1:  # so that two models in the other order have the opposite draws
+            is_separate = of_means or _lacks_bounds(operands)  # else values share rows
+            ahead = replicates.nansum(0) if is_separate else replicates.nansum()
+            masses = torch.where(ahead < 0, masses.flip(0), masses)
     if _lacks_bounds(operands):
         return _pseudo_values(operands, value, jackknife, replicates, masses)
     bounds = [_bound_rows(operand) for operand in operands]
     bounds = [rows if operand.sign > 0 else rows[::-1] for operand, rows in zip(operands, bounds, strict=True)]
     lowest, highest = ([rows[end] for rows in bounds] for end in (0, 1))
-    if jackknife is not None and all(cast(Bounds, operand.resampled.bounds).is_mean for operand in operands):
+    if jackknife is not None and of_means:
         lowest, highest = (_moved_to_data(operands, rows, value, jackknife) for rows in (lowest, highest))
     size = _effective_size(first) if jackknife is None else jackknife.effective_size
-    masses = size * masses.view(2, -1, *[1] * first.observed.ndim)
+    masses = masses.expand(-1, -1, len(value)).repeat(1, 1, 2) if of_means else masses
+    masses = size * masses.unflatten(1, (-1, *[1] * (first.observed.ndim - 1)))
     draws = []
     for operand, low, high in zip(operands, lowest, highest, strict=True):
         added = masses[0] * low.nan_to_num(0) + masses[1] * high.nan_to_num(0)
@@ -237,7 +259,7 @@ def _lacks_bounds(operands: list[Operand]) -> bool:
 def _pseudo_values(
     operands: list[Operand], value: Tensor, jackknife: Jackknife | None, draws: Tensor, masses: Tensor
 ) -> Tensor:
-    # draws: (R, V)  masses: (2, R)  ->  (R, V)
+    # draws: (R, V)  masses: (2, R, 1 or V)  ->  (R, V)
     """Draw values of known range and unknown rows with a pseudo-unit, as if they were means over the units."""
     first = operands[0].resampled
     if jackknife is None:
@@ -251,7 +273,7 @@ def _pseudo_values(
             torch.lerp(value, end.expand_as(value), f) for end, f in zip(ranges_of(operands), fractions, strict=True)
         ]
     total = (units / t_scales(first.seed, len(draws), 2 * units, value.device).square())[:, None]  # Gamma(units)
-    low, high = masses[..., None]
+    low, high = masses
     return (total * draws + low * ends[0] + high * ends[1]) / (total + low + high)
 
 

@@ -12,11 +12,11 @@ from .intervals import (
     Operand,
     counts_of,
     draw_sets,
+    independent,
     jackknife_of,
     margin_draws,
     ranges_of,
     read_operands,
-    shifted,
     unit_count_warning,
 )
 from .resampling import FlatValues, Joined, Resampled, values_of
@@ -73,8 +73,8 @@ def independent_comparisons(a: Resampled | Joined, b: Resampled | Joined, questi
     (low, high), (other_low, other_high) = first.range, second.range
     margins = None
     if first.margin_draws is not None and second.margin_draws is not None:
-        at_low, at_high = map(shifted, second.margin_draws)
-        margins = first.margin_draws[0] - at_high, first.margin_draws[1] - at_low
+        at_low, at_high = second.margin_draws
+        margins = independent(first.margin_draws[0], at_high), independent(first.margin_draws[1], at_low)
     errors = cast(Tensor, first.standard_error), cast(Tensor, second.standard_error)
     evidence = Evidence(
         first.difference - second.difference,
