@@ -64,7 +64,6 @@ def query_entry_point(score: Callable[..., Tensor]) -> EntryPoint:
 def metric_entry_points(make: Callable[[], Any], name: str) -> dict[str, EntryPoint]:
     return {
         f"uncertainty.{name}": lambda *data: updated(make(), *data).compute(),
-        f"uncertainty.{name}, forward": lambda *data: make()(*data),
         f"uncertainty.{name}, item by item": lambda preds, target: updated(
             updated(make(), preds[:1], target[:1]), preds[1:], target[1:]
         ).compute(),
@@ -75,17 +74,12 @@ def torchmetrics_entry_point(make: Callable[[], Any]) -> EntryPoint:
     return computed(lambda: uncertainty.Uncertain(make(), replicates=0))
 
 
-def auroc_of_batch(*data: Tensor) -> Tensor:
-    return uncertainty.functional.binary_auroc(*(tensor[None] for tensor in data))
-
-
 PROBABLE = {
     "AUROC": Quantity(
         BINARY,
         {
             **metric_entry_points(uncertainty.BinaryAUROC, "BinaryAUROC"),
             "uncertainty.binary_auroc": uncertainty.functional.binary_auroc,
-            "uncertainty.binary_auroc, batch": auroc_of_batch,
             "uncertainty.delong": lambda preds, target: uncertainty.functional.delong(preds[None], target).auroc[0],
             "retrieval.ranking_auroc, one query": query_entry_point(retrieval.functional.ranking_auroc),
         },
@@ -111,9 +105,6 @@ PROBABLE = {
         {
             **metric_entry_points(uncertainty.BrierScore, "BrierScore"),
             "uncertainty.brier_score": uncertainty.functional.brier_score,
-            "uncertainty.brier_score, batch": lambda *data: uncertainty.functional.brier_score(
-                *(tensor[None] for tensor in data)
-            ),
         },
         rtol=1e-6,  # the metric keeps multiples of 2^-30
     ),
@@ -177,12 +168,10 @@ def matrix_quantity(name: str, torchmetric: Callable[[], Any]) -> Quantity:
         ANSWERS,
         {
             "posterior.ConfusionPosterior": computed(confusion_posterior, name),
-            "posterior.ConfusionPosterior, forward": lambda *data: confusion_posterior()(*data)[name],
             "posterior.ConfusionPosterior, interval": lambda *data: (
                 updated(confusion_posterior(), *data).interval()[name].value
             ),
             "posterior.get_metric": lambda *data: metric(confusion_matrix(*data)),
-            "posterior.get_metric, batch": lambda *data: metric(confusion_matrix(*data)[None]),
             "posterior.sample_metrics": lambda *data: posterior.functional.sample_metrics(
                 confusion_matrix(*data), [name], 1, method="input"
             )[0],
@@ -521,11 +510,9 @@ BATTLES = {
         {
             "uncertainty.bradley_terry": strengths_of_counts,
             "uncertainty.Ratings": lambda *data: torch.stack([*updated(ratings(), *data).compute().values()]),
-            "uncertainty.Ratings, forward": lambda *data: torch.stack([*ratings()(*data).values()]),
             "uncertainty.Ratings, interval": lambda *data: updated(ratings(), *data).interval().value,
             "uncertainty.Ratings, names": strengths_of_names,
         },
-        skip_reasons={"uncertainty.Ratings, forward": {"apart": "a batch need not connect the models, and is NaN"}},
     ),
 }
 QUANTITIES = PASSES | BATTLES | SEQUENCES | PROBABLE | MATRICES | ASSIGNED | SAMPLES | DIFFERENCES
