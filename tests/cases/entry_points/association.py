@@ -150,45 +150,6 @@ def tested(name: str, **options: Any) -> EntryPoint:
     )
 
 
-def p_value_of_weat(*word_sets: Tensor) -> Tensor:
-    x, y, a, b = (word_set.double() for word_set in word_sets)
-    cosines = torch.nn.functional.cosine_similarity
-    u, v = (cosines(w[:, None], a[None], -1).mean(1) - cosines(w[:, None], b[None], -1).mean(1) for w in (x, y))
-    return functional.permutation_p_value(u, v)
-
-
-def query_p_value(*word_sets: Tensor) -> Any:
-    query, model = as_query(2, word_sets)
-    return association.WEAT(p_value=True).run_query(query, model).details["p_value"]
-
-
-def table_p_value(*word_sets: Tensor) -> Any:
-    query, model = as_query(2, word_sets)
-    return association.run_queries(association.WEAT(p_value=True), [query], [model], value="p_value").cells[0][0]
-
-
-P_VALUES = {
-    "p-value of WEAT": Quantity(
-        {
-            name: make
-            for name, make in data_of("xyab").items()
-            if name in ("ordinary", "single", "float32", "all equal")
-        },
-        {
-            "association.permutation_p_value": p_value_of_weat,
-            "association.permutation_p_value, exact": tested("WEAT", method="exact"),
-            "association.WEAT, p_values": lambda *word_sets: association.WEAT().p_values(*word_sets)["p_value"],
-            "association.WEAT, evaluate": tested("WEAT"),
-            "association.WEAT, run_query": query_p_value,
-            "association.run_queries": table_p_value,
-            "association.target_permutation_p_value": lambda x, y, a, b: functional.target_permutation_p_value(
-                lambda x, y, a: functional.weat(x, y, a, b), x, y, a
-            ),
-        },
-    )
-}
-
-
 def lpbs_data() -> dict[str, Callable[[Generator], Sets]]:
     def sample(items: int) -> Callable[[Generator], Sets]:
         return lambda g: tuple(torch.rand(items, generator=g).add(0.01).log().double() for _ in range(4))
@@ -258,30 +219,11 @@ LOG_PROBABILITIES = {
 }
 
 
-def samples(generator: Generator) -> Sets:
-    return tuple(torch.randn(7, 4, 5, generator=generator).double() for _ in range(4))
-
-
-def combined_ceat(*word_sets: Tensor) -> Tensor:
-    """Combine the effect sizes and their variances."""
-    effects = association.CEAT()(*word_sets)
-    x, y, a, b = (word_set / word_set.norm(dim=-1, keepdim=True) for word_set in word_sets)
-    associations = torch.cat([(w @ a.mT).mean(-1) - (w @ b.mT).mean(-1) for w in (x, y)], -1)
-    return functional.random_effects(effects, associations.var(-1)).value
-
-
 def data_named(shapes: str, *names: str) -> dict[str, Callable[[Generator], Sets]]:
     return {name: make for name, make in data_of(shapes).items() if name in (names or ("ordinary", "float32"))}
 
 
 MORE = {
-    "combined effect": Quantity(
-        {"ordinary": samples},
-        {
-            "association.CEAT": lambda *word_sets: updated(association.CEAT(), *word_sets).compute(),
-            "association.random_effects": combined_ceat,
-        },
-    ),
     "p-value of GWEAT": Quantity(
         data_named("XA"),
         {
@@ -361,4 +303,4 @@ ACCURACIES = {
         },
     )
 }
-QUANTITIES = SCORES | MORE | P_VALUES | LOG_PROBABILITIES | ACCURACIES | PAIRS
+QUANTITIES = SCORES | MORE | LOG_PROBABILITIES | ACCURACIES | PAIRS

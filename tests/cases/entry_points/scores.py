@@ -1,11 +1,6 @@
 """Quantities of scores and probabilities, of confusion matrices, and of costs."""
 
-import dataclasses
-import functools
-import json
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,7 +8,6 @@ import torchmetrics.classification as classification
 from torch import Generator, Tensor
 
 from tensormetrics import assignment, posterior, retrieval, structured, uncertainty
-from tensormetrics.compat.prob_conf_mat import summarize_posterior
 
 from .quantity import EntryPoint, Quantity, computed, estimated, updated
 
@@ -246,116 +240,6 @@ ASSIGNED = {
 }
 
 
-def random_samples(generator: Generator) -> tuple[Tensor]:
-    return (torch.rand(200, generator=generator).double() ** 2,)
-
-
-def samples_with_nan(generator: Generator) -> tuple[Tensor]:
-    return (random_samples(generator)[0].index_fill(0, torch.tensor([3]), torch.nan),)
-
-
-SAMPLES = {
-    "narrowest interval": Quantity(
-        {
-            "ordinary": random_samples,
-            "not a number": samples_with_nan,
-            "all equal": lambda _: (torch.ones(50).double(),),
-        },
-        {
-            "uncertainty.hdi": lambda x: torch.stack([torch.as_tensor(end) for end in uncertainty.functional.hdi(x)]),
-            "compat.prob_conf_mat.summarize_posterior": lambda x: torch.stack(summarize_posterior(x, 0.95).hdi),
-        },
-    ),
-}
-
-
-def random_correctness(items: int, rate: float = 0.7) -> Callable[[Generator], tuple[Tensor, Tensor]]:
-    return lambda generator: tuple((torch.rand(2, items, generator=generator) < rate).long())
-
-
-def comparison_values(comparison: Any) -> Tensor:
-    return torch.stack([*comparison, comparison.p_value, comparison.p_better])
-
-
-def item_ids(scores: Tensor) -> list[str]:
-    return [f"q{i}" for i in range(len(scores))]
-
-
-def compare_brier_scores(*scores: Tensor, has_ids: bool) -> Tensor:
-    """Compare by a metric whose scores of items are 0 and 1, and for which lower is better."""
-    metrics = []
-    for correct in scores:
-        metrics.append(uncertainty.BrierScore(replicates=1000))
-        ids = item_ids(correct) if has_ids else torch.arange(len(correct))
-        metrics[-1].update(correct.double(), torch.zeros_like(correct), ids=ids)
-    comparison = uncertainty.compare(*metrics)
-    return comparison_values(dataclasses.replace(comparison, p_better=1 - comparison.p_better))
-
-
-def compare_runs(*scores: Tensor) -> Tensor:
-    runs = []
-    for correct in scores:
-        run = {
-            name: {"a": 1.0, "b": 2.0 - 2 * hit} for name, hit in zip(item_ids(correct), correct.tolist(), strict=True)
-        }
-        runs.append(retrieval.evaluate_run(run, {name: {"a": 1} for name in item_ids(correct)}, ["P_1"]))
-    return comparison_values(uncertainty.compare(*runs)["P_1"])
-
-
-def compare_files(*scores: Tensor, has_ids: bool) -> Tensor:
-    with tempfile.TemporaryDirectory() as folder:
-        paths = [Path(folder) / name for name in "ab"]
-        for path, correct in zip(paths, scores, strict=True):
-            ids = item_ids(correct) if has_ids else range(len(correct))
-            rows = ({"id": name, "score": score} for name, score in zip(ids, correct.tolist(), strict=True))
-            path.write_text("\n".join(map(json.dumps, rows)))
-        return comparison_values(uncertainty.compare(*map(uncertainty.read_scores, paths)))
-
-
-def compare_in_study(*scores: Tensor) -> Tensor:
-    study = posterior.Study(seed=0, metrics={"acc": {}})
-    for name, correct in zip("ab", scores, strict=True):
-        target = torch.arange(len(correct)) % 2
-        study.add_experiment(
-            f"one/{name}", y_true=target, y_pred=torch.where(correct == 1, target, 1 - target), items="x"
-        )
-    return comparison_values(study.compare("acc").cells[0][0])
-
-
-RIGHT = {
-    "ordinary": random_correctness(60),
-    "few differ": lambda generator: (torch.arange(40) % 4 > 0, (torch.arange(40) % 4 > 0) & (torch.arange(40) != 5)),
-    "all equal": lambda generator: (torch.ones(20).long(), torch.ones(20).long()),
-    "six items": random_correctness(6),
-    "other lengths": lambda generator: (torch.ones(4).long(), torch.ones(5).long()),
-}
-DIFFERENCES = {
-    "difference of right answers, items by name": Quantity(
-        RIGHT,
-        {
-            "uncertainty.compare": lambda a, b: comparison_values(
-                uncertainty.compare(uncertainty.Scores(a, item_ids(a)), uncertainty.Scores(b, item_ids(b)))
-            ),
-            "uncertainty.compare, metrics": functools.partial(compare_brier_scores, has_ids=True),
-            "retrieval.evaluate_run, compare": compare_runs,
-            "uncertainty.read_scores, compare": functools.partial(compare_files, has_ids=True),
-        },
-    ),
-    "difference of right answers, items in order": Quantity(
-        RIGHT,
-        {
-            "uncertainty.compare": lambda *scores: comparison_values(uncertainty.compare(*scores)),
-            "uncertainty.compare, lists": lambda *scores: comparison_values(
-                uncertainty.compare(*(x.tolist() for x in scores))
-            ),
-            "uncertainty.compare, metrics": functools.partial(compare_brier_scores, has_ids=False),
-            "uncertainty.read_scores, compare": functools.partial(compare_files, has_ids=False),
-            "posterior.Study, compare": compare_in_study,
-        },
-    ),
-}
-
-
 def random_num_correct(problems: int, samples: int) -> Callable[[Generator], tuple[Tensor, Tensor]]:
     return lambda generator: (
         torch.full((problems,), samples),
@@ -382,24 +266,7 @@ def updated_pass_at_3(n: Tensor, c: Tensor) -> uncertainty.PassAtK:
     return metric
 
 
-def repeated_scores(generator: Generator) -> tuple[Tensor, Tensor]:
-    items = torch.randint(12, (60,), generator=generator)
-    return torch.rand(60, generator=generator).double(), items
-
-
 PASSES = {
-    "mean of items with repeats": Quantity(
-        {
-            "ordinary": repeated_scores,
-            "one repeat each": lambda generator: (torch.rand(9, generator=generator).double(), torch.arange(9)),
-        },
-        {
-            "uncertainty.interval": lambda scores, items: uncertainty.interval(scores, ids=items).value,
-            "uncertainty.variance_components": lambda scores, items: (
-                uncertainty.variance_components(scores, items).value
-            ),
-        },
-    ),
     "pass@3": Quantity(
         {
             "ordinary": random_num_correct(20, 8),
@@ -428,91 +295,4 @@ PASSES = {
 }
 
 
-def random_battles(models: int, count: int, outcomes: int = 3) -> Callable[[Generator], tuple[Tensor, ...]]:
-    def sample(generator: Generator) -> tuple[Tensor, ...]:
-        first = torch.randint(models, (count,), generator=generator)
-        second = (first + torch.randint(1, models, (count,), generator=generator)) % models
-        return first, second, torch.randint(outcomes, (count,), generator=generator).double() * (1 / (outcomes - 1))
-
-    return sample
-
-
-def strengths_of_counts(first: Tensor, second: Tensor, outcome: Tensor) -> Tensor:
-    wins, ties = (torch.zeros(4, 4).double() for _ in range(2))
-    for i, j, score in zip(first.tolist(), second.tolist(), outcome.tolist(), strict=True):
-        for table, winners_and_losers in (
-            (wins, [(i, j)] * (score == 1) + [(j, i)] * (score == 0)),
-            (ties, [(i, j), (j, i)]),
-        ):
-            for winner, loser in winners_and_losers if (table is wins) != (score == 0.5) else ():
-                table[winner, loser] += 1
-    return uncertainty.functional.bradley_terry(wins, ties)[0]
-
-
-def strengths_of_names(first: Tensor, second: Tensor, outcome: Tensor) -> Tensor:
-    metric = uncertainty.Ratings([*"abcd"], scale="logit")
-    metric.update(*(["abcd"[i] for i in models.tolist()] for models in (first, second)), outcome.tolist())
-    return torch.stack([*metric.compute().values()])
-
-
-def ratings(**options: Any) -> uncertainty.Ratings:
-    return uncertainty.Ratings(4, scale="logit", **options)
-
-
-def anytime_interval(scores: Tensor) -> uncertainty.Estimate:
-    return uncertainty.interval(scores, anytime=True)
-
-
-def anytime_interval_of_file(scores: Tensor) -> uncertainty.Estimate:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "scores.csv"
-        path.write_text("\n".join(["id,score", *(f"q{i},{score}" for i, score in enumerate(scores.tolist()))]))
-        return uncertainty.interval(path, anytime=True)
-
-
-SEQUENCES = {
-    "mean of right answers at any time": Quantity(
-        {
-            "ordinary": lambda generator: random_correctness(60)(generator)[:1],
-            "all right": lambda _: (torch.ones(30).long(),),
-            "one item": lambda _: (torch.ones(1).long(),),
-            "other scores": lambda generator: (torch.rand(20, generator=generator).double(),),  # without bounds
-            "no items": lambda _: (torch.ones(0),),
-        },
-        {
-            "uncertainty.interval": anytime_interval,
-            "uncertainty.interval, batch": lambda scores: anytime_interval(scores.double()[None])[0],
-            "uncertainty.interval, list": lambda scores: anytime_interval(scores.tolist()),
-            "uncertainty.interval, by name": lambda scores: anytime_interval(
-                dict(zip(item_ids(scores), scores.tolist(), strict=True))
-            ),
-            "uncertainty.interval, last look": lambda scores: uncertainty.interval(
-                scores, anytime=True, looks=[1, len(scores)]
-            )[-1],
-            "uncertainty.compare, the first of both": lambda scores: (
-                uncertainty.compare(scores, scores, anytime=True).a
-            ),
-            "uncertainty.read_scores": anytime_interval_of_file,
-        },
-        skip_reasons={"uncertainty.read_scores": {"no items": "a file without a row is not one of scores"}},
-        rtol=1e-9,
-    ),
-}
-BATTLES = {
-    "strengths of models": Quantity(
-        {
-            "ordinary": random_battles(4, 90),
-            "no ties": random_battles(4, 60, 2),
-            "few": lambda _: (torch.tensor([0, 1, 2]), torch.tensor([1, 2, 3]), torch.tensor([1.0, 0.5, 0.0])),
-            "never lost": lambda _: (torch.zeros(6).long(), torch.arange(6) % 3 + 1, torch.ones(6).double()),
-            "apart": lambda _: (torch.tensor([0, 2]), torch.tensor([1, 3]), torch.ones(2).double()),
-        },
-        {
-            "uncertainty.bradley_terry": strengths_of_counts,
-            "uncertainty.Ratings": lambda *data: torch.stack([*updated(ratings(), *data).compute().values()]),
-            "uncertainty.Ratings, interval": lambda *data: updated(ratings(), *data).interval().value,
-            "uncertainty.Ratings, names": strengths_of_names,
-        },
-    ),
-}
-QUANTITIES = PASSES | BATTLES | SEQUENCES | PROBABLE | MATRICES | ASSIGNED | SAMPLES | DIFFERENCES
+QUANTITIES = PASSES | PROBABLE | MATRICES | ASSIGNED
