@@ -219,11 +219,30 @@ LOG_PROBABILITIES = {
 }
 
 
+def samples(generator: Generator) -> Sets:
+    return tuple(torch.randn(7, 4, 5, generator=generator).double() for _ in range(4))
+
+
+def combined_ceat(*word_sets: Tensor) -> Tensor:
+    """Combine the effect sizes and their variances."""
+    effects = association.CEAT()(*word_sets)
+    x, y, a, b = (word_set / word_set.norm(dim=-1, keepdim=True) for word_set in word_sets)
+    associations = torch.cat([(w @ a.mT).mean(-1) - (w @ b.mT).mean(-1) for w in (x, y)], -1)
+    return functional.random_effects(effects, associations.var(-1)).value
+
+
 def data_named(shapes: str, *names: str) -> dict[str, Callable[[Generator], Sets]]:
     return {name: make for name, make in data_of(shapes).items() if name in (names or ("ordinary", "float32"))}
 
 
 MORE = {
+    "combined effect": Quantity(
+        {"ordinary": samples},
+        {
+            "association.CEAT": lambda *word_sets: updated(association.CEAT(), *word_sets).compute(),
+            "association.random_effects": combined_ceat,
+        },
+    ),
     "p-value of GWEAT": Quantity(
         data_named("XA"),
         {
