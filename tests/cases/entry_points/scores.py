@@ -1,13 +1,12 @@
-"""Quantities of scores and probabilities, of confusion matrices, and of costs."""
+"""Quantities of scores and probabilities, and of repeated samples."""
 
 from collections.abc import Callable
 from typing import Any
 
 import torch
-import torchmetrics.classification as classification
 from torch import Generator, Tensor
 
-from tensormetrics import assignment, posterior, retrieval, structured, uncertainty
+from tensormetrics import retrieval, uncertainty
 
 from .quantity import EntryPoint, Quantity, computed, estimated, updated
 
@@ -64,10 +63,6 @@ def metric_entry_points(make: Callable[[], Any], name: str) -> dict[str, EntryPo
     }
 
 
-def torchmetrics_entry_point(make: Callable[[], Any]) -> EntryPoint:
-    return computed(lambda: uncertainty.Uncertain(make(), replicates=0))
-
-
 PROBABLE = {
     "AUROC": Quantity(
         BINARY,
@@ -118,125 +113,6 @@ PROBABLE = {
         },
         rtol=1e-6,
     ),
-}
-
-
-def random_classes(items: int, classes: int = 3, seen: int = 3) -> Callable[[Generator], tuple[Tensor, Tensor]]:
-    def sample(generator: Generator) -> tuple[Tensor, Tensor]:
-        target = torch.cat([torch.arange(seen), torch.randint(seen, (items,), generator=generator)])
-        wrong = torch.rand(len(target), generator=generator) < 0.3
-        return torch.where(wrong, torch.randint(seen, target.shape, generator=generator), target), target
-
-    return sample
-
-
-ANSWERS = {
-    "ordinary": random_classes(60),
-    "a class that never occurs": random_classes(30, seen=2),
-    "all right": lambda generator: (torch.arange(9) % 3, torch.arange(9) % 3),
-    "one class": lambda generator: (torch.ones(5).long(), torch.ones(5).long()),
-    "bytes": lambda generator: tuple(tensor.to(torch.uint8) for tensor in random_classes(60)(generator)),
-    "a class too many": lambda generator: (torch.tensor([0, 3]), torch.tensor([0, 1])),
-    "other lengths": lambda generator: (torch.tensor([0, 1]), torch.tensor([0])),
-}
-
-
-def matrix_quantity(name: str, torchmetric: Callable[[], Any]) -> Quantity:
-    metric = posterior.get_metric(name)
-
-    def confusion_matrix(preds: Tensor, target: Tensor) -> Tensor:
-        return posterior.functional.compute_confusion_matrix(target, preds, num_classes=3)
-
-    def study_with_matrix(*data: Tensor) -> posterior.Study:
-        study = posterior.Study(seed=0, metrics={name: {}})
-        study.add_experiment("one/one", confusion_matrix(*data))
-        return study
-
-    def value_of_experiment(*data: Tensor) -> Tensor:
-        return study_with_matrix(*data)["one/one"].samples(name, "input", 1)[0][0]
-
-    def confusion_posterior() -> Any:
-        return posterior.ConfusionPosterior(3, [name], replicates=50)
-
-    return Quantity(
-        ANSWERS,
-        {
-            "posterior.ConfusionPosterior": computed(confusion_posterior, name),
-            "posterior.ConfusionPosterior, interval": lambda *data: (
-                updated(confusion_posterior(), *data).interval()[name].value
-            ),
-            "posterior.get_metric": lambda *data: metric(confusion_matrix(*data)),
-            "posterior.sample_metrics": lambda *data: posterior.functional.sample_metrics(
-                confusion_matrix(*data), [name], 1, method="input"
-            )[0],
-            "posterior.Study": lambda *data: study_with_matrix(*data).samples(name, "one/one", "input")[0],
-            "posterior.Experiment": value_of_experiment,
-            "uncertainty.Uncertain, torchmetrics": torchmetrics_entry_point(torchmetric),
-        },
-        skip_reasons={
-            "uncertainty.Uncertain, torchmetrics": {
-                **dict.fromkeys(("a class that never occurs", "one class"), "ignores classes that do not occur"),
-                **dict.fromkeys(("a class too many", "other lengths"), "checks its inputs differently"),
-            }
-        },
-        rtol=1e-6,
-    )
-
-
-MATRICES = {
-    "accuracy": matrix_quantity("acc", lambda: classification.MulticlassAccuracy(3, average="micro")),
-    "macro F1": matrix_quantity("f1@macro", lambda: classification.MulticlassF1Score(3, average="macro")),
-    "MCC": matrix_quantity("mcc", lambda: classification.MulticlassMatthewsCorrCoef(3)),
-    "kappa": matrix_quantity("kappa", lambda: classification.MulticlassCohenKappa(3)),
-}
-
-
-def random_costs(rows: int, columns: int, dtype: torch.dtype = torch.float64) -> Callable[[Generator], tuple[Tensor]]:
-    return lambda generator: (torch.randint(-9, 9, (rows, columns), generator=generator).to(dtype),)
-
-
-COSTS = {
-    "square": random_costs(5, 5),
-    "wide": random_costs(4, 7),
-    "tall": random_costs(7, 4),
-    "ties": lambda generator: (torch.ones(5, 5),),
-    "integers": random_costs(5, 5, torch.int64),
-    "half": random_costs(5, 6, torch.float16),
-    "one row": random_costs(1, 3),
-    "no rows": random_costs(0, 3),
-    "empty": random_costs(0, 0),
-    "not a number": lambda generator: (torch.tensor([[1.0, torch.nan], [2.0, 3.0]]),),
-    "no matrix": lambda generator: (torch.ones(3),),
-}
-
-
-def sum_of_pairs(cost: Tensor) -> Tensor:
-    rows, columns = assignment.pairs(assignment.linear_sum_assignment(cost))
-    return cost[rows, columns].double().sum()
-
-
-def cost_by_set_overlap(cost: Tensor) -> Tensor:
-    """Compute the cost from similarities above 0, so that every row or column is matched."""
-    return 20.0 * min(cost.shape) - structured.functional.set_overlap(20.0 - cost.double())
-
-
-ASSIGNED = {
-    "assignment cost": Quantity(
-        COSTS,
-        {
-            "assignment.linear_sum_assignment": lambda cost: assignment.linear_sum_assignment(cost).cost,
-            "assignment.linear_sum_assignment, largest of negatives": lambda cost: (
-                -assignment.linear_sum_assignment(-cost, maximize=True).cost
-            ),
-            "assignment.linear_sum_assignment, turned": lambda cost: (
-                assignment.linear_sum_assignment(cost.transpose(0, -1)).cost
-            ),
-            "assignment.LinearAssignment": lambda cost: assignment.LinearAssignment()(cost).cost,
-            "assignment.pairs": sum_of_pairs,
-            "structured.set_overlap": cost_by_set_overlap,
-        },
-        skip_reasons={"structured.set_overlap": {"not a number": "is NaN, as all scores of structures are"}},
-    )
 }
 
 
@@ -295,4 +171,4 @@ PASSES = {
 }
 
 
-QUANTITIES = PASSES | PROBABLE | MATRICES | ASSIGNED
+QUANTITIES = PASSES | PROBABLE
