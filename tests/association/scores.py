@@ -2,10 +2,10 @@
 
 from typing import Any
 
-import association_oracle as oracle
 import numpy as np
 import pytest
 import torch
+from cases import association_oracle as oracle
 
 from tensormetrics.association import functional
 

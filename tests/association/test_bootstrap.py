@@ -14,7 +14,6 @@ from scores import SCORES, random_sets
 from tensormetrics import association
 from tensormetrics.association import RND, Query, WordEmbeddingModel, functional
 from tensormetrics.association.functional import WordSet, bootstrap_interval, rnd
-from tensormetrics.association.resampling.word_samples import word_sample
 from tensormetrics.association.sets.set_checks import weights_as_masks
 from tensormetrics.core.resampling.draws import t_scales
 from tensormetrics.core.resampling.weights import replicate_weights
@@ -100,20 +99,6 @@ def test_bootstrap_interval_equals_loop_over_replicates(metric, sets, generator,
     expected = min(expected[0], value.item()), max(expected[1], value.item())
     expected = np.clip(expected, *{functional.ect: (-1, 1), functional.rnsb: (0, None)}.get(metric, (None, None)))
     np.testing.assert_allclose([low.item(), high.item()], expected, rtol=1e-5 if sets == "tab" else 1e-8)
-
-
-def test_leave_one_out_weights_give_scores_of_smaller_sets(generator, device):
-    """Weights that leave a word out give the score of the set without it."""
-    x, y, a, b = random_sets("xyab", generator, device)
-    sample = word_sample(None, None, x.shape[-2:-1], device)
-    with weights_as_masks():
-        scores = functional.weat_effect_size(WordSet(x, sample.without(1, 2)), y, a, b)
-    smaller_sets = [functional.weat_effect_size(torch.cat([x[:i], x[i + 1 :]]), y, a, b) for i in (1, 2)]
-    assert not torch.allclose(scores, torch.stack(smaller_sets))  # the size of x stays the same
-    with weights_as_masks():
-        scores = functional.mac(WordSet(x, sample.without(1, 2)), a[None])
-    smaller_sets = [functional.mac(torch.cat([x[:i], x[i + 1 :]]), a[None]) for i in (1, 2)]
-    torch.testing.assert_close(scores, torch.stack(smaller_sets))
 
 
 @every_metric

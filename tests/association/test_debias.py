@@ -180,6 +180,29 @@ def test_fit_transform_zero_vectors_stay_zero(case):
         assert not zero.any()
 
 
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_nonfinite_vectors_are_rejected_by_fit_and_stay_local_in_transform(model, case, value):
+    """Fitting rejects non-finite vectors; a non-finite row that is only transformed changes no other row."""
+    method, fit = case
+
+    def with_value(word):
+        vectors = model.vectors.clone()
+        vectors[model.vocab[word], 2] = value
+        return WordEmbeddingModel.from_tensor(vectors, list(model.vocab), "tiny")
+
+    name, words = next(iter(fit.items()))
+    word, message = np.ravel(words)[-1], "the vector of '{}' holds NaN or infinity, wanted finite numbers"
+    with raises(ValueError, f"{'groups[1]' if name == 'groups' else name}: {message.format(word)}"):
+        method().fit(with_value(word), **fit)
+    bad = with_value("a2d")
+    if isinstance(method(), DoubleHardDebias):
+        with raises(ValueError, f"model: {message.format('a2d')}"):
+            method().fit(bad, **fit)
+        return
+    is_finite = method().fit(bad, **fit).transform(bad).vectors.isfinite().all(1)
+    assert [word for word, row in model.vocab.items() if not is_finite[row]] == ["a2d"]
+
+
 def test_verbose_prints_number_of_words(model, case, capsys):
     method, fit = case
     method().fit_transform(model, **fit)

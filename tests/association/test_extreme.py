@@ -153,16 +153,3 @@ def test_p_values_number_of_threads_changes_nothing(generator):
     finally:
         torch.set_num_threads(initial_threads)
     assert all(torch.equal(a, b) for a, b in zip(p_values[2:], p_values, strict=False))
-
-
-def test_extreme_counts_of_empty_inputs_have_right_shapes(device):
-    no_rows = torch.zeros(0, 3, dtype=torch.int64, device=device)
-    n, tails = no_rows[:, 0], Tails(no_rows[:, 0], None)
-    assert (
-        draws.extreme_draws(no_rows, n, n, tails, 1, 5).shape
-        == subset_sums.extreme_subsets(no_rows, no_rows > 0, n, n, tails).shape
-    )
-    no_positions = no_rows.new_zeros(2, 0)
-    n, tails = no_positions.sum(-1), Tails(torch.tensor([0, 1], device=device), None)
-    assert draws.extreme_draws(no_positions, n, n, tails, 1, 5).tolist() == [5, 0]
-    assert subset_sums.extreme_subsets(no_positions, no_positions > 0, n, n, tails).tolist() == [1, 0]

@@ -11,7 +11,6 @@ from raising import raises
 from tensormetrics.association import ECT, GWEAT, MAC, RIPA, RNSB, SAME, DirectBias, Query
 from tensormetrics.association.extend import IndexedQuery
 from tensormetrics.association.functional import WordSet, rnsb
-from tensormetrics.association.metrics._logistic import report
 
 
 def test_ripa_incomplete_and_equal_pairs_are_dropped(tiny):
@@ -143,12 +142,6 @@ def test_rnsb_print_model_evaluation_prints_report(tiny, capsys):
     assert capsys.readouterr().out.splitlines()[1].split()[-1] == "5"
     answer(RNSB(print_model_evaluation=True, holdout=False), query, tiny)
     assert capsys.readouterr().out == "RNSB: no words are set aside to evaluate the classifier (holdout=False)\n"
-
-
-def test_report_gives_precision_recall_and_f1():
-    lines = report([True, True, False, False], [True, False, False, False]).splitlines()
-    assert lines[1].split() == ["positive", "1.000", "0.667", "0.800", "3"]
-    assert lines[2].split() == ["negative", "0.500", "1.000", "0.667", "1"]
 
 
 def test_rnsb_invalid_estimator_options_raise():

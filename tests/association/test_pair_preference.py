@@ -136,16 +136,6 @@ def test_sign_test_corrects_p_values_of_categories():
     assert result["all"].p_corrected is None
 
 
-def test_interval_with_groups_is_wider():
-    generator = torch.Generator().manual_seed(0)
-    shared = torch.randn(20, generator=generator).repeat_interleave(10)
-    one, other = PairPreference(), PairPreference()
-    one.update(shared, torch.zeros(200))
-    other.update(shared, torch.zeros(200), groups=torch.arange(20).repeat_interleave(10))
-    (_, low, high), (_, low_of_groups, high_of_groups) = one.interval(), other.interval()
-    assert high_of_groups - low_of_groups > 2 * (high - low)
-
-
 def test_compare_requires_equal_pairs_and_categories():
     generator = torch.Generator().manual_seed(0)
     more, less, noise = scores_of(generator, 100, 8)

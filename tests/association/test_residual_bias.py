@@ -78,34 +78,9 @@ def test_residual_bias_equals_loop_of_classifiers(classes, max_rows, dims):
     assert 0.5 < expected[:3].min() and expected[:3].max() < 1
 
 
-def test_residual_bias_order_and_repetition_of_rows_change_nothing():
-    vectors, labels, words = rows_of_words()
-    names = [f"word {word}" for word in words.tolist()]
-    expected = residual_bias(vectors, labels, names)
-    order = torch.randperm(len(words))
-    others = {
-        "order": (vectors[order], labels[order], [names[i] for i in order]),
-        "repeated": (vectors.repeat(2, 1), labels.repeat(2), names * 2),
-    }
-    is_some = words < 9
-    others["some repeated"] = (
-        torch.cat([vectors, vectors[is_some]]),
-        torch.cat([labels, labels[is_some]]),
-        [*names, *(name for name, is_one in zip(names, is_some, strict=True) if is_one)],
-    )
-    for rows in others.values():
-        torch.testing.assert_close(residual_bias(*rows), expected)
-
-
-def test_residual_bias_scale_rotation_and_label_ids_change_nothing():
+def test_residual_bias_scale_and_label_ids_change_nothing():
     vectors, labels, _ = rows_of_words(max_rows=1)
-    rotation = torch.linalg.qr(torch.randn(6, 6, dtype=torch.float64)).Q
-    expected = residual_bias(vectors, labels)
-    for x, y in ((1e-4 * vectors, labels), (vectors @ rotation, labels), (vectors, 7 * labels - 10**15)):
-        torch.testing.assert_close(residual_bias(x, y), expected)
-    moved = residual_bias(vectors + 100, labels)  # a shift changes cosines, on which the nearest neighbors depend
-    torch.testing.assert_close(moved["linear_probe"], expected["linear_probe"])
-    torch.testing.assert_close(moved["k_means"], expected["k_means"])
+    torch.testing.assert_close(residual_bias(1e-4 * vectors, 7 * labels - 10**15), residual_bias(vectors, labels))
 
 
 def test_residual_bias_of_layers_chunk_size_changes_nothing(monkeypatch):
@@ -163,17 +138,6 @@ def test_residual_bias_intervals_resample_words_and_contain_the_value():
         again = repeated.interval()[name]
         torch.testing.assert_close((again.low, again.high), (estimate.low, estimate.high))
     assert "linear_probe" in str(metric.table("before"))
-
-
-def test_compare_metrics_of_other_words_or_labels_raises():
-    vectors, labels, _ = rows_of_words(40, classes=2, max_rows=1)
-    metrics = [ResidualBias() for _ in range(3)]
-    metrics[0].update(vectors, labels, ids=torch.arange(40))
-    metrics[1].update(vectors, 1 - labels, ids=torch.arange(40))
-    metrics[2].update(vectors, labels, ids=torch.arange(40) + 1)
-    for other in metrics[1:]:
-        with pytest.raises(ValueError, match="^a, b: their items differ"):
-            compare(metrics[0], other)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])

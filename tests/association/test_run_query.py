@@ -69,9 +69,6 @@ def test_run_query_invalid_arguments_raise_before_look_up(query, tiny, monkeypat
         ("model", {}, TypeError, "model: got a dict, wanted a WordEmbeddingModel; write WordEmbeddingModel(model)"),
         (lost, 2, ValueError, f"{lost}: got 2, wanted a number between 0 and 1"),
         ("normalize", 1, TypeError, "normalize: got 1, wanted True or False"),
-        ("warn_not_found_words", None, TypeError, "warn_not_found_words: got None, wanted True or False"),
-        ("preprocessors", ["x"], TypeError, "preprocessors[0]: got a str, wanted a dict of options"),
-        ("strategy", "any", ValueError, "strategy: got 'any', wanted one of 'first', 'all'"),
     ):
         with raises(kind, message):
             run(**{name: value})

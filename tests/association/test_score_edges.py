@@ -1,8 +1,8 @@
 """Edge cases of single scores computed by hand, and errors of all scores."""
 
-import association_oracle as oracle
 import pytest
 import torch
+from cases import association_oracle as oracle
 from metric_cases import answer
 from raising import raises
 from scores import agrees, random_sets

@@ -73,17 +73,6 @@ def test_read_word2vec_binary_without_control_bytes_is_binary(write):
     assert words == ["w0"] and vectors.tobytes() == bits.tobytes()
 
 
-def test_read_word2vec_rows_longer_than_first_chunk_are_read(write, monkeypatch):
-    monkeypatch.setattr("tensormetrics.association.embeddings.formats.word2vec.CHUNK", 64)
-    table = np.arange(90, dtype=np.float32).reshape(3, 30) / 4
-    for header in ("3 30\n", ""):
-        rows = "".join(f"w{i} {' '.join(map(repr, row))}\n" for i, row in enumerate(table.tolist()))
-        words, vectors = read_word2vec(write((header + rows).encode()))
-        assert words == ["w0", "w1", "w2"] and np.array_equal(vectors, table)
-    _, vectors = read_word2vec(write(b"3 30\n" + b"".join(b"w%d " % i + table[i].tobytes() for i in range(3))))
-    assert np.array_equal(vectors, table)
-
-
 def test_read_word2vec_invalid_gzip_file_raises(write, tmp_path):
     path = tmp_path / "vectors.txt.gz"
     path.write_bytes(text())

@@ -24,7 +24,6 @@ METRICS = {
     "DirectBias": (association.DirectBias, 1, 2),
     "GWEAT": (association.GWEAT, 2, 2),
 }
-ALIGNED = {"RIPA", "DirectBias"}  # rows of the words of a tuple form tuples in their order
 SETS = [[f"{name}{i}" for i in range(4)] for name in "xyab"]
 WORDS = sum(SETS, [])
 
@@ -71,21 +70,6 @@ def test_run_query_repeated_rows_change_nothing(name):
     contexts = rows_of_words([1, 4, 2])
     repeated = {word: rows.repeat(1 + 3 * (i % 3), 1) for i, (word, rows) in enumerate(contexts.items())}
     check_equal(flat_results(name, repeated), flat_results(name, contexts))
-    one = {word: rows[:1] for word, rows in contexts.items()}
-    copies = {word: rows[:1].repeat(5, 1) for word, rows in contexts.items()}
-    check_equal(flat_results(name, copies), flat_results(name, one))
-
-
-@pytest.mark.parametrize("name", METRICS)
-def test_run_query_order_of_words_and_rows_changes_nothing(name):
-    contexts = rows_of_words([1, 4, 2])
-    same = (2, 0, 3, 1)  # words of tuples keep their partners
-    orders = dict.fromkeys(range(4), same) if name in ALIGNED else {0: same, 1: (1, 3, 2, 0), 2: (3, 2, 1, 0)}
-    check_equal(flat_results(name, contexts, orders), flat_results(name, contexts))
-    turned = {word: rows.flip(0) for word, rows in contexts.items()}
-    if name in ALIGNED:  # rows of tuples are aligned by their order
-        return
-    check_equal(flat_results(name, turned), flat_results(name, contexts))
 
 
 def on_demand(contexts, computed_first=()):
@@ -98,13 +82,6 @@ def on_demand(contexts, computed_first=()):
     for word in computed_first:
         model.rows(word)
     return model
-
-
-@pytest.mark.parametrize("name", METRICS)
-@pytest.mark.parametrize("computed_first", [[], ["b1"], WORDS, WORDS[::-1], [*WORDS[5:], *WORDS[:5]]], ids=len)
-def test_run_query_rows_computed_on_demand_in_any_order_change_nothing(name, computed_first):
-    contexts = rows_of_words([3])
-    check_equal(flat_results(name, on_demand(contexts, computed_first)), flat_results(name, contexts))
 
 
 def forms(contexts):
@@ -144,7 +121,7 @@ def test_p_values_do_not_depend_on_rows_of_words(name, variant):
 @pytest.mark.parametrize("name", METRICS)
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.filterwarnings("ignore:rnd of sets of")
-def test_intervals_do_not_depend_on_rows_of_words(name, variant):
+def test_results_and_intervals_do_not_depend_on_rows_of_words(name, variant):
     """The bounds change by sampling error only: four standard errors of a quantile are a tenth of the interval."""
     contexts = rows_of_words([3], seed=2)
     changed, orders = VARIANTS[variant](contexts)
@@ -154,7 +131,10 @@ def test_intervals_do_not_depend_on_rows_of_words(name, variant):
     assert width > 0
     margin = width * (0.3 if name == "RNSB" else 0.1) if orders else 1e-9
     for end in ("/low", "/high"):
-        assert abs(got[end] - expected[end]) <= margin, end
+        assert abs(got.pop(end) - expected.pop(end)) <= margin, end
+    if variant == "rows of forms":  # which have values of their own
+        got, expected = ({key: x for key, x in result.items() if key.count("/") == 1} for result in (got, expected))
+    check_equal(got, expected)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.special
-import scipy.stats
 import torch
 from torch import Generator, Tensor
 
@@ -16,59 +14,18 @@ from tensormetrics.association import functional
 from tensormetrics.association.resampling.folds import deal_words
 from tensormetrics.core.metric.base import Metric
 
+from . import association_oracle as oracle
 from .case import FunctionCase, LeftOut, MetricCase
 
 LEFT_OUT = LeftOut("an item without a score leaves the mean and is counted in not_finite")
 
 
-def unit_rows(vectors: np.ndarray) -> np.ndarray:
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
-
-
-def cosine(u: np.ndarray, v: np.ndarray) -> float:
-    return u @ v / np.linalg.norm(u) / np.linalg.norm(v)
-
-
-def word_associations(w: np.ndarray, a: np.ndarray, b: np.ndarray) -> list[float]:
-    """Compute each word's mean cosine with a minus its mean cosine with b (Caliskan et al. 2017)."""
-    return [np.mean([cosine(v, u) for u in a]) - np.mean([cosine(v, u) for u in b]) for v in w]
-
-
-def centered(groups: np.ndarray) -> np.ndarray:
-    return groups - groups.mean(0)
-
-
-def mean_differences(groups: np.ndarray) -> np.ndarray:
-    means = unit_rows(groups).mean(1)
-    return means[0] - means[1:]
-
-
-def negative_sentiment(t: np.ndarray, a: np.ndarray, b: np.ndarray) -> float:
-    """Compute the divergence of negative sentiment from uniform (Sweeney & Najafian 2019) with another solver."""
-    x = np.pad(np.concatenate([a, -b]), ((0, 0), (0, 1)), constant_values=1)
-    x[len(a) :, -1] = -1
-
-    def loss(v: np.ndarray) -> tuple[float, np.ndarray]:
-        margin = x @ v
-        return v @ v / 2 + np.logaddexp(0, -margin).sum(), v - x.T @ scipy.special.expit(-margin)
-
-    v = scipy.optimize.minimize(loss, np.zeros(6), jac=True, method="BFGS", options={"gtol": 1e-9}).x
-    p = scipy.special.expit(-(t @ v[:5] + v[5]))
-    q = p / p.sum()
-    return np.sum(q * np.log(q * len(q)))
-
-
 def levels_of(x: np.ndarray, y: np.ndarray, a: np.ndarray, b: np.ndarray) -> list[float]:
     """Compute the three levels, one cosine at a time (Wolfe et al. 2024): 1, then 2, 4 and 4 values."""
-    x_associations, y_associations = word_associations(x, a, b), word_associations(y, a, b)
-    effect_sizes = [
-        (np.mean(x_associations) - np.mean(y_associations)) / np.std([*x_associations, *y_associations], ddof=1)
-    ]
-    for target in (x, y):
-        to_a, to_b = ([np.mean([cosine(v, w) for v in target]) for w in attributes] for attributes in (a, b))
-        effect_sizes.append((np.mean(to_a) - np.mean(to_b)) / np.std([*to_a, *to_b], ddof=1))
-    pairs = [[cosine(v, w) for v in target for w in attributes] for target in (x, y) for attributes in (a, b)]
-    return [*effect_sizes, *map(np.mean, pairs), *(np.std(pair, ddof=1) for pair in pairs)]
+    pairs = [[oracle.cos(v, w) for v in target for w in attributes] for target in (x, y) for attributes in (a, b)]
+    by_target = [oracle.sc_weat(np.mean([oracle.unit(v) for v in target], 0)[None], a, b, 1)[0] for target in (x, y)]
+    effect = oracle.weat_effect_size(x, y, a, b, 1)
+    return [effect, *by_target, *map(np.mean, pairs), *(np.std(pair, ddof=1) for pair in pairs)]
 
 
 def log_probabilities(generator: Generator, shape: tuple[int, ...]) -> tuple[Tensor, ...]:
@@ -148,55 +105,35 @@ def query_case(
         shapes = [(items, 3, 4, 5) if name in "gh" else (items, 4, 5) for name in names]
         return tuple(torch.randn(shape, generator=generator) for shape in shapes)
 
-    def oracle(*sets: np.ndarray) -> list[float]:
+    def mean_score(*sets: np.ndarray) -> list[float]:
         return [np.mean([score(*query) for query in zip(*sets, strict=True)])]
 
     narrow, *others = inputs(Generator(), 2)
     bad = ((narrow[..., :4], *others), (narrow[0, 0], *others))
     # forward returns the score of each item
-    return MetricCase(metric, inputs, oracle, rtol, False, bad, not_finite=LEFT_OUT)
+    return MetricCase(metric, inputs, mean_score, rtol, False, bad, not_finite=LEFT_OUT)
 
 
 def ceat_case() -> MetricCase:
     """Make a row whose items are samples; their effect sizes are combined (DerSimonian & Laird 1986)."""
     case = query_case(association.CEAT, "xyab", lambda *sets: 0.0)
 
-    def oracle(*sets: np.ndarray) -> list[float]:
-        associations = [
-            np.array([word_associations(x, a, b), word_associations(y, a, b)]) for x, y, a, b in zip(*sets, strict=True)
-        ]
-        v = np.array([g.var(ddof=1) for g in associations])
-        e = np.array([g[0].mean() - g[1].mean() for g in associations]) / np.sqrt(v)
-        q = np.sum((e - np.average(e, weights=1 / v)) ** 2 / v)
-        between = max(0, (q - (len(e) - 1)) / (np.sum(1 / v) - np.sum(1 / v**2) / np.sum(1 / v)))
-        return [np.average(e, weights=1 / (v + between))]
+    def combined_effect(*sets: np.ndarray) -> list[float]:
+        samples = list(zip(*sets, strict=True))
+        variances = [np.var([oracle.association(w, a, b) for w in (*x, *y)], ddof=1) for x, y, a, b in samples]
+        effects = [oracle.weat_effect_size(*sample, 1) for sample in samples]
+        return [oracle.random_effects(np.array(effects), np.array(variances))[0]]
 
-    return dataclasses.replace(case, oracle=oracle)
+    return dataclasses.replace(case, oracle=combined_effect)
 
 
 METRICS = {
-    "WEAT": query_case(
-        association.WEAT, "xyab", lambda x, y, a, b: sum(word_associations(x, a, b)) - sum(word_associations(y, a, b))
-    ),
-    "RIPA": query_case(association.RIPA, "xya", lambda x, y, a: np.mean(a @ unit_rows(x - y).T)),
-    "RND": query_case(
-        association.RND,
-        "xya",
-        lambda x, y, a: np.mean([np.linalg.norm(w - x.mean(0)) - np.linalg.norm(w - y.mean(0)) for w in a]),
-    ),
-    "ECT": query_case(
-        association.ECT,
-        "xya",
-        lambda x, y, a: scipy.stats.spearmanr(*(unit_rows(a) @ s.mean(0) for s in (x, y))).statistic,
-    ),
-    "MAC": query_case(association.MAC, "tg", lambda t, a: 1 - np.mean([unit_rows(t) @ unit_rows(s).T for s in a])),
-    "SCWEAT": query_case(
-        association.SCWEAT,
-        "wab",
-        lambda w, a, b: np.mean(
-            np.array(word_associations(w, a, b)) / np.std(unit_rows(w) @ unit_rows(np.concatenate([a, b])).T, 1)
-        ),
-    ),
+    "WEAT": query_case(association.WEAT, "xyab", oracle.weat),
+    "RIPA": query_case(association.RIPA, "xya", oracle.ripa),
+    "RND": query_case(association.RND, "xya", oracle.rnd),
+    "ECT": query_case(association.ECT, "xya", oracle.ect),
+    "MAC": query_case(association.MAC, "tg", oracle.mac),
+    "SCWEAT": query_case(association.SCWEAT, "wab", lambda *sets: oracle.sc_weat(*sets).mean()),
     "MLEAT": query_case(association.MLEAT, "xyab", lambda *sets: levels_of(*sets)[0]),
     "LPBS": MetricCase(
         association.LPBS,
@@ -214,27 +151,13 @@ METRICS = {
         bad=((torch.zeros(3), torch.zeros(2)), (torch.zeros(3, 2), torch.zeros(3, 2))),
         not_finite=LEFT_OUT,
     ),
-    "GWEAT": query_case(
-        association.GWEAT,
-        "gh",
-        lambda x, a: np.sum(centered(unit_rows(x).mean(1)) * centered(unit_rows(a).mean(1))),
-    ),
+    "GWEAT": query_case(association.GWEAT, "gh", oracle.gweat),
     "SAME": query_case(
-        lambda: association.SAME(weighting="unit"),
-        "tg",
-        lambda t, groups: np.mean(
-            np.abs(unit_rows(t) @ np.linalg.qr(mean_differences(groups).T)[0]).sum(1)  # Gram-Schmidt up to signs
-        ),
+        lambda: association.SAME(weighting="unit"), "tg", lambda *sets: oracle.same(*sets, weighting="unit")
     ),
-    "DirectBias": query_case(
-        association.DirectBias,
-        "tg",
-        lambda t, groups: np.mean(
-            np.abs(unit_rows(t) @ np.linalg.svd(centered(unit_rows(groups)).reshape(-1, 5))[2][0])
-        ),
-    ),
+    "DirectBias": query_case(association.DirectBias, "tg", oracle.direct_bias),
     "CEAT": ceat_case(),
-    "RNSB": query_case(association.RNSB, "tab", negative_sentiment, rtol=1e-7),
+    "RNSB": query_case(association.RNSB, "tab", oracle.rnsb, rtol=1e-7),
     "ResidualBias": MetricCase(
         association.ResidualBias,
         lambda generator, items: word_vectors(generator, (items,)),

@@ -47,18 +47,6 @@ def test_errors_name_the_class_that_was_made():
         family(confidence=0.5)
 
 
-def test_failed_update_keeps_state_unchanged():
-    def hook(*_):
-        raise ZeroDivisionError("by a hook")
-
-    selected = {"items[*]": hook}
-    scores = family(hooks=selected, by="label")
-    with pytest.raises(ZeroDivisionError, match="by a hook"):
-        scores.update(*FIRST)
-    assert scores.update_count == 0
-    assert all(value.isnan() for value in scores.compute().values())
-
-
 def test_hooks_of_forward_number_documents_on():
     seen = []
     scores = family(hooks={"items[*]": lambda index, *_: seen.append(index)})

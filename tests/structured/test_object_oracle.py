@@ -39,15 +39,6 @@ def test_derived_overlaps_match_oracle(tp, constraint):
         )
 
 
-@pytest.mark.parametrize("constraint", CONSTRAINTS)
-@pytest.mark.parametrize("tp", TYPES, ids=str)
-def test_an_object_with_itself(tp, constraint):
-    preds, refs = objects(tp, 1, 8)
-    metric = derive(tp, constraint=constraint)
-    for x in (*preds, *refs):
-        assert metric.score(x, x) == pytest.approx(metric.score_self(x), abs=1e-12)
-
-
 @pytest.mark.parametrize("tp", TYPES, ids=str)
 def test_matches_add_up(tp):
     """The pairs listed of a collection weigh what the collection does."""

@@ -62,19 +62,3 @@ def test_ranking_scores_nonfinite_gain_propagates(value):
     assert metric.compute()["ndcg@3"] == 1
     with pytest.raises(ValueError, match=r"gains\[0\]\[1\]: got (nan|inf|-inf), wanted a finite number"):
         metric.update_rankings(structured.dsl.ranking[3](structured.dsl.auto[int]), [[1]], [[1, 2]], [[1.0, value]])
-
-
-@VALUES
-def test_dsl_nonfinite_similarity_raises(value):
-    """A user's similarity and numbers; -inf forbids a pair, and an infinite number is the function's to judge."""
-    mm = structured.dsl
-    if value > -math.inf or math.isnan(value):
-        with pytest.raises(ValueError, match="from_func: got (nan|inf) for .*, wanted a number below infinity"):
-            mm.set_matching[int](mm.from_func(lambda x, y: value)).score([1], [2])
-    else:
-        assert mm.set_matching[int](mm.from_func(lambda x, y: value)).score([1], [2]) == 0
-    if math.isnan(value):
-        with pytest.raises(ValueError, match=r"preds\[0\]\[0\]: got nan, wanted float"):
-            mm.set_matching[float](mm.auto[float]).score([value], [1.0])
-        with pytest.raises(ValueError, match="got nan, wanted a number"):
-            mm.set_matching[float](mm.tensor_func(lambda x, y: (x == y).double()[:, 0])[float]).score([value], [1.0])

@@ -78,19 +78,6 @@ def test_calibration_error_interval_agrees_with_numpy(offset, generator, device)
     assert [float(low), float(high)] == pytest.approx([min(ends[0], error), max(ends[1], error)], rel=1e-6, abs=1e-7)
 
 
-def test_groups_widen_the_interval_and_equal_models_do_not_differ(generator):
-    preds, target = simulated(200, 0.1, generator)
-    widths = []
-    for groups in None, torch.arange(400) // 4:
-        metric = CalibrationError(norm="rms", replicates=300)
-        metric.update(preds.repeat_interleave(2), target.repeat_interleave(2), groups=groups)
-        _, low, high = metric.interval()
-        widths.append(float(high - low))
-    assert widths[1] > 1.2 * widths[0] and metric.interval().groups == 100
-    equal = compare(metric, metric)
-    assert equal.p_value == 1 and equal.p_better == 0.5 and -0.03 < equal.low < 0 < equal.high < 0.03
-
-
 def test_comparison_finds_the_calibrated_model(generator):
     preds, target = simulated(1000, 0.0, generator)
     for norm in "l1", "rms":

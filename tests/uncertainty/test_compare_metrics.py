@@ -11,7 +11,7 @@ from torchmetrics.classification import MulticlassConfusionMatrix, MulticlassF1S
 
 from tensormetrics.core.resampling.draws import pseudo_masses, t_scales
 from tensormetrics.retrieval import FirstRank, PrecisionAtK
-from tensormetrics.structured import Family, MultisetMatch, dsl, micro_average
+from tensormetrics.structured import MultisetMatch
 from tensormetrics.uncertainty import Estimate, Uncertain, UncertaintyWarning, as_scalars, compare
 
 R = 200
@@ -89,26 +89,6 @@ def test_interval_of_median_rank_uses_weighted_medians(generator):
         medians.append(ranks[order][np.searchsorted(weights.cumsum(), weights.sum() / 2)])
     estimate = metric.interval(replicates=R, seed=3)
     assert [float(estimate.low), float(estimate.high)] == pytest.approx(np.quantile(medians, [0.025, 0.975]))
-
-
-def test_family_interval_does_not_depend_on_update_order(generator):
-    def make_family(**options) -> Family:
-        return Family(dsl.auto[set[int]], {"micro": micro_average(["f1"]), "": micro_average(["recall"])}, **options)
-
-    documents = [[set(row.tolist()) for row in torch.randint(0, 9, (30, 4), generator=generator)] for _ in range(3)]
-    names = [f"document {i}" for i in range(30)]
-    one, other, shuffled = make_family(replicates=50), make_family(replicates=50), make_family(replicates=50)
-    one.update(documents[0], documents[1], ids=names)
-    other.update(documents[2], documents[1], ids=names)
-    for i in (29, *range(29)):
-        shuffled.update(documents[0][i : i + 1], documents[1][i : i + 1], ids=names[i : i + 1])
-    estimates = one.interval()
-    assert list(estimates) == list(one.compute()) and all(
-        low <= value <= high for value, low, high in estimates.values()
-    )
-    for key, estimate in shuffled.interval().items():
-        assert torch.equal(estimate.low, estimates[key].low)
-    assert list(compare(one, other)) == list(estimates) == list(compare(one, 0.4, alternative="less"))
 
 
 def test_uncertain_interval_treats_updates_as_items(generator):

@@ -1,6 +1,5 @@
 """Ratings from pairwise judgments, against counts, win rates of single pairs and simulated battles."""
 
-import copy
 import math
 import pickle
 
@@ -89,13 +88,11 @@ def test_ratings_named_models_equal_numbered_ones_in_any_split(battles, ratings)
         part = slice(start, start + 50)
         metric.update(named[0][part], named[1][part], [texts[int(2 * score)] for score in outcome[part]])
     other.update(named[0][200:], named[1][200:], outcome[200:].numpy())
-    other = pickle.loads(pickle.dumps(copy.deepcopy(other)))
-    metric.merge_state(other)
-    assert list(metric.compute()) == NAMES
-    torch.testing.assert_close(metric.compute(), ratings.compute(), rtol=0, atol=0)
+    metric.merge_state(pickle.loads(pickle.dumps(other)))
     restored = Ratings()
     metric.persistent(True)
     restored.load_state_dict(metric.state_dict())
+    assert list(restored.compute()) == NAMES
     torch.testing.assert_close(restored.compute(), ratings.compute(), rtol=0, atol=0)
     assert torch.equal(restored.interval().low, ratings.interval().low)
 
@@ -112,15 +109,6 @@ def test_ratings_swapped_models_give_the_same_ratings(battles, ratings):
     swapped = Ratings(NAMES)
     swapped.update(second, first, 1 - outcome)
     torch.testing.assert_close([*swapped.interval()], [*ratings.interval()], rtol=0, atol=1e-6)
-
-
-def test_ratings_battle_without_judgment_is_ignored(battles, ratings):
-    first, second, outcome = (torch.cat([column, column[:9]]) for column in battles)
-    outcome[400:] = torch.nan
-    metric = Ratings(NAMES)
-    metric.update(first, second, outcome)
-    assert metric.interval().items == 400
-    torch.testing.assert_close([*metric.interval()], [*ratings.interval()], rtol=0, atol=0)
 
 
 OUTCOMES = {
@@ -147,17 +135,6 @@ def test_replicates_in_several_chunks_are_the_same(ratings, monkeypatch):
     monkeypatch.setattr("tensormetrics.uncertainty.battles.ratings.CHUNK", 100)
     assert all(torch.equal(a, b) for a, b in zip(ratings.interval(replicates=40), expected, strict=True))
     assert ratings.compare(replicates=50).to_json() == compared
-
-
-def test_interval_depends_only_on_ids(battles, generator):
-    order = torch.randperm(400, generator=generator)
-    estimates = []
-    for index in (torch.arange(400), order):
-        metric = Ratings(NAMES)
-        metric.update(*(column[index] for column in battles), ids=index)
-        estimates.append(metric.interval())
-    torch.testing.assert_close([*estimates[0]], [*estimates[1]], rtol=0, atol=1e-6)
-    assert estimates[0].labels == tuple(NAMES) and estimates[0].name == "rating"
 
 
 def test_interval_both_orders_of_a_prompt_in_a_group_are_no_new_evidence(battles):

@@ -177,11 +177,9 @@ VALUES = [  # calls that raise a ValueError
     (lambda: evaluate_run({"q": {"a": 1.0}}, {"q": {"a": 1}}, ["num_rel"]).interval(),
      "metrics: got num_rel, wanted at least one mean for the interval"),
     (lambda: CalibrationError(0), "bins: got 0, wanted an integer >= 1."),
-    (lambda: CalibrationError(norm="max"), "norm: got 'max', wanted one of 'l1', 'rms'"),
     (lambda: calibration_error(torch.rand(5), ONES, norm="max"), "norm: got 'max', wanted one of 'l1', 'rms'"),
     (lambda: brier_score(torch.rand(5, 1), ONES), "preds: got shape (5, 1), wanted (5,) or (5, C) for this target."),
     # Several models
-    (lambda: compare({"one": hits()}), "a: got 1 models, wanted at least two"),
     (lambda: compare({"a": hits(), "b": hits()}, baseline="c"), "baseline: got 'c'"),
     (lambda: compare({"a": hits(), "b": hits()}, correction="none"), "correction: got 'none'"),
     (lambda: compare({"a": hits(), "rank": hits(FirstRank)}), "rank: got a FirstRank, wanted a HitRate as a is"),
@@ -250,7 +248,6 @@ VALUES = [  # calls that raise a ValueError
     (lambda: pass_at_k(5, 1, ()), "k: got no number"),
     (lambda: pass_at_k(5.0, 1, 2), "n: got torch.float32, wanted an integer dtype"),
     (lambda: pass_at_k(5, 1, 2, require="most"), "require: got 'most', wanted one of 'any', 'all'"),
-    (lambda: PassAtK(require="most"), "require: got 'most', wanted one of 'any', 'all'"),
     # Ratings
     (lambda: battles(["gpt"], ["claude"], ["a"]), "b: got 'claude', wanted one of 'gpt'"),
     (lambda: battles(["gpt"], ["llama"], ["won"]), "outcome: battle 0: got 'won' for an outcome, wanted model_a"),
@@ -269,7 +266,6 @@ VALUES = [  # calls that raise a ValueError
     (lambda: Ratings(1), "models: got 1"),
     (lambda: Ratings(["a", "a"]), "models: got"),
     (lambda: Ratings(["a"]), "models: got"),
-    (lambda: Ratings(scale="rank"), "scale: got 'rank'"),
     (lambda: Ratings(prior_sd=0), "prior_sd: got 0"),
     (lambda: Ratings(NAMES, anchor=("claude", 1000)), "anchor: got 'claude'"),
     (lambda: Ratings(anchor=("gpt", INF)), "anchor: got inf"),

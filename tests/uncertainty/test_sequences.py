@@ -67,13 +67,6 @@ def test_looks_are_intervals_of_the_items_so_far(generator):
     assert bool((path.low.diff() >= -1e-12).all() & (path.high.diff() <= 1e-12).all())  # a rejected mean stays rejected
 
 
-def test_interval_moves_and_scales_with_the_bounds(generator):
-    scores = torch.rand(40, generator=generator).double()
-    unit = interval(scores, bounds=(0, 1), anytime=True)
-    moved = interval(20 * scores - 5, bounds=(-5, 15), anytime=True)
-    assert [*map(float, moved)] == pytest.approx([20 * float(end) - 5 for end in unit])
-
-
 def test_groups_count_as_their_means_when_they_are_complete():
     groups = ["b", "a", "a", "b", "c", "c"]
     estimate = interval([0, 1, 0, 1, 1, 1], groups=groups, anytime=True, looks=[1, 2, 3])

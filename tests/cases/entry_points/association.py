@@ -61,19 +61,6 @@ def as_query(targets: int, word_sets: Sets) -> tuple[association.Query, associat
     return association.Query([n for t, n in named if t], [n for t, n in named if not t]), model
 
 
-def padded_with_masks(function: Callable[..., Any]) -> EntryPoint:
-    """Make an entry point that calls a function with padded sets and their masks."""
-
-    def call(*word_sets: Tensor) -> Any:
-        wide = (torch.nn.functional.pad(word_set, (0, 0, 1, 2), value=7.0) for word_set in word_sets)
-        masks = (
-            torch.nn.functional.pad(torch.ones(word_set.shape[:-1], dtype=torch.bool), (1, 2)) for word_set in word_sets
-        )
-        return function(*map(functional.WordSet, wide, masks))
-
-    return call
-
-
 FUNCTIONS: dict[str, EntryPoint] = {"ml_eat": lambda *word_sets: functional.ml_eat(*word_sets).effect}
 
 
@@ -102,8 +89,6 @@ def metric_quantity(
     entry_points: dict[str, EntryPoint] = {
         f"association.{function}": first,
         **(more or {}),
-        f"association.{function}, masks": padded_with_masks(first),
-        f"association.{function}, batch": lambda *word_sets: first(*(word_set[None] for word_set in word_sets)),
         f"association.{name}, measure": lambda *word_sets: next(
             iter(metric_class(**options).measure(*word_sets).values())
         ),
@@ -114,9 +99,6 @@ def metric_quantity(
     entry_points[f"association.{name}"] = lambda *word_sets: updated(
         metric_class(**options), *(word_set[None] for word_set in word_sets)
     ).compute()
-    entry_points[f"association.{name}, forward"] = lambda *word_sets: metric_class(**options)(
-        *(word_set[None] for word_set in word_sets)
-    )
     reasons = {
         "other dimensions": "a model has one dimension",
         "not a number": "a model has finite vectors",
@@ -168,45 +150,6 @@ def tested(name: str, **options: Any) -> EntryPoint:
     )
 
 
-def p_value_of_weat(*word_sets: Tensor) -> Tensor:
-    x, y, a, b = (word_set.double() for word_set in word_sets)
-    cosines = torch.nn.functional.cosine_similarity
-    u, v = (cosines(w[:, None], a[None], -1).mean(1) - cosines(w[:, None], b[None], -1).mean(1) for w in (x, y))
-    return functional.permutation_p_value(u, v)
-
-
-def query_p_value(*word_sets: Tensor) -> Any:
-    query, model = as_query(2, word_sets)
-    return association.WEAT(p_value=True).run_query(query, model).details["p_value"]
-
-
-def table_p_value(*word_sets: Tensor) -> Any:
-    query, model = as_query(2, word_sets)
-    return association.run_queries(association.WEAT(p_value=True), [query], [model], value="p_value").cells[0][0]
-
-
-P_VALUES = {
-    "p-value of WEAT": Quantity(
-        {
-            name: make
-            for name, make in data_of("xyab").items()
-            if name in ("ordinary", "single", "float32", "all equal")
-        },
-        {
-            "association.permutation_p_value": p_value_of_weat,
-            "association.permutation_p_value, exact": tested("WEAT", method="exact"),
-            "association.WEAT, p_values": lambda *word_sets: association.WEAT().p_values(*word_sets)["p_value"],
-            "association.WEAT, evaluate": tested("WEAT"),
-            "association.WEAT, run_query": query_p_value,
-            "association.run_queries": table_p_value,
-            "association.target_permutation_p_value": lambda x, y, a, b: functional.target_permutation_p_value(
-                lambda x, y, a: functional.weat(x, y, a, b), x, y, a
-            ),
-        },
-    )
-}
-
-
 def lpbs_data() -> dict[str, Callable[[Generator], Sets]]:
     def sample(items: int) -> Callable[[Generator], Sets]:
         return lambda g: tuple(torch.rand(items, generator=g).add(0.01).log().double() for _ in range(4))
@@ -250,7 +193,6 @@ PAIRS = {
         {
             "association.pair_preference": functional.pair_preference,
             "association.PairPreference": lambda *scores: pair_preference_metric(*scores).compute(),
-            "association.PairPreference, forward": lambda *scores: association.PairPreference()(*scores),
             "association.PairPreference, with categories": in_categories,
         },
     ),
@@ -272,7 +214,6 @@ LOG_PROBABILITIES = {
         {
             "association.lpbs": functional.lpbs,
             "association.LPBS": lambda *scores: updated(association.LPBS(), *scores).compute(),
-            "association.LPBS, forward": lambda *scores: association.LPBS()(*scores).mean(),
         },
     )
 }
@@ -290,13 +231,6 @@ def combined_ceat(*word_sets: Tensor) -> Tensor:
     return functional.random_effects(effects, associations.var(-1)).value
 
 
-def ceat_in_two_updates(*word_sets: Tensor) -> Tensor:
-    metric = association.CEAT()
-    for part in (slice(3), slice(3, None)):
-        metric.update(*(word_set[part] for word_set in word_sets))
-    return metric.compute()
-
-
 def data_named(shapes: str, *names: str) -> dict[str, Callable[[Generator], Sets]]:
     return {name: make for name, make in data_of(shapes).items() if name in (names or ("ordinary", "float32"))}
 
@@ -306,7 +240,6 @@ MORE = {
         {"ordinary": samples},
         {
             "association.CEAT": lambda *word_sets: updated(association.CEAT(), *word_sets).compute(),
-            "association.CEAT, in two updates": ceat_in_two_updates,
             "association.random_effects": combined_ceat,
         },
     ),
@@ -382,13 +315,11 @@ ACCURACIES = {
         },
         {
             "association.residual_bias": lambda *rows: stack_accuracies(functional.residual_bias(*rows)),
-            "association.residual_bias, batch": lambda x, y: stack_accuracies(functional.residual_bias(x[None], y)),
             "association.residual_bias, repeated rows": repeated_rows,
             "association.ResidualBias": lambda *rows: stack_accuracies(
                 updated(association.ResidualBias(), *rows).compute()
             ),
-            "association.ResidualBias, forward": lambda *rows: stack_accuracies(association.ResidualBias()(*rows)),
         },
     )
 }
-QUANTITIES = SCORES | MORE | P_VALUES | LOG_PROBABILITIES | ACCURACIES | PAIRS
+QUANTITIES = SCORES | MORE | LOG_PROBABILITIES | ACCURACIES | PAIRS

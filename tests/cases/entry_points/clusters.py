@@ -61,10 +61,8 @@ def clustering_quantity(
     score, metric_class = getattr(retrieval.functional, function), getattr(retrieval, metric)
     entry_points = {
         f"retrieval.{metric}": lambda *data: updated(metric_class(), *data).compute(),
-        f"retrieval.{metric}, forward": lambda *data: metric_class()(*data),
         f"retrieval.{function}": score,
         f"retrieval.contingency, {function}": lambda *data: score(retrieval.functional.contingency(*data)),
-        f"retrieval.{function}, batch": lambda labels, clusters: score(labels[None], clusters[None]),
         f"retrieval.AccuracyCalculator, {calculator}": calculator_entry_point(calculator),
     }
     entry_points |= more or {}
@@ -131,9 +129,6 @@ def verification_entry_points(
     return {
         **metric_entry_points(make, name),
         f"retrieval.{function}": lambda *data: getattr(retrieval.functional, function)(*data, **options),
-        f"retrieval.{function}, batch": lambda x, labels: getattr(retrieval.functional, function)(
-            x[None], labels[None], **options
-        ),
     }
 
 

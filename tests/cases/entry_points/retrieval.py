@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Generator, Tensor
-from torchmetrics import MetricCollection
 
 from tensormetrics import retrieval, structured, uncertainty
 
@@ -161,18 +160,11 @@ def calculator_interval(name: str) -> EntryPoint:
 
 
 def metric_entry_points(make: Callable[..., Any], name: str) -> dict[str, EntryPoint]:
-    def collected(*data: Any) -> Any:
-        metrics = MetricCollection({"one": make(), "other": make()})
-        metrics.update(*data)
-        return metrics.compute()["other"]
-
     def in_two(x: Tensor, labels: Tensor) -> Any:
         return updated(updated(make(), x[:1], labels[:1]), x[1:], labels[1:]).compute()
 
     return {
         f"retrieval.{name}": lambda *data: updated(make(), *data).compute(),
-        f"retrieval.{name}, forward": lambda *data: make()(*data),
-        f"retrieval.{name}, in a collection": collected,
         f"retrieval.{name}, in two updates": in_two,
     }
 
@@ -190,9 +182,6 @@ def function_entry_points(
     return {
         f"retrieval.{name}": lambda *data: statistic(function(retrieval.functional.positive_ranks(*data), **options)),
         f"retrieval.ranks_of_neighbors, {name}": score_of_neighbors,
-        f"retrieval.positive_ranks, batch and {name}": lambda x, labels: statistic(
-            function(retrieval.functional.positive_ranks(x[None], labels[None]), **options)
-        ),
     }
 
 

@@ -1,19 +1,12 @@
-"""Quantities of scores and probabilities, of confusion matrices, and of costs."""
+"""Quantities of scores and probabilities, and of repeated samples."""
 
-import dataclasses
-import functools
-import json
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
-import torchmetrics.classification as classification
 from torch import Generator, Tensor
 
-from tensormetrics import assignment, posterior, retrieval, structured, uncertainty
-from tensormetrics.compat.prob_conf_mat import summarize_posterior
+from tensormetrics import retrieval, uncertainty
 
 from .quantity import EntryPoint, Quantity, computed, estimated, updated
 
@@ -64,19 +57,10 @@ def query_entry_point(score: Callable[..., Tensor]) -> EntryPoint:
 def metric_entry_points(make: Callable[[], Any], name: str) -> dict[str, EntryPoint]:
     return {
         f"uncertainty.{name}": lambda *data: updated(make(), *data).compute(),
-        f"uncertainty.{name}, forward": lambda *data: make()(*data),
         f"uncertainty.{name}, item by item": lambda preds, target: updated(
             updated(make(), preds[:1], target[:1]), preds[1:], target[1:]
         ).compute(),
     }
-
-
-def torchmetrics_entry_point(make: Callable[[], Any]) -> EntryPoint:
-    return computed(lambda: uncertainty.Uncertain(make(), replicates=0))
-
-
-def auroc_of_batch(*data: Tensor) -> Tensor:
-    return uncertainty.functional.binary_auroc(*(tensor[None] for tensor in data))
 
 
 PROBABLE = {
@@ -85,7 +69,6 @@ PROBABLE = {
         {
             **metric_entry_points(uncertainty.BinaryAUROC, "BinaryAUROC"),
             "uncertainty.binary_auroc": uncertainty.functional.binary_auroc,
-            "uncertainty.binary_auroc, batch": auroc_of_batch,
             "uncertainty.delong": lambda preds, target: uncertainty.functional.delong(preds[None], target).auroc[0],
             "retrieval.ranking_auroc, one query": query_entry_point(retrieval.functional.ranking_auroc),
         },
@@ -111,9 +94,6 @@ PROBABLE = {
         {
             **metric_entry_points(uncertainty.BrierScore, "BrierScore"),
             "uncertainty.brier_score": uncertainty.functional.brier_score,
-            "uncertainty.brier_score, batch": lambda *data: uncertainty.functional.brier_score(
-                *(tensor[None] for tensor in data)
-            ),
         },
         rtol=1e-6,  # the metric keeps multiples of 2^-30
     ),
@@ -132,237 +112,6 @@ PROBABLE = {
             "uncertainty.calibration_error": lambda *data: uncertainty.functional.calibration_error(*data, 7),
         },
         rtol=1e-6,
-    ),
-}
-
-
-def random_classes(items: int, classes: int = 3, seen: int = 3) -> Callable[[Generator], tuple[Tensor, Tensor]]:
-    def sample(generator: Generator) -> tuple[Tensor, Tensor]:
-        target = torch.cat([torch.arange(seen), torch.randint(seen, (items,), generator=generator)])
-        wrong = torch.rand(len(target), generator=generator) < 0.3
-        return torch.where(wrong, torch.randint(seen, target.shape, generator=generator), target), target
-
-    return sample
-
-
-ANSWERS = {
-    "ordinary": random_classes(60),
-    "a class that never occurs": random_classes(30, seen=2),
-    "all right": lambda generator: (torch.arange(9) % 3, torch.arange(9) % 3),
-    "one class": lambda generator: (torch.ones(5).long(), torch.ones(5).long()),
-    "bytes": lambda generator: tuple(tensor.to(torch.uint8) for tensor in random_classes(60)(generator)),
-    "a class too many": lambda generator: (torch.tensor([0, 3]), torch.tensor([0, 1])),
-    "other lengths": lambda generator: (torch.tensor([0, 1]), torch.tensor([0])),
-}
-
-
-def matrix_quantity(name: str, torchmetric: Callable[[], Any]) -> Quantity:
-    metric = posterior.get_metric(name)
-
-    def confusion_matrix(preds: Tensor, target: Tensor) -> Tensor:
-        return posterior.functional.compute_confusion_matrix(target, preds, num_classes=3)
-
-    def study_with_matrix(*data: Tensor) -> posterior.Study:
-        study = posterior.Study(seed=0, metrics={name: {}})
-        study.add_experiment("one/one", confusion_matrix(*data))
-        return study
-
-    def value_of_experiment(*data: Tensor) -> Tensor:
-        return study_with_matrix(*data)["one/one"].samples(name, "input", 1)[0][0]
-
-    def confusion_posterior() -> Any:
-        return posterior.ConfusionPosterior(3, [name], replicates=50)
-
-    return Quantity(
-        ANSWERS,
-        {
-            "posterior.ConfusionPosterior": computed(confusion_posterior, name),
-            "posterior.ConfusionPosterior, forward": lambda *data: confusion_posterior()(*data)[name],
-            "posterior.ConfusionPosterior, interval": lambda *data: (
-                updated(confusion_posterior(), *data).interval()[name].value
-            ),
-            "posterior.get_metric": lambda *data: metric(confusion_matrix(*data)),
-            "posterior.get_metric, batch": lambda *data: metric(confusion_matrix(*data)[None]),
-            "posterior.sample_metrics": lambda *data: posterior.functional.sample_metrics(
-                confusion_matrix(*data), [name], 1, method="input"
-            )[0],
-            "posterior.Study": lambda *data: study_with_matrix(*data).samples(name, "one/one", "input")[0],
-            "posterior.Experiment": value_of_experiment,
-            "uncertainty.Uncertain, torchmetrics": torchmetrics_entry_point(torchmetric),
-        },
-        skip_reasons={
-            "uncertainty.Uncertain, torchmetrics": {
-                **dict.fromkeys(("a class that never occurs", "one class"), "ignores classes that do not occur"),
-                **dict.fromkeys(("a class too many", "other lengths"), "checks its inputs differently"),
-            }
-        },
-        rtol=1e-6,
-    )
-
-
-MATRICES = {
-    "accuracy": matrix_quantity("acc", lambda: classification.MulticlassAccuracy(3, average="micro")),
-    "macro F1": matrix_quantity("f1@macro", lambda: classification.MulticlassF1Score(3, average="macro")),
-    "MCC": matrix_quantity("mcc", lambda: classification.MulticlassMatthewsCorrCoef(3)),
-    "kappa": matrix_quantity("kappa", lambda: classification.MulticlassCohenKappa(3)),
-}
-
-
-def random_costs(rows: int, columns: int, dtype: torch.dtype = torch.float64) -> Callable[[Generator], tuple[Tensor]]:
-    return lambda generator: (torch.randint(-9, 9, (rows, columns), generator=generator).to(dtype),)
-
-
-COSTS = {
-    "square": random_costs(5, 5),
-    "wide": random_costs(4, 7),
-    "tall": random_costs(7, 4),
-    "ties": lambda generator: (torch.ones(5, 5),),
-    "integers": random_costs(5, 5, torch.int64),
-    "half": random_costs(5, 6, torch.float16),
-    "one row": random_costs(1, 3),
-    "no rows": random_costs(0, 3),
-    "empty": random_costs(0, 0),
-    "not a number": lambda generator: (torch.tensor([[1.0, torch.nan], [2.0, 3.0]]),),
-    "no matrix": lambda generator: (torch.ones(3),),
-}
-
-
-def sum_of_pairs(cost: Tensor) -> Tensor:
-    rows, columns = assignment.pairs(assignment.linear_sum_assignment(cost))
-    return cost[rows, columns].double().sum()
-
-
-def cost_by_set_overlap(cost: Tensor) -> Tensor:
-    """Compute the cost from similarities above 0, so that every row or column is matched."""
-    return 20.0 * min(cost.shape) - structured.functional.set_overlap(20.0 - cost.double())
-
-
-ASSIGNED = {
-    "assignment cost": Quantity(
-        COSTS,
-        {
-            "assignment.linear_sum_assignment": lambda cost: assignment.linear_sum_assignment(cost).cost,
-            "assignment.linear_sum_assignment, largest of negatives": lambda cost: (
-                -assignment.linear_sum_assignment(-cost, maximize=True).cost
-            ),
-            "assignment.linear_sum_assignment, turned": lambda cost: (
-                assignment.linear_sum_assignment(cost.transpose(0, -1)).cost
-            ),
-            "assignment.LinearAssignment": lambda cost: assignment.LinearAssignment()(cost).cost,
-            "assignment.pairs": sum_of_pairs,
-            "structured.set_overlap": cost_by_set_overlap,
-        },
-        skip_reasons={"structured.set_overlap": {"not a number": "is NaN, as all scores of structures are"}},
-    )
-}
-
-
-def random_samples(generator: Generator) -> tuple[Tensor]:
-    return (torch.rand(200, generator=generator).double() ** 2,)
-
-
-def samples_with_nan(generator: Generator) -> tuple[Tensor]:
-    return (random_samples(generator)[0].index_fill(0, torch.tensor([3]), torch.nan),)
-
-
-SAMPLES = {
-    "narrowest interval": Quantity(
-        {
-            "ordinary": random_samples,
-            "not a number": samples_with_nan,
-            "all equal": lambda _: (torch.ones(50).double(),),
-        },
-        {
-            "uncertainty.hdi": lambda x: torch.stack([torch.as_tensor(end) for end in uncertainty.functional.hdi(x)]),
-            "compat.prob_conf_mat.summarize_posterior": lambda x: torch.stack(summarize_posterior(x, 0.95).hdi),
-        },
-    ),
-}
-
-
-def random_correctness(items: int, rate: float = 0.7) -> Callable[[Generator], tuple[Tensor, Tensor]]:
-    return lambda generator: tuple((torch.rand(2, items, generator=generator) < rate).long())
-
-
-def comparison_values(comparison: Any) -> Tensor:
-    return torch.stack([*comparison, comparison.p_value, comparison.p_better])
-
-
-def item_ids(scores: Tensor) -> list[str]:
-    return [f"q{i}" for i in range(len(scores))]
-
-
-def compare_brier_scores(*scores: Tensor, has_ids: bool) -> Tensor:
-    """Compare by a metric whose scores of items are 0 and 1, and for which lower is better."""
-    metrics = []
-    for correct in scores:
-        metrics.append(uncertainty.BrierScore(replicates=1000))
-        ids = item_ids(correct) if has_ids else torch.arange(len(correct))
-        metrics[-1].update(correct.double(), torch.zeros_like(correct), ids=ids)
-    comparison = uncertainty.compare(*metrics)
-    return comparison_values(dataclasses.replace(comparison, p_better=1 - comparison.p_better))
-
-
-def compare_runs(*scores: Tensor) -> Tensor:
-    runs = []
-    for correct in scores:
-        run = {
-            name: {"a": 1.0, "b": 2.0 - 2 * hit} for name, hit in zip(item_ids(correct), correct.tolist(), strict=True)
-        }
-        runs.append(retrieval.evaluate_run(run, {name: {"a": 1} for name in item_ids(correct)}, ["P_1"]))
-    return comparison_values(uncertainty.compare(*runs)["P_1"])
-
-
-def compare_files(*scores: Tensor, has_ids: bool) -> Tensor:
-    with tempfile.TemporaryDirectory() as folder:
-        paths = [Path(folder) / name for name in "ab"]
-        for path, correct in zip(paths, scores, strict=True):
-            ids = item_ids(correct) if has_ids else range(len(correct))
-            rows = ({"id": name, "score": score} for name, score in zip(ids, correct.tolist(), strict=True))
-            path.write_text("\n".join(map(json.dumps, rows)))
-        return comparison_values(uncertainty.compare(*map(uncertainty.read_scores, paths)))
-
-
-def compare_in_study(*scores: Tensor) -> Tensor:
-    study = posterior.Study(seed=0, metrics={"acc": {}})
-    for name, correct in zip("ab", scores, strict=True):
-        target = torch.arange(len(correct)) % 2
-        study.add_experiment(
-            f"one/{name}", y_true=target, y_pred=torch.where(correct == 1, target, 1 - target), items="x"
-        )
-    return comparison_values(study.compare("acc").cells[0][0])
-
-
-RIGHT = {
-    "ordinary": random_correctness(60),
-    "few differ": lambda generator: (torch.arange(40) % 4 > 0, (torch.arange(40) % 4 > 0) & (torch.arange(40) != 5)),
-    "all equal": lambda generator: (torch.ones(20).long(), torch.ones(20).long()),
-    "six items": random_correctness(6),
-    "other lengths": lambda generator: (torch.ones(4).long(), torch.ones(5).long()),
-}
-DIFFERENCES = {
-    "difference of right answers, items by name": Quantity(
-        RIGHT,
-        {
-            "uncertainty.compare": lambda a, b: comparison_values(
-                uncertainty.compare(uncertainty.Scores(a, item_ids(a)), uncertainty.Scores(b, item_ids(b)))
-            ),
-            "uncertainty.compare, metrics": functools.partial(compare_brier_scores, has_ids=True),
-            "retrieval.evaluate_run, compare": compare_runs,
-            "uncertainty.read_scores, compare": functools.partial(compare_files, has_ids=True),
-        },
-    ),
-    "difference of right answers, items in order": Quantity(
-        RIGHT,
-        {
-            "uncertainty.compare": lambda *scores: comparison_values(uncertainty.compare(*scores)),
-            "uncertainty.compare, lists": lambda *scores: comparison_values(
-                uncertainty.compare(*(x.tolist() for x in scores))
-            ),
-            "uncertainty.compare, metrics": functools.partial(compare_brier_scores, has_ids=False),
-            "uncertainty.read_scores, compare": functools.partial(compare_files, has_ids=False),
-            "posterior.Study, compare": compare_in_study,
-        },
     ),
 }
 
@@ -393,24 +142,7 @@ def updated_pass_at_3(n: Tensor, c: Tensor) -> uncertainty.PassAtK:
     return metric
 
 
-def repeated_scores(generator: Generator) -> tuple[Tensor, Tensor]:
-    items = torch.randint(12, (60,), generator=generator)
-    return torch.rand(60, generator=generator).double(), items
-
-
 PASSES = {
-    "mean of items with repeats": Quantity(
-        {
-            "ordinary": repeated_scores,
-            "one repeat each": lambda generator: (torch.rand(9, generator=generator).double(), torch.arange(9)),
-        },
-        {
-            "uncertainty.interval": lambda scores, items: uncertainty.interval(scores, ids=items).value,
-            "uncertainty.variance_components": lambda scores, items: (
-                uncertainty.variance_components(scores, items).value
-            ),
-        },
-    ),
     "pass@3": Quantity(
         {
             "ordinary": random_num_correct(20, 8),
@@ -439,93 +171,4 @@ PASSES = {
 }
 
 
-def random_battles(models: int, count: int, outcomes: int = 3) -> Callable[[Generator], tuple[Tensor, ...]]:
-    def sample(generator: Generator) -> tuple[Tensor, ...]:
-        first = torch.randint(models, (count,), generator=generator)
-        second = (first + torch.randint(1, models, (count,), generator=generator)) % models
-        return first, second, torch.randint(outcomes, (count,), generator=generator).double() * (1 / (outcomes - 1))
-
-    return sample
-
-
-def strengths_of_counts(first: Tensor, second: Tensor, outcome: Tensor) -> Tensor:
-    wins, ties = (torch.zeros(4, 4).double() for _ in range(2))
-    for i, j, score in zip(first.tolist(), second.tolist(), outcome.tolist(), strict=True):
-        for table, winners_and_losers in (
-            (wins, [(i, j)] * (score == 1) + [(j, i)] * (score == 0)),
-            (ties, [(i, j), (j, i)]),
-        ):
-            for winner, loser in winners_and_losers if (table is wins) != (score == 0.5) else ():
-                table[winner, loser] += 1
-    return uncertainty.functional.bradley_terry(wins, ties)[0]
-
-
-def strengths_of_names(first: Tensor, second: Tensor, outcome: Tensor) -> Tensor:
-    metric = uncertainty.Ratings([*"abcd"], scale="logit")
-    metric.update(*(["abcd"[i] for i in models.tolist()] for models in (first, second)), outcome.tolist())
-    return torch.stack([*metric.compute().values()])
-
-
-def ratings(**options: Any) -> uncertainty.Ratings:
-    return uncertainty.Ratings(4, scale="logit", **options)
-
-
-def anytime_interval(scores: Tensor) -> uncertainty.Estimate:
-    return uncertainty.interval(scores, anytime=True)
-
-
-def anytime_interval_of_file(scores: Tensor) -> uncertainty.Estimate:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "scores.csv"
-        path.write_text("\n".join(["id,score", *(f"q{i},{score}" for i, score in enumerate(scores.tolist()))]))
-        return uncertainty.interval(path, anytime=True)
-
-
-SEQUENCES = {
-    "mean of right answers at any time": Quantity(
-        {
-            "ordinary": lambda generator: random_correctness(60)(generator)[:1],
-            "all right": lambda _: (torch.ones(30).long(),),
-            "one item": lambda _: (torch.ones(1).long(),),
-            "other scores": lambda generator: (torch.rand(20, generator=generator).double(),),  # without bounds
-            "no items": lambda _: (torch.ones(0),),
-        },
-        {
-            "uncertainty.interval": anytime_interval,
-            "uncertainty.interval, batch": lambda scores: anytime_interval(scores.double()[None])[0],
-            "uncertainty.interval, list": lambda scores: anytime_interval(scores.tolist()),
-            "uncertainty.interval, by name": lambda scores: anytime_interval(
-                dict(zip(item_ids(scores), scores.tolist(), strict=True))
-            ),
-            "uncertainty.interval, last look": lambda scores: uncertainty.interval(
-                scores, anytime=True, looks=[1, len(scores)]
-            )[-1],
-            "uncertainty.compare, the first of both": lambda scores: (
-                uncertainty.compare(scores, scores, anytime=True).a
-            ),
-            "uncertainty.read_scores": anytime_interval_of_file,
-        },
-        skip_reasons={"uncertainty.read_scores": {"no items": "a file without a row is not one of scores"}},
-        rtol=1e-9,
-    ),
-}
-BATTLES = {
-    "strengths of models": Quantity(
-        {
-            "ordinary": random_battles(4, 90),
-            "no ties": random_battles(4, 60, 2),
-            "few": lambda _: (torch.tensor([0, 1, 2]), torch.tensor([1, 2, 3]), torch.tensor([1.0, 0.5, 0.0])),
-            "never lost": lambda _: (torch.zeros(6).long(), torch.arange(6) % 3 + 1, torch.ones(6).double()),
-            "apart": lambda _: (torch.tensor([0, 2]), torch.tensor([1, 3]), torch.ones(2).double()),
-        },
-        {
-            "uncertainty.bradley_terry": strengths_of_counts,
-            "uncertainty.Ratings": lambda *data: torch.stack([*updated(ratings(), *data).compute().values()]),
-            "uncertainty.Ratings, forward": lambda *data: torch.stack([*ratings()(*data).values()]),
-            "uncertainty.Ratings, interval": lambda *data: updated(ratings(), *data).interval().value,
-            "uncertainty.Ratings, names": strengths_of_names,
-        },
-        skip_reasons={"uncertainty.Ratings, forward": {"apart": "a batch need not connect the models, and is NaN"}},
-    ),
-}
-QUANTITIES = PASSES | BATTLES | SEQUENCES | PROBABLE | MATRICES | ASSIGNED | SAMPLES | DIFFERENCES
+QUANTITIES = PASSES | PROBABLE

@@ -151,7 +151,6 @@ def f1_of_report(*tags: list[list[str]]) -> Tensor:
 ENTITIES: dict[str, EntryPoint] = {
     "structured.SpanScores, update_tags": lambda *data: updated_tags(*data).compute()["f1"],
     "structured.SpanScores": computed(structured.SpanScores, "f1", spans_of),
-    "structured.SpanScores, forward": lambda *data: structured.SpanScores()(*spans_of(*data))["f1"],
     "structured.SpanScores, with labels": lambda *data: updated_tags(*data, labels=["A", "B"]).compute()["f1"],
     "structured.ner_report": ner_report_f1,
     "structured.MultisetMatch": computed(structured.MultisetMatch, "f1", keys_of),
@@ -206,7 +205,6 @@ def overlap_quantity(name: str, function: str) -> Quantity:
     metric_class = getattr(structured, name)
     entry_points: dict[str, EntryPoint] = {
         f"structured.{name}": lambda *data: updated(metric_class(), *data).compute()["f1"],
-        f"structured.{name}, forward": lambda *data: metric_class()(*data)["f1"],
         f"structured.{function}": overlap_f1,
         "structured.normalize": overlap_f1,
     }
