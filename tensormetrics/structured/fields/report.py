@@ -125,7 +125,7 @@ class FieldReport:
         self.metric, self.confidence = metric, check_confidence(confidence)
         self.predictions, self.references = predictions, references
         self.documents, self.positions, self.is_inferred = list(documents), list(positions), is_inferred
-        self.paths, self._is_leaf = metric.paths, metric.scorer.plan.rows.is_leaf
+        self.paths, self._is_leaf = metric.paths, metric.scorer.plan.is_leaf
         with metric._whole_state("report"):
             self._read_sums(metric)
 
@@ -345,10 +345,9 @@ class FieldReport:
             ValueError: If the report has no documents, as from `FieldScores.report`.
         """
         self._check_documents("explain")
-        ids = [document.id for document in self.documents]
-        if id not in ids:
+        pairs = zip(self.positions, self.documents, strict=True)
+        if (n := next((n for n, document in pairs if document.id == id), None)) is None:
             raise KeyError(f"id: got {id!r}, wanted the id of a document")
-        n = self.positions[ids.index(id)]
         return explain(self.metric.scorer, self.predictions[n], self.references[n], id)
 
     def _check_documents(self, name: str) -> None:

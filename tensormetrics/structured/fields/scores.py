@@ -101,7 +101,7 @@ class FieldScores(SumMetric[ScoreTable[Estimate]]):
     @property
     def paths(self) -> list[str]:
         """Paths of the rows: scalars, and items of lists."""
-        return self.scorer.plan.rows.paths
+        return self.scorer.plan.rows
 
     def update(self, preds: Sequence[Any], refs: Sequence[Any], ids: Any = None, groups: Any = None) -> None:
         """Add documents.
@@ -187,7 +187,7 @@ class FieldScores(SumMetric[ScoreTable[Estimate]]):
         # sums: (..., K)  ->  name: (..., R)
         """Compute the scores of all rows by name; items that are no scalars have no similarity."""
         scores = field_scores(self.counts_by_row(sums))
-        is_leaf = torch.tensor(self.scorer.plan.rows.is_leaf, device=sums.device)
+        is_leaf = torch.tensor(self.scorer.plan.is_leaf, device=sums.device)
         return scores | {"similarity": scores["similarity"].where(is_leaf, torch.nan)}
 
     def counts_by_row(self, sums: Tensor) -> Tensor:
@@ -196,7 +196,7 @@ class FieldScores(SumMetric[ScoreTable[Estimate]]):
         return sums[..., : -len(DOCUMENT_COLUMNS)].unflatten(-1, (-1, len(COLUMNS)))
 
     def _leaf_rows(self) -> list[int]:
-        return [n for n, is_leaf in enumerate(self.scorer.plan.rows.is_leaf) if is_leaf]
+        return [n for n, is_leaf in enumerate(self.scorer.plan.is_leaf) if is_leaf]
 
     def _f1_by_path(self, sums: Tensor) -> dict[str, Tensor]:
         scores = zip(self.paths, self.read_fields(sums)["f1"].unbind(-1), strict=True)

@@ -119,28 +119,22 @@ class Slot:
         return isinstance(self.node, Leaf) or isinstance(self.node, Union) and all(e.slot.is_leaf for e in self.edges)
 
 
-@dataclass
-class ReportRows:
-    """Rows of the report."""
-
-    paths: list[str]
-    is_leaf: list[bool]
-
-
 @dataclass(eq=False)
 class CompiledSchema:
     """Schema with options, compiled for encoding and comparison.
 
     Attributes:
         paths: All paths at which a value may be invalid; the root is "@".
-        rows: The rows of the report.
+        rows: The paths of the rows of the report.
+        is_leaf: Whether each row is of scalars.
     """
 
     schema: Schema
     root: Edge
     slots: list[Slot]
     paths: list[str]
-    rows: ReportRows
+    rows: list[str]
+    is_leaf: list[bool]
     options: DocumentOptions
     null_strings: frozenset[str]
 
@@ -159,8 +153,8 @@ def compile_schema(schema: Schema, options: DocumentOptions | None = None) -> Co
             hint = checks.perhaps(path, builder.path_indices)
             raise ValueError(f"fields: got {path!r}, wanted a path of the schema{hint}")
     null_strings = frozenset(options.null_strings)
-    rows = ReportRows(list(builder.row_indices), builder.is_leaf)
-    return CompiledSchema(schema, root, builder.slots, list(builder.path_indices), rows, options, null_strings)
+    paths, rows = list(builder.path_indices), list(builder.row_indices)
+    return CompiledSchema(schema, root, builder.slots, paths, rows, builder.is_leaf, options, null_strings)
 
 
 def annotations_by_path(fields: Mapping[str, Any]) -> dict[str, list[Annotation]]:
