@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..comparators import Answers
-from ..comparators.base import code_table
+from ..comparators.base import Answers, code_table
 from ..types.class_tree import schema_of
 from ..types.tree import Leaf, Schema
 from .engine.compare import DocumentComparison

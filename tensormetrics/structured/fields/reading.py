@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple
 
-from ..types.json_kinds import Conflict, same_json
-from ..types.values import kind_of_value
+from ..types.values import Conflict, kind_of_value, same_json
 
 MAX_DEPTH = 500
 LONGEST_TOKEN = 16  # longest literal or escape that the end of a window may split

@@ -20,8 +20,7 @@ from ...core.resampling.families import corrected
 from ...core.resampling.resampling import Joined, Resampled, combine
 from ...core.results.estimates import Comparison, Estimate
 from ...core.results.score_table import ScoreTable
-from ..types.json_kinds import json_kind
-from ..types.values import array_of, object_of
+from ..types.values import array_of, json_kind, object_of
 from .documents import DocumentScorer, ScoredDocuments, read_json, read_schema
 from .engine.compare import COUNTS
 from .engine.slots import DocumentOptions

@@ -17,10 +17,9 @@ from ..types.values import INVALID
 from .metric import StructuredMetric
 from .nodes.function import Reader
 from .nodes.latent import LatentSet, VariableLeaf
-from .nodes.node import LeafNode, Node, Product, UnionNode
+from .nodes.node import LeafNode, Node, Product, UnionNode, Variable
 from .nodes.set import Matched, Set
 from .values.columns import LeafType, RowPath, as_list, elements_of, pairs_of, record_check
-from .variable import Variable
 
 SCALARS = (str, bytes, bool, int, float, complex, type(None))
 SWAPPED: dict[type, type] = {list: tuple, tuple: list}  # JSON has one of them

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...comparators import Answers
+from ...comparators.base import Answers
 from ...tensors._pairs import expand, join_once
 from ...types.tree import FreeKeys, ItemList, Leaf, Union
 from .encode import ABSENT, Encoded, KeyTable, SlotColumn

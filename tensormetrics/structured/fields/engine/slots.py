@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from ....core.arguments import checks
-from ...comparators import Annotation, Comparator, annotation_of_text, annotations_of_keywords, exact
-from ...comparators.base import code_table
+from ...comparators.annotations import annotation_of_text, annotations_of_keywords
+from ...comparators.base import Annotation, Comparator, code_table
+from ...comparators.leaves import exact
 from ...types.class_tree import annotate
-from ...types.json_kinds import json_kind
 from ...types.tree import Field, FreeKeys, ItemList, Leaf, NodeScoring, Record, Reference, Schema, Type, Union
-from ...types.values import LeafReader, leaf_reader
+from ...types.values import LeafReader, json_kind, leaf_reader
 from ..reading import Extract
 from .recursion import Steps, run
 

@@ -8,6 +8,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import reduce
 from itertools import compress, repeat
 from typing import Any, NamedTuple
@@ -17,9 +18,15 @@ from torch import Tensor
 
 from ...tensors.normalizers import FScore, Jaccard, Normalizer, Precision, Recall, normalize, required_self_overlaps
 from ..values.columns import Keys, LeafType, RowPath, check, check_no_nan, combine_keys
-from ..variable import Variable
 
 upper_bound_mode = ContextVar("bounding", default=False)  # if set, inexact nodes return an upper bound
+
+
+@dataclass(frozen=True)
+class Variable:
+    """Name that has a meaning only within its structure, such as a variable of a graph."""
+
+    name: str
 
 
 class NeedsTensors(Exception):
