@@ -20,7 +20,7 @@ from ..comparators.base import Answers, reuse_answers
 from ..tensors.normalizers import Normalizer, parse_normalizers, required_self_overlaps
 from ..tensors.policy import Policy
 from ..tensors.reduction import DocumentAverage, bounds_of_overlaps, scores_of_overlaps
-from .by_label import ByLabel, add_tables, decode_sums, encode_label, encode_sums
+from .by_label import ByLabel, add_rows, decode_sums, encode_label, encode_sums
 from .derive import TypePlan
 from .matching import Hook, Path
 from .metric import StructuredMetric
@@ -179,8 +179,8 @@ class Family(SumMetric[ScoreTable[Estimate]]):
             self.add_items(torch.cat([average.rows(overlap) for average in self.averages], -1), **items)
             self.num_documents = self.num_documents + len(preds)
             if labels:
-                sums = {encode_label(label): row.to(self.sums.device) for label, row in labels.items()}
-                self._keep_labels(add_tables([self._label_sums(), sums]))
+                sums = ((encode_label(label), row.to(self.sums.device)) for label, row in labels.items())
+                self._keep_labels(add_rows([*self._label_sums().items(), *sums]))
             for document, pair in enumerate(zip(preds, refs, strict=True) if self.hooks else (), first):
                 self.metric.compute(*pair)[1].run_with_hooks(self.hooks, document)
         self._answers.clear()

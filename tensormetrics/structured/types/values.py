@@ -258,26 +258,28 @@ def _member_reader(values: tuple[Any, ...]) -> LeafReader:
 
 
 class ScalarKind(NamedTuple):
-    """Name of a kind of scalars in messages, its reader, and classes whose values are read unchanged."""
+    """Name of a kind of scalars in messages, its reader, classes whose values are read unchanged, and kinds in JSON."""
 
     name: str
     read: LeafReader
     exact: frozenset[type] = frozenset()
+    json_kinds: frozenset[str] = frozenset({"string"})
 
 
 KINDS: dict[LeafKind, ScalarKind] = {
-    "boolean": ScalarKind("bool", _boolean, frozenset({bool})),
-    "integer": ScalarKind("int", _integer, frozenset({int})),
-    "number": ScalarKind("float", _number, frozenset({int})),
+    "boolean": ScalarKind("bool", _boolean, frozenset({bool}), frozenset({"boolean"})),
+    "integer": ScalarKind("int", _integer, frozenset({int}), frozenset({"number"})),
+    "number": ScalarKind("float", _number, frozenset({int}), frozenset({"number"})),
     "string": ScalarKind("str", _string, frozenset({str})),
-    "decimal": ScalarKind("Decimal", _decimal),
+    "decimal": ScalarKind("Decimal", _decimal, json_kinds=frozenset({"number", "string"})),
     "date": ScalarKind("date", _date),
     "datetime": ScalarKind("datetime", _datetime),
     "time": ScalarKind("time", _time),
     "uuid": ScalarKind("UUID", _uuid),
     "bytes": ScalarKind("bytes", _bytes, frozenset({bytes})),
-    "null": ScalarKind("null", _null, frozenset({type(None)})),
-    "anything": ScalarKind("any value", _anything),
+    "null": ScalarKind("null", _null, frozenset({type(None)}), frozenset()),
+    # A text of a document is JSON.
+    "anything": ScalarKind("any value", _anything, json_kinds=frozenset({"boolean", "number", "object", "array"})),
 }
 
 

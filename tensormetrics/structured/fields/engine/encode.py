@@ -13,7 +13,7 @@ import numpy as np
 from ...comparators.base import typed
 from ...types.tree import FreeKeys, ItemList, Leaf, Record, Union
 from ...types.values import INVALID, array_of, has_content, json_kind, kind_of_value, members_of, object_of
-from .cases import best_case, num_misfits
+from .faults import best_case, num_misfits
 from .recursion import Steps, run
 from .slots import CompiledSchema, Edge, Slot
 

@@ -19,7 +19,7 @@ from ...comparators.base import Annotation, Comparator, code_table
 from ...comparators.leaves import exact
 from ...types.class_tree import annotate
 from ...types.tree import Field, FreeKeys, ItemList, Leaf, NodeScoring, Record, Reference, Schema, Type, Union
-from ...types.values import LeafReader, json_kind, leaf_reader
+from ...types.values import KINDS, LeafReader, json_kind, leaf_reader
 from ..reading import Extract
 from .recursion import Steps, run
 
@@ -318,13 +318,5 @@ def _kinds(slot: Slot, numbers_in_strings: bool) -> set[str]:
         return {"object"}
     if node.kind == "enum":
         return {json_kind(value) for value in node.values}
-    number_kinds = {"number", "string"} if numbers_in_strings else {"number"}
-    kinds = {
-        "boolean": {"boolean"},
-        "integer": number_kinds,
-        "number": number_kinds,
-        "decimal": {"number", "string"},
-        "null": set(),
-        "anything": {"boolean", "number", "object", "array"},  # a text of a document is JSON
-    }
-    return kinds.get(node.kind, {"string"})
+    kinds = set(KINDS[node.kind].json_kinds if node.kind in KINDS else {"string"})
+    return kinds | {"string"} if numbers_in_strings and node.kind in ("integer", "number") else kinds

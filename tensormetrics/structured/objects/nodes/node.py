@@ -137,6 +137,9 @@ class LeafNode(Node):
         return rows
 
 
+Fields = dict[tuple[str | int, ...], tuple[Callable[[Any], Any], Node]]  # component of the path -> its reader and node
+
+
 class ProductRows(NamedTuple):
     key: Keys | None
     columns: list[Any]
@@ -145,15 +148,10 @@ class ProductRows(NamedTuple):
 class Product(Node):
     """Product over fields, 1 for no field.
 
-    fields: component of the path -> (function that reads it from a value, node). check: raises an error for values of
-    another type.
+    check: raises an error for values of another type.
     """
 
-    def __init__(
-        self,
-        fields: dict[tuple[str | int, ...], tuple[Callable[[Any], Any], Node]],
-        check: Callable[[Sequence[Any], RowPath], None],
-    ) -> None:
+    def __init__(self, fields: Fields, check: Callable[[Sequence[Any], RowPath], None]) -> None:
         self.fields, self.check = fields, check
         self.nodes = [node for _, node in fields.values()]
         self.equality = all(node.equality for node in self.nodes)
