@@ -15,8 +15,7 @@ from .fields.report import FieldReport
 from .fields.schemas.json_writer import json_schema
 from .fields.scores import FieldScores
 from .objects.decorator import derive, metametric, metric_of
-from .objects.family import Family
-from .objects.reductions import macro_average, micro_average
+from .objects.family import Family, macro_average, micro_average
 from .suites.amr import Smatch, read_penman, read_triples
 from .suites.clusters import ClusterMatchScores
 from .suites.conll import read_conll_coref

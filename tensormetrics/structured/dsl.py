@@ -22,7 +22,7 @@ from .objects.nodes.function import Function, TensorFunction
 from .objects.nodes.graph import Graph, nodes_of
 from .objects.nodes.latent import LatentSet
 from .objects.nodes.mean import Mean
-from .objects.nodes.node import LeafNode, Node, Product
+from .objects.nodes.node import Fields, LeafNode, Node, Product
 from .objects.nodes.ranking import ObjectRanking
 from .objects.nodes.sequence import Sequence
 from .objects.nodes.set import Matched, MaxPair, Set
@@ -30,7 +30,7 @@ from .objects.values.columns import as_list, record_check
 from .tensors.constraints import Constraint
 from .tensors.normalizers import Normalizer
 from .tensors.policy import Policy
-from .types.records import field_names, is_record, is_tuple, reader
+from .types.records import field_names, is_record, is_tuple, reader, resolved_types
 
 Inner = StructuredMetric | types.EllipsisType
 
@@ -49,14 +49,13 @@ class Bracketed:
 @Bracketed
 def auto(tp: Any, constraint: str | Constraint = "<->", normalizer: str | Normalizer = "none") -> StructuredMetric:
     """Derive the metric that a type implies: auto[X]."""
-    plan = TypePlan(tp, Constraint.parse(constraint), None, decorated=False)
-    return StructuredMetric(plan, Normalizer.parse(normalizer))
+    return _metric(TypePlan(tp, Constraint.parse(constraint), None, decorated=False), normalizer)
 
 
 @Bracketed
 def discrete(tp: Any) -> StructuredMetric:
     """Compare hashable values by ==, 1 for equal ones of any types, else 0: discrete[X]."""
-    return _metric(_leaf)
+    return _metric(partial(_node, LeafNode))
 
 
 def from_func(
@@ -75,7 +74,7 @@ def from_func(
         batched: f takes two lists of equal length, and returns a number for each pair, as a tensor, an array or a list;
             for models.
     """
-    return _metric(partial(_function, function, dominated is not False, batched))
+    return _metric(partial(_node, Function, function, dominated is not False, batched))
 
 
 def tensor_func(function: Callable[[Tensor, Tensor], Tensor], dominated: bool = False) -> Bracketed:
@@ -237,12 +236,9 @@ def _inner(metric: Inner, tp: Any, constraint: str | Constraint) -> StructuredMe
 # Plans, called with a policy. They are functions of the module because they are pickled.
 
 
-def _leaf(policy: Policy) -> Node:
-    return LeafNode()
-
-
-def _function(function: Callable[..., Any], dominated: bool, batched: bool, policy: Policy) -> Node:
-    return Function(function, dominated, batched)
+def _node(kind: type[Node], *arguments: Any) -> Node:
+    *options, _ = arguments  # the last is the policy
+    return kind(*options)
 
 
 def _tensor_function(function: Callable[[Tensor, Tensor], Tensor], dominated: bool, tp: Any, policy: Policy) -> Node:
@@ -251,9 +247,8 @@ def _tensor_function(function: Callable[[Tensor, Tensor], Tensor], dominated: bo
 
 
 def _product(tp: type, constraint: Constraint, metrics: dict[str, StructuredMetric | None], policy: Policy) -> Node:
-    derivation = Derivation(constraint, policy)
-    hints = derivation.hints(tp)
-    nodes: dict[tuple[str | int, ...], tuple[Callable[[Any], Any], Node]] = {
+    derivation, hints = Derivation(constraint, policy), resolved_types(tp, {})
+    nodes: Fields = {
         (name,): (
             reader(tp, name),
             derivation.node(hints[name], f"{name_of(tp)}.{name}") if metric is None else metric.nested(policy),

@@ -2,7 +2,7 @@
 
 from .objects.matching import Hook, Match, Matching, Path
 from .objects.metric import StructuredMetric
-from .objects.variable import Variable
+from .objects.nodes.node import Variable
 from .tensors.constraints import Constraint
 from .tensors.normalizers import FScore, Jaccard, Normalizer, Precision, Recall
 from .tensors.policy import Policy

@@ -12,26 +12,18 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from tensormetrics.structured.comparators import (
-    Answers,
+from tensormetrics.structured.comparators.annotations import (
     annotation_of_text,
     annotations_of_keywords,
     by,
-    casefold,
-    exact,
-    from_func,
     ignore,
     keywords_of_annotations,
     match,
-    near,
-    normalized,
     ordered,
-    parsed,
-    similar,
     weight,
-    within,
 )
-from tensormetrics.structured.comparators.base import code_table, typed
+from tensormetrics.structured.comparators.base import Answers, code_table, typed
+from tensormetrics.structured.fields import casefold, exact, from_func, near, normalized, parsed, similar, within
 
 UTC, CET = timezone.utc, timezone(timedelta(hours=1))
 

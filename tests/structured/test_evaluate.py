@@ -19,7 +19,7 @@ from typing_extensions import NotRequired, TypedDict
 
 from tensormetrics import compare
 from tensormetrics.structured import FieldScores, evaluate, fields
-from tensormetrics.structured.comparators import annotations_of_keywords, by, match
+from tensormetrics.structured.comparators.annotations import annotations_of_keywords, by, match
 from tensormetrics.structured.fields.engine.slots import compile_schema
 from tensormetrics.structured.fields.instances import instance_of
 from tensormetrics.structured.types.class_tree import schema_of

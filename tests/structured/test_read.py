@@ -6,7 +6,7 @@ import pytest
 
 from tensormetrics.structured.fields import reading
 from tensormetrics.structured.fields.reading import Reader
-from tensormetrics.structured.types.json_kinds import Conflict
+from tensormetrics.structured.types.values import Conflict
 
 
 @pytest.mark.parametrize(

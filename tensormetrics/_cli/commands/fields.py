@@ -9,7 +9,7 @@ import click
 
 from ...core.text.tables import is_number
 from ...structured import FieldReport, evaluate
-from ...structured.comparators import annotation_of_text
+from ...structured.comparators.annotations import annotation_of_text
 from ...structured.fields.documents import read_schema
 from ...structured.types.tree import ItemList, Record
 from ..inputs.documents import aligned, json_file, read_documents

@@ -1,15 +1,7 @@
 """Annotations of fields, for `evaluate` and `FieldScores`: how values are compared and lists matched."""
 
-from ..comparators import by as by
-from ..comparators import casefold as casefold
-from ..comparators import exact as exact
-from ..comparators import from_func as from_func
-from ..comparators import ignore as ignore
-from ..comparators import match as match
-from ..comparators import near as near
-from ..comparators import normalized as normalized
-from ..comparators import ordered as ordered
-from ..comparators import parsed as parsed
-from ..comparators import similar as similar
-from ..comparators import weight as weight
-from ..comparators import within as within
+from ..comparators.annotations import by, ignore, match, ordered, weight
+from ..comparators.leaves import casefold, exact, from_func, near, normalized, parsed, similar, within
+
+__all__ = ["by", "casefold", "exact", "from_func", "ignore", "match", "near", "normalized", "ordered", "parsed"]
+__all__ += ["similar", "weight", "within"]

@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..comparators import Answers
-from ..comparators.base import code_table
+from ..comparators.base import Answers, code_table
 from ..types.class_tree import schema_of
 from ..types.tree import Leaf, Schema
-from ..types.values import kind_of_value
 from .engine.compare import DocumentComparison
 from .engine.encode import ABSENT, MISSING, Encoded, encode
 from .engine.faults import NULL_HINT, first_fault
@@ -103,8 +101,12 @@ class DocumentScorer:
         Raises:
             ValueError: If a reference is no value of the schema, or an answer is unreadable with on_invalid="raise".
         """
-        readings = [self.read(prediction) for prediction in predictions]
-        reference_values = [self.read_reference(reference, first + n) for n, reference in enumerate(references)]
+        readings = list(map(self.reader.read, predictions))
+        is_json = "string" not in self.reader.kinds  # else a text is a document
+        reference_values = [
+            read_json(reference, first + n, self.reference_reader) if is_json else reference
+            for n, reference in enumerate(references)
+        ]
         if self.options.on_invalid == "raise" and not keeps_all:
             for n, reading in enumerate(readings):
                 if reading.how == "unreadable":
@@ -120,7 +122,6 @@ class DocumentScorer:
         self._check_references(refs, reference_values, values, first)
         refs.roots = refs.roots[included]
         comparison = DocumentComparison(self.plan, tables, preds, refs, self.answers)
-        comparison.count()
         self.answers.clear()
         readable, validate = is_readable[included], self.options.validate
         is_valid = [validate is None or (value is not MISSING and _is_valid(validate, value)) for value in values]
@@ -134,20 +135,6 @@ class DocumentScorer:
             similarity=np.where(readable, comparison.document_similarity, 0.0),
             comparison=comparison,
         )
-
-    def read(self, prediction: Any) -> Reading:
-        """Read an answer; a value of a kind that the schema does not allow is unreadable."""
-        reading = self.reader.read(prediction)
-        kind = kind_of_value(reading.value) if reading.how == "object" else "other"
-        if kind == "other" or kind in self.reader.kinds:
-            return reading
-        return Reading(None, "unreadable", f"got {kind}, wanted {' or '.join(sorted(self.reader.kinds))}")
-
-    def read_reference(self, reference: Any, position: int) -> Any:
-        """Return the value of a reference: a text is parsed as JSON, unless documents are strings."""
-        if not isinstance(reference, str) or "string" in self.reader.kinds:
-            return reference
-        return read_json(reference, position, self.reference_reader)
 
     def _check_references(self, refs: Encoded, reference_values: list[Any], values: list[Any], first: int) -> None:
         """Raise a ValueError with the path of the first value of a reference of a wrong type."""

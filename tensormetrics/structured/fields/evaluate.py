@@ -120,9 +120,8 @@ def _complete(schema: Any, references: Sequence[Any]) -> Schema:
     if schema is None:
         return infer_schema([read_json(reference, n) for n, reference in enumerate(references)])
     tree = read_schema(schema)
-    values = [reference for reference in references if not isinstance(reference, str)]
-    values += [read_json(text, n) for n, text in enumerate(references) if isinstance(text, str) and text[:1] in "{["]
-    return complete_schema(tree, values)
+    has_parts = [not isinstance(reference, str) or reference[:1] in "{[" for reference in references]
+    return complete_schema(tree, [read_json(x, n) for n, x in enumerate(references) if has_parts[n]])
 
 
 def _documents(scored: ScoredDocuments, ids: Sequence[Any]) -> list[DocumentScore]:

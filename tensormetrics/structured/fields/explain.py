@@ -143,16 +143,15 @@ class Explanation:
 
 def explain(scorer: DocumentScorer, prediction: Any, reference: Any, id: Any = 0) -> Explanation:
     """Align a prediction with its reference."""
-    reading = scorer.read(prediction)
     scored = scorer.score([prediction], [reference], [id], keeps_all=True)
-    counts = scored.comparison.counts[0][scorer.plan.rows.is_leaf].sum(0)
+    counts = scored.comparison.counts[0][scorer.plan.is_leaf].sum(0)
     return Explanation(
         id=id,
         similarity=float(scored.similarity[0]),
         counts=dict(zip(COUNTS, counts.tolist(), strict=True)),
-        reading=reading,
+        reading=scored.readings[0],
         rows=_Alignment(scored).rows,
-        excerpt=_excerpt(prediction, reading),
+        excerpt=_excerpt(prediction, scored.readings[0]),
     )
 
 
@@ -185,26 +184,37 @@ class _Alignment:
             return
         is_invalid = bool(preds.invalid[i])
         if name or is_invalid:
-            self.rows.append(self._row(slot, i, j, paths, name or "@", depth, "invalid" if is_invalid else ""))
+            self._add(slot, i, j, paths, name or "@", depth, "invalid" if is_invalid else "")
             depth += 1
         visitors = {ItemList: self._items, FreeKeys: self._free_keys, Record: self._parts}
         yield visitors[type(slot.node)](slot, i, j, paths, depth)
 
-    def _row(
-        self, slot: Slot, i: int, j: int, paths: tuple[str, str], name: str, depth: int, status: Status
-    ) -> AlignedValues:
+    def _add(
+        self,
+        slot: Slot,
+        i: int,
+        j: int,
+        paths: tuple[str, str],
+        name: str,
+        depth: int,
+        status: Status,
+        similarity: float | None = None,
+        note: str = "",
+    ) -> None:
         preds, refs = self.comparison.columns_of(slot)
-        is_near = status == "near miss"
-        return AlignedValues(
+        has_values = isinstance(slot.node, Leaf) or status == "near miss"
+        row = AlignedValues(
             depth,
             name,
             None if i in (ABSENT, INVALID_PARENT) else paths[0],
             None if j == ABSENT else paths[1],
-            preds.values[i] if (isinstance(slot.node, Leaf) or status == "invalid" or is_near) and i >= 0 else None,
-            refs.values[j] if (isinstance(slot.node, Leaf) or is_near) and j >= 0 else None,
+            preds.values[i] if (has_values or status == "invalid") and i >= 0 else None,
+            refs.values[j] if has_values and j >= 0 else None,
             status,
-            note=f"wanted {type_name(slot)}" if status == "invalid" else "",
+            similarity,
+            f"wanted {type_name(slot)}" if status == "invalid" else note,
         )
+        self.rows.append(row)
 
     def _add_leaf(self, slot: Slot, i: int, j: int, paths: tuple[str, str], name: str, depth: int) -> None:
         preds, refs = self.comparison.columns_of(slot)
@@ -221,8 +231,7 @@ class _Alignment:
         else:
             is_correct = similarity is not None and similarity >= slot.comparator.threshold - TOLERANCE
             status = "correct" if is_correct else "wrong"
-        row = self._row(slot, i, j, paths, name, depth, status)
-        self.rows.append(row._replace(similarity=similarity))
+        self._add(slot, i, j, paths, name, depth, status, similarity)
 
     def _parts(self, slot: Slot, i: int, j: int, paths: tuple[str, str], depth: int) -> Steps[None]:
         preds, refs = self.comparison.columns_of(slot)
@@ -268,9 +277,8 @@ class _Alignment:
             pred, below = pred_rows[other], (f"{paths[0]}[{other}]", ref_path)
             if is_near:
                 threshold = edge.slot.comparator.threshold if isinstance(edge.slot.node, Leaf) else slot.match
-                row = self._row(edge.slot, pred, ref, below, f"[{position}] ~ [{other}]", depth, "near miss")
-                note = f"(threshold {threshold:g}): counted as missed and invented"
-                self.rows.append(row._replace(similarity=similarity, note=note))
+                name, note = f"[{position}] ~ [{other}]", f"(threshold {threshold:g}): counted as missed and invented"
+                self._add(edge.slot, pred, ref, below, name, depth, "near miss", similarity, note)
             else:
                 visit = self._visit(edge.slot, pred, ref, below, f"[{position}] = [{other}]", depth)
                 yield self._item(visit, "correct", similarity)
@@ -291,6 +299,8 @@ class _Alignment:
         """Match the unmatched items of both lists by their similarities, regardless of the threshold."""
         (edge,) = slot.edges
         preds, refs = self.comparison.columns_of(slot)
+        if len(matched.pair) == min(preds.lengths[i], refs.lengths[j]):
+            return Edges.concatenate([])
         cells = Edges.concatenate([*all_pairs(preds, refs, np.array([i]), np.array([j]))])
         used = np.isin(cells.pred_position, matched.pred_position) | np.isin(cells.ref_position, matched.ref_position)
         cells = cells.take(~used)

@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from ..types.class_tree import schema_of
-from ..types.json_kinds import Conflict
 from ..types.tree import Anything, Field, FreeKeys, ItemList, Leaf, LeafKind, Record, Reference, Schema, Type, Union
-from ..types.values import array_of, kind_of_value, members_of, object_of
+from ..types.values import Conflict, array_of, kind_of_value, members_of, object_of
 from .engine.recursion import Steps, run
 
 SCALARS: dict[str, LeafKind] = {"boolean": "boolean", "number": "number", "string": "string"}

@@ -9,7 +9,7 @@ from typing_extensions import is_typeddict
 from ..types.records import record_fields
 from ..types.tree import FreeKeys, ItemList, Leaf, Record, Union
 from ..types.values import array_of, members_of
-from .engine.cases import best_case
+from .engine.faults import best_case
 from .engine.slots import Slot
 
 

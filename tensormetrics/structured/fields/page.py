@@ -58,7 +58,9 @@ def report_page(report: Any, worst: int = 10, other: Any = None) -> str:
     shown = [document for document in report.worst(worst) if document.num_errors or document.similarity < 1]
     if shown:
         parts.append("<h2>Documents of lowest similarity</h2>")
-        parts += [_details(report.explain(document.id), is_open=n == 0) for n, document in enumerate(shown)]
+        for n, explanation in enumerate(report.explain(document.id) for document in shown):
+            summary = f"<summary>{escape(explanation.title())}</summary>"
+            parts.append(f"<details{'' if n else ' open'}>{summary}{explanation_html(explanation)}</details>")
     return page("Fields of structured documents", parts)
 
 
@@ -78,11 +80,6 @@ def explanation_html(explanation: Any) -> str:
         f"<details><summary>All {len(explanation.rows)} rows</summary>{_aligned_table(explanation.rows)}</details>"
     )
     return f"{excerpt}{errors}{full_table}"
-
-
-def _details(explanation: Any, is_open: bool) -> str:
-    state = " open" if is_open else ""
-    return f"<details{state}><summary>{escape(explanation.title())}</summary>{explanation_html(explanation)}</details>"
 
 
 def _aligned_table(rows: Sequence[Any]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple
 
-from ..types.json_kinds import Conflict, json_kind, same_json
+from ..types.values import Conflict, kind_of_value, same_json
 
 MAX_DEPTH = 500
 LONGEST_TOKEN = 16  # longest literal or escape that the end of a window may split
@@ -58,11 +58,11 @@ class Reader:
     decimals: bool = False
 
     def read(self, answer: Any) -> Reading:
-        """Read a text, or return a value that is already parsed."""
+        """Read a text, or a value that is already parsed; one of a kind that is not allowed is unreadable."""
         if answer is None:
             return Reading(None, "unreadable", "no answer")
         if not isinstance(answer, str):
-            return Reading(answer, "object")
+            return self._of_kind(answer, "object")
         text = answer.removeprefix("\ufeff").strip(SPACE)
         if not text:
             return Reading(None, "unreadable", "empty")
@@ -95,10 +95,11 @@ class Reader:
         return reading
 
     def _of_kind(self, value: Any, how: How) -> Reading:
-        kind = json_kind(value)
-        if kind not in self.kinds:
-            return Reading(None, "unreadable", f"got {_article(kind)}, wanted {' or '.join(map(_article, self.kinds))}")
-        return Reading(value, how)
+        kind = kind_of_value(value)
+        if kind in self.kinds or kind == "other":
+            return Reading(value, how)
+        wanted = " or ".join(map(_article, sorted(self.kinds)))
+        return Reading(None, "unreadable", f"got {_article(kind)}, wanted {wanted}")
 
     def _decode(self, text: str) -> Any:
         """Decode a text that is JSON; raise a ValueError otherwise."""

@@ -125,26 +125,24 @@ class FieldReport:
         self.metric, self.confidence = metric, check_confidence(confidence)
         self.predictions, self.references = predictions, references
         self.documents, self.positions, self.is_inferred = list(documents), list(positions), is_inferred
-        self.paths, self._is_leaf = metric.paths, metric.scorer.plan.rows.is_leaf
+        self.paths, self._is_leaf = metric.paths, metric.scorer.plan.is_leaf
         with metric._whole_state("report"):
-            self._read_sums(metric)
-
-    def _read_sums(self, metric: Any) -> None:
-        self._counts = metric.counts_by_row(metric.sums.cpu())  # (R, 5)
-        self._support = metric.support.tolist()
-        by_path = zip(metric.scorer.plan.paths, metric.invalid.tolist(), strict=True)
-        self.invalid = {path: int(count) for path, count in by_path if count}
-        self._read = dict(zip(HOWS, map(int, metric.read.tolist()), strict=True))
-        self._num_documents = int(metric.sums[-len(DOCUMENT_COLUMNS)])
-        self._num_extra, self._num_skipped = int(metric.num_extra), int(metric.num_skipped)
-        self._fields: dict[str, Any] = {name: value.cpu() for name, value in metric.read_fields(metric.sums).items()}
-        self.totals: dict[str, Any] = {name: value.cpu() for name, value in metric.read_totals(metric.sums).items()}
-        if metric._keeps_items:
-            resampled = metric._resampled_state(None, None)
-            self._fields = with_values(
-                intervals(metric.resampled_fields(resampled, metric.read_fields), self.confidence), self._fields
-            )
-            self.totals = with_values(intervals(metric.resampled_totals(resampled), self.confidence), self.totals)
+            sums = metric.sums.cpu()
+            self._counts = metric.counts_by_row(sums)  # (R, 5)
+            self._support = metric.support.tolist()
+            by_path = zip(metric.scorer.plan.paths, metric.invalid.tolist(), strict=True)
+            self.invalid = {path: int(count) for path, count in by_path if count}
+            self._read = dict(zip(HOWS, map(int, metric.read.tolist()), strict=True))
+            self._num_documents = int(sums[-len(DOCUMENT_COLUMNS)])
+            self._num_extra, self._num_skipped = int(metric.num_extra), int(metric.num_skipped)
+            self._fields: dict[str, Any] = metric.read_fields(sums)
+            self.totals: dict[str, Any] = metric.read_totals(sums)
+            if metric._keeps_items:
+                resampled = metric._resampled_state(None, None)
+                self._fields = with_values(
+                    intervals(metric.resampled_fields(resampled, metric.read_fields), self.confidence), self._fields
+                )
+                self.totals = with_values(intervals(metric.resampled_totals(resampled), self.confidence), self.totals)
 
     def __getitem__(self, path: str) -> FieldScore:
         row = self._row(path)
@@ -345,10 +343,9 @@ class FieldReport:
             ValueError: If the report has no documents, as from `FieldScores.report`.
         """
         self._check_documents("explain")
-        ids = [document.id for document in self.documents]
-        if id not in ids:
+        pairs = zip(self.positions, self.documents, strict=True)
+        if (n := next((n for n, document in pairs if document.id == id), None)) is None:
             raise KeyError(f"id: got {id!r}, wanted the id of a document")
-        n = self.positions[ids.index(id)]
         return explain(self.metric.scorer, self.predictions[n], self.references[n], id)
 
     def _check_documents(self, name: str) -> None:

@@ -20,8 +20,7 @@ from ...core.resampling.families import corrected
 from ...core.resampling.resampling import Joined, Resampled, combine
 from ...core.results.estimates import Comparison, Estimate
 from ...core.results.score_table import ScoreTable
-from ..types.json_kinds import json_kind
-from ..types.values import array_of, object_of
+from ..types.values import array_of, json_kind, object_of
 from .documents import DocumentScorer, ScoredDocuments, read_json, read_schema
 from .engine.compare import COUNTS
 from .engine.slots import DocumentOptions
@@ -101,7 +100,7 @@ class FieldScores(SumMetric[ScoreTable[Estimate]]):
     @property
     def paths(self) -> list[str]:
         """Paths of the rows: scalars, and items of lists."""
-        return self.scorer.plan.rows.paths
+        return self.scorer.plan.rows
 
     def update(self, preds: Sequence[Any], refs: Sequence[Any], ids: Any = None, groups: Any = None) -> None:
         """Add documents.
@@ -187,7 +186,7 @@ class FieldScores(SumMetric[ScoreTable[Estimate]]):
         # sums: (..., K)  ->  name: (..., R)
         """Compute the scores of all rows by name; items that are no scalars have no similarity."""
         scores = field_scores(self.counts_by_row(sums))
-        is_leaf = torch.tensor(self.scorer.plan.rows.is_leaf, device=sums.device)
+        is_leaf = torch.tensor(self.scorer.plan.is_leaf, device=sums.device)
         return scores | {"similarity": scores["similarity"].where(is_leaf, torch.nan)}
 
     def counts_by_row(self, sums: Tensor) -> Tensor:
@@ -196,7 +195,7 @@ class FieldScores(SumMetric[ScoreTable[Estimate]]):
         return sums[..., : -len(DOCUMENT_COLUMNS)].unflatten(-1, (-1, len(COLUMNS)))
 
     def _leaf_rows(self) -> list[int]:
-        return [n for n, is_leaf in enumerate(self.scorer.plan.rows.is_leaf) if is_leaf]
+        return [n for n, is_leaf in enumerate(self.scorer.plan.is_leaf) if is_leaf]
 
     def _f1_by_path(self, sums: Tensor) -> dict[str, Tensor]:
         scores = zip(self.paths, self.read_fields(sums)["f1"].unbind(-1), strict=True)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -95,15 +95,14 @@ def decode_sums(names: Tensor, sums: Tensor) -> dict[str, Tensor]:
     # names: (n,) uint8  sums: (L, 3)  ->  label: (3,)
     """Decode the states: the sums of each label, which may be in several rows."""
     labels = bytes(names.to(torch.uint8).cpu().numpy()).decode("ascii").splitlines()
-    return add_tables([{label: row} for label, row in zip(labels, sums, strict=True)])
+    return add_rows(zip(labels, sums, strict=True))
 
 
-def add_tables(tables: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Add tables of sums by label, in the order in which labels occur."""
+def add_rows(rows: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
+    """Add the sums of each label, in the order in which labels occur."""
     result: dict[str, Tensor] = {}
-    for table in tables:
-        for label, row in table.items():
-            result[label] = result[label] + row if label in result else row
+    for label, row in rows:
+        result[label] = result[label] + row if label in result else row
     return result
 
 

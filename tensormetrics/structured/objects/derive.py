@@ -17,10 +17,9 @@ from ..types.values import INVALID
 from .metric import StructuredMetric
 from .nodes.function import Reader
 from .nodes.latent import LatentSet, VariableLeaf
-from .nodes.node import LeafNode, Node, Product, UnionNode
+from .nodes.node import Fields, LeafNode, Node, Product, UnionNode, Variable
 from .nodes.set import Matched, Set
 from .values.columns import LeafType, RowPath, as_list, elements_of, pairs_of, record_check
-from .variable import Variable
 
 SCALARS = (str, bytes, bool, int, float, complex, type(None))
 SWAPPED: dict[type, type] = {list: tuple, tuple: list}  # JSON has one of them
@@ -131,20 +130,15 @@ class Derivation:
             for n, hint in enumerate(typing.get_args(tp)):
                 yield (n,), itemgetter(n), hint, f"{path}[{n}]", inner
             return
-        hints = self.hints(tp)
+        hints = resolved_types(tp, self.localns or {})
         for name in field_names(tp):
             yield (name,), reader(tp, name), hints[name], f"{path}.{name}".removeprefix("."), inner
-
-    def hints(self, tp: Any) -> dict[str, Any]:
-        return resolved_types(tp, self.localns or {})
 
     def mapping(self, tp: Any, path: str) -> Node:
         if not typing.get_args(tp):
             return self.scalar(tp, path)
         named = enumerate(zip(("key", "value"), typing.get_args(tp), strict=True))
-        pair: dict[tuple[str | int, ...], tuple[Callable[[Any], Any], Node]] = {
-            (name,): (itemgetter(n), self.node(part, f"{path}[*].{name}")) for n, (name, part) in named
-        }
+        pair: Fields = {(name,): (itemgetter(n), self.node(part, f"{path}[*].{name}")) for n, (name, part) in named}
         return self.set(Product(pair, no_check), pairs_of)
 
     def union(self, tp: Any, path: str) -> Node:

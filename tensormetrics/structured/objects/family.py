@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,14 +17,60 @@ from ...core.resampling.weights import ResamplingUnits
 from ...core.results.estimates import Estimate
 from ...core.results.score_table import ScoreTable
 from ..comparators.base import Answers, reuse_answers
-from ..tensors.normalizers import required_self_overlaps
+from ..tensors.normalizers import Normalizer, parse_normalizers, required_self_overlaps
 from ..tensors.policy import Policy
 from ..tensors.reduction import DocumentAverage, bounds_of_overlaps, scores_of_overlaps
-from .by_label import ByLabel, add_tables, decode_sums, encode_label, encode_sums
+from .by_label import ByLabel, add_rows, decode_sums, encode_label, encode_sums
 from .derive import TypePlan
 from .matching import Hook, Path
 from .metric import StructuredMetric
-from .reductions import Reduction
+
+
+class Reduction(NamedTuple):
+    """Average of normalized scores; made by `micro_average` and `macro_average`."""
+
+    average: str
+    normalizers: tuple[Normalizer, ...]
+
+
+def micro_average(normalizers: Sequence[str | Normalizer]) -> Reduction:
+    """Make the reduction that sums overlaps over documents, then normalizes the sums.
+
+    Args:
+        normalizers: Names or normalizers, such as ``["precision", "f1"]``.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @metametric(normalizer="f1")
+        ... @dataclass
+        ... class Bag:
+        ...     items: list[str]
+        >>> scores = Family(metric_of(Bag), micro_average(["f1"]))
+        >>> scores.update([Bag(["a"]), Bag(["b"])], [Bag(["a", "c", "d"]), Bag(["b"])])
+        >>> scores.compute()
+        {'f1': tensor(0.6667, dtype=torch.float64)}
+    """
+    return Reduction("micro", parse_normalizers("normalizers", normalizers))
+
+
+def macro_average(normalizers: Sequence[str | Normalizer]) -> Reduction:
+    """Make the reduction that normalizes overlaps by document, then averages over documents where the score is defined.
+
+    Args:
+        normalizers: Names or normalizers, such as ``["precision", "f1"]``.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @metametric(normalizer="f1")
+        ... @dataclass
+        ... class Bag:
+        ...     items: list[str]
+        >>> scores = Family(metric_of(Bag), macro_average(["f1"]))
+        >>> scores.update([Bag(["a"]), Bag(["b"])], [Bag(["a", "c", "d"]), Bag(["b"])])
+        >>> scores.compute()
+        {'f1': tensor(0.7500, dtype=torch.float64)}
+    """
+    return Reduction("macro", parse_normalizers("normalizers", normalizers))
 
 
 class Family(SumMetric[ScoreTable[Estimate]]):
@@ -133,8 +179,8 @@ class Family(SumMetric[ScoreTable[Estimate]]):
             self.add_items(torch.cat([average.rows(overlap) for average in self.averages], -1), **items)
             self.num_documents = self.num_documents + len(preds)
             if labels:
-                sums = {encode_label(label): row.to(self.sums.device) for label, row in labels.items()}
-                self._keep_labels(add_tables([self._label_sums(), sums]))
+                sums = ((encode_label(label), row.to(self.sums.device)) for label, row in labels.items())
+                self._keep_labels(add_rows([*self._label_sums().items(), *sums]))
             for document, pair in enumerate(zip(preds, refs, strict=True) if self.hooks else (), first):
                 self.metric.compute(*pair)[1].run_with_hooks(self.hooks, document)
         self._answers.clear()

@@ -191,9 +191,6 @@ class StructuredMetric(nn.Module):
         index = torch.arange(len(values), device=device)
         return rows, index[:split], index[split:]
 
-    def _row(self, row: int) -> Tensor:  # ->  (1,) int64
-        return torch.tensor([row], device=self.device)
-
     def _overlap(self, rows: Any, i: Tensor, j: Tensor, reads: Sequence[str] = ("pred", "ref")) -> Overlap:
         # i, j: (B,)  ->  (B,) each
         return Overlap(self.node().similarity(rows, i, j), *self._self_overlaps(rows, i, j, reads))
@@ -221,7 +218,8 @@ class StructuredMetric(nn.Module):
             pred_path, ref_path = pred.append(*part.names), ref.append(*part.ref_names)
             if max_depth is not None and len(pred_path) > max_depth:
                 continue
-            score = part.node.similarity(part.rows, self._row(part.i), self._row(part.j)).item()
+            row, ref_row = (torch.tensor([index], device=self.device) for index in (part.i, part.j))
+            score = part.node.similarity(part.rows, row, ref_row).item()
             if score > 0:
                 yield Match(pred_path, part.x, ref_path, part.y, score)
                 yield from self._matches(

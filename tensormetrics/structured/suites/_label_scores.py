@@ -148,7 +148,7 @@ class LabelScores(CountMetric):
         order = list(self.read_sums(self.sums))
 
         def join(results: list[dict[str, Any]]) -> dict[str, Any]:
-            return {name: next(result[name] for result in results if name in result) for name in order}
+            return {name: (results[0] | results[1])[name] for name in order}
 
         def means(sums: Tensor) -> dict[str, Tensor]:
             return {name: score for name, score in self.read_sums(sums).items() if not name.endswith("]")}

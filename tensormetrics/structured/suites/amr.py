@@ -18,7 +18,7 @@ from ...core.resampling.weights import ResamplingUnits
 from ...core.text.files import read_text
 from ...core.text.joining import Item, join_paths
 from ...core.text.tables import blocks_of
-from ..objects.variable import Variable
+from ..objects.nodes.node import Variable
 from ..tensors._integer_program import check_solver
 from ..tensors._lengths import in_chunks
 from ..tensors.latent.latent import latent_overlap

@@ -1,17 +1,20 @@
-"""Accuracy of a clustering under its best relabelling."""
+"""One-to-one matching of two clusterings of the items of documents, and the accuracy under the best one."""
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
+from ...assignment import linear_sum_assignment
+from ...core.arguments import checks
+from ...core.numbers.exact_sums import scatter_add
 from ...core.resampling.weights import ResamplingUnits
 from ..tensors import _lengths
 from ..tensors._groups import group_rows
-from ..tensors._lengths import in_chunks, total
+from ..tensors._lengths import cuts, documents, in_chunks, total
 from ..tensors.reduction import CountMetric
-from ._contingency import assigned, read_ids, used_width
 
 
 class ClusterMatchScores(CountMetric):
@@ -50,3 +53,36 @@ def _count(pred: Tensor, ref: Tensor, lengths: Tensor, _: Tensor) -> Tensor:
     row, col = (group_rows(ids.where(counted, -1)[..., None]).ids for ids in (pred, ref))
     sizes = [ids.amax(-1) + 1 if ids.shape[1] else ids.sum(-1) for ids in (row, col)]
     return torch.stack([assigned(counted.double(), row, col, *sizes), counted.sum(-1).double()], -1)
+
+
+def read_ids(**ids: Tensor) -> list[Tensor]:
+    # predicted and reference clusters of items by name, (..., W) each  ->  (D, W) each
+    (_, pred), (ref_name, ref) = ids.items()
+    for name, clusters in ids.items():
+        checks.integral(name, clusters)
+    checks.shape(ref_name, ref, *pred.shape)
+    checks.same_device(**ids)
+    return [documents(clusters, 1).long() for clusters in (pred, ref)]
+
+
+def used_width(ids: Tensor) -> Tensor:
+    # ids: (D, W)  ->  (D,) number of items up to the last that is not negative; W on a GPU, which does not trim
+    width = ids.shape[1]
+    if not width or ids.device.type != "cpu":
+        return ids.new_full((len(ids),), width)
+    used = (ids >= 0).numpy()[:, ::-1]  # whose first True NumPy finds without reading on
+    return torch.from_numpy(np.where(used.any(1), width - used.argmax(1), 0))
+
+
+def assigned(weight: Tensor, row: Tensor, col: Tensor, n_rows: Tensor, n_cols: Tensor) -> Tensor:
+    # weight: (D, W) added to the cells at row, col (D, W)  n_rows, n_cols: (D,) clusters  ->  (D,)
+    """Compute the weight of the heaviest one-to-one matching of clusters in tables of clusters by clusters."""
+    width, best = weight.shape[-1], weight.new_zeros(len(weight))
+    for index, (height, depth) in cuts((n_rows, n_cols), (width, width)):
+        height, depth = max(height, 1), max(depth, 1)  # items of weight 0 may have an invalid cell
+        cell = row[index] * depth + col[index]
+        table = scatter_add(weight.new_zeros(len(cell), height * depth), cell, weight[index])
+        lengths = {"row_lengths": n_rows[index], "col_lengths": n_cols[index]}
+        table = table.unflatten(-1, (height, depth))
+        best[index] = linear_sum_assignment(table, maximize=True, check=False, **lengths).cost
+    return best

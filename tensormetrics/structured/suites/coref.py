@@ -16,8 +16,8 @@ from ..tensors._groups import group_rows
 from ..tensors._lengths import in_chunks, total
 from ..tensors.normalizers import normalize
 from ..tensors.reduction import CountMetric
-from ._contingency import assigned, read_ids, used_width
 from ._tables import sizes
+from .clusters import assigned, read_ids, used_width
 from .conll import read_coref_file
 
 REPEATED = ("raise", "first", "largest")

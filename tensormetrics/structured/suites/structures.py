@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from ..objects.decorator import metametric
-from ..objects.variable import Variable
+from ..objects.nodes.node import Variable
 
 
 @metametric

@@ -13,7 +13,8 @@ from typing import Any
 
 import typing_extensions
 
-from ..comparators import Annotation, Comparator, by, ignore, match, ordered, weight
+from ..comparators.annotations import by, ignore, match, ordered, weight
+from ..comparators.base import Annotation, Comparator
 from .records import SETS, class_of, forbids_extra, is_tuple, kind_of, record_fields, resolve_alias, resolved_types
 from .tree import Anything, Field, FreeKeys, ItemList, Leaf, LeafKind, Record, Reference, Schema, Type, Union, tuple_of
 

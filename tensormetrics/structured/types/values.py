@@ -17,12 +17,52 @@ import numpy as np
 
 from ..comparators.base import nfc, typed
 from ..comparators.iso import read_date, read_datetime, read_time
-from .json_kinds import Conflict, json_kind, same_json
 from .records import record_values
 from .tree import Leaf, LeafKind, Record, Type
 
 NUMBER = re.compile(r"[ \t\n\r]*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[ \t\n\r]*", re.ASCII)
 UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
+
+
+class Conflict:
+    """Marker of the value of a duplicate key with different values."""
+
+    def __repr__(self) -> str:
+        return "several values of one key"
+
+
+def json_kind(value: Any) -> str:
+    """Return the JSON kind of a decoded value."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | float | Decimal):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    return "object" if isinstance(value, dict) else "array" if isinstance(value, list) else "other"
+
+
+def same_json(a: Any, b: Any) -> bool:
+    """Return whether two decoded values are equal: numbers by value, but True is not 1."""
+    pending = [(a, b)]
+    while pending:
+        a, b = pending.pop()
+        kind = json_kind(a)
+        if kind != json_kind(b) or isinstance(a, Conflict):
+            return False
+        if kind == "object":
+            if a.keys() != b.keys():
+                return False
+            pending += [(a[key], b[key]) for key in a]
+        elif kind == "array":
+            if len(a) != len(b):
+                return False
+            pending += zip(a, b, strict=True)
+        elif a != b:
+            return False
+    return True
 
 
 class Invalid:
@@ -218,26 +258,28 @@ def _member_reader(values: tuple[Any, ...]) -> LeafReader:
 
 
 class ScalarKind(NamedTuple):
-    """Name of a kind of scalars in messages, its reader, and classes whose values are read unchanged."""
+    """Name of a kind of scalars in messages, its reader, classes whose values are read unchanged, and kinds in JSON."""
 
     name: str
     read: LeafReader
     exact: frozenset[type] = frozenset()
+    json_kinds: frozenset[str] = frozenset({"string"})
 
 
 KINDS: dict[LeafKind, ScalarKind] = {
-    "boolean": ScalarKind("bool", _boolean, frozenset({bool})),
-    "integer": ScalarKind("int", _integer, frozenset({int})),
-    "number": ScalarKind("float", _number, frozenset({int})),
+    "boolean": ScalarKind("bool", _boolean, frozenset({bool}), frozenset({"boolean"})),
+    "integer": ScalarKind("int", _integer, frozenset({int}), frozenset({"number"})),
+    "number": ScalarKind("float", _number, frozenset({int}), frozenset({"number"})),
     "string": ScalarKind("str", _string, frozenset({str})),
-    "decimal": ScalarKind("Decimal", _decimal),
+    "decimal": ScalarKind("Decimal", _decimal, json_kinds=frozenset({"number", "string"})),
     "date": ScalarKind("date", _date),
     "datetime": ScalarKind("datetime", _datetime),
     "time": ScalarKind("time", _time),
     "uuid": ScalarKind("UUID", _uuid),
     "bytes": ScalarKind("bytes", _bytes, frozenset({bytes})),
-    "null": ScalarKind("null", _null, frozenset({type(None)})),
-    "anything": ScalarKind("any value", _anything),
+    "null": ScalarKind("null", _null, frozenset({type(None)}), frozenset()),
+    # A text of a document is JSON.
+    "anything": ScalarKind("any value", _anything, json_kinds=frozenset({"boolean", "number", "object", "array"})),
 }
 
 

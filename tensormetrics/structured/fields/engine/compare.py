@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...comparators import Answers
-from ...tensors._pairs import expand
+from ...comparators.base import Answers
+from ...tensors._pairs import expand, join_once
 from ...types.tree import FreeKeys, ItemList, Leaf, Union
 from .encode import ABSENT, Encoded, KeyTable, SlotColumn
-from .matching import Edges, best_matching, equal_items
+from .matching import Edges, best_matching
 from .recursion import Steps, run
 from .slots import CompiledSchema, Edge, Slot
 
@@ -46,7 +46,7 @@ class DocumentComparison:
         self, plan: CompiledSchema, tables: list[KeyTable], preds: Encoded, refs: Encoded, answers: Answers
     ) -> None:
         self.plan, self.tables, self.preds, self.refs, self.answers = plan, tables, preds, refs, answers
-        size, rows = len(preds.roots), len(plan.rows.paths)
+        size, rows = len(preds.roots), len(plan.rows)
         self.counts, self.similarity = np.zeros((size, rows, 4), dtype=np.int64), np.zeros((size, rows))
         self.invalid, self.num_extra = np.zeros((size, len(plan.paths)), dtype=np.int64), np.zeros(size, dtype=np.int64)
         self.is_conforming = np.ones(size, dtype=bool)
@@ -56,14 +56,10 @@ class DocumentComparison:
         # The parts of a slot are compared in this order, users' functions last.
         costs = [[_cost(edge.slot) for edge in slot.edges] for slot in plan.slots]
         self.order = [np.argsort(row, kind="stable").tolist() for row in costs]
-
-    def count(self) -> None:
-        """Compare all documents."""
-        documents, slot = np.arange(len(self.preds.roots)), self.plan.root.slot
-        i, j = self.preds.roots, self.refs.roots
+        documents, slot, i, j = np.arange(size), plan.root.slot, preds.roots, refs.roots
         self.document_similarity = run(self.visit(slot, i, j, documents))
         self.document_similarity[~self.has_content(slot, i, j)] = 1.0
-        run(self._count_faults(self.plan.root, i, documents))
+        run(self._count_faults(plan.root, i, documents))
         self.is_conforming &= self.invalid.sum(1) == 0
 
     def wrong_values(self, row: int) -> Iterator[tuple[Any, Any]]:
@@ -278,13 +274,19 @@ class DocumentComparison:
         return (codes[0] == codes[1]) & (codes[0] >= 0)
 
     def _equal_items(self, slot: Slot, i: np.ndarray, j: np.ndarray) -> Edges:
+        """Match items of equal codes in order, the n-th of one list with the n-th of the other."""
         (edge,) = slot.edges
-        item_columns = []
-        for column, index, items in zip(self.columns_of(slot), (i, j), self.columns_of(edge.slot), strict=True):
+        items, num_codes = [], max(len(self.tables[edge.slot.index]), 1)
+        for column, index, parts in zip(self.columns_of(slot), (i, j), self.columns_of(edge.slot), strict=True):
             owner, flat = expand_items(column, index)
             row = column.items[flat]
-            item_columns.append((owner, flat - column.starts[index[owner]], row, items.codes[row]))
-        return equal_items(*item_columns)
+            valid = parts.codes[row] >= 0
+            owner, flat, row = owner[valid], flat[valid], row[valid]
+            key = torch.from_numpy(owner * num_codes + parts.codes[row])
+            items.append((owner, flat - column.starts[index[owner]], row, key))
+        (pair, position, pred, key), (_, ref_position, ref, ref_key) = items
+        a, b = (index.numpy() for index in join_once(key, ref_key))
+        return Edges(pair[a], position[a], ref_position[b], pred[a], ref[b], np.ones(len(a)))
 
     def _count_faults(self, edge: Edge, rows: np.ndarray, documents: np.ndarray) -> Steps[None]:
         """Count the values of predictions of a wrong type."""

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from ...comparators.base import typed
-from ...types.json_kinds import json_kind
 from ...types.tree import FreeKeys, ItemList, Leaf, Record, Union
-from ...types.values import INVALID, array_of, has_content, kind_of_value, members_of, object_of
-from .cases import best_case, num_misfits
+from ...types.values import INVALID, array_of, has_content, json_kind, kind_of_value, members_of, object_of
+from .faults import best_case, num_misfits
 from .recursion import Steps, run
 from .slots import CompiledSchema, Edge, Slot
 
@@ -258,17 +257,20 @@ class _Encoder:
     def finished(self) -> list[SlotColumn]:
         """Convert the lists of all columns to arrays that end with the sentinel rows."""
         for slot, column in zip(self.plan.slots, self.columns, strict=True):
-            count, is_leaf = len(column.values), isinstance(slot.node, Leaf)
+            none = np.zeros(len(column.values) + len(SENTINELS), dtype=np.int64)
             column.codes = np.array([*column.codes, *SENTINELS], dtype=np.int64)
-            invalid = column.codes[:-3] == MISFIT if is_leaf else np.array(column.invalid, dtype=bool)
-            column.invalid = np.concatenate([invalid, [True, False, False]])
+            column.cases = np.array([*column.cases, ABSENT, ABSENT, ABSENT], dtype=np.int64)
+            is_leaf = isinstance(slot.node, Leaf)
+            column.invalid = (
+                column.codes == MISFIT if is_leaf else np.array([*column.invalid, True, False, False], dtype=bool)
+            )
             column.content = column.invalid.copy()
             for name in ("missing", "num_extra", "forbidden", "starts", "lengths"):
                 values = getattr(column, name)
-                setattr(column, name, np.concatenate([np.array(values or [0] * count, dtype=np.int64), [0, 0, 0]]))
-            column.cases = np.array([*(column.cases or [ABSENT] * count), ABSENT, ABSENT, ABSENT], dtype=np.int64)
-            column.items, column.item_keys = (np.array(x, dtype=np.int64) for x in (column.items, column.item_keys))
-            if not isinstance(slot.node, ItemList | FreeKeys):
+                setattr(column, name, np.array([*values, 0, 0, 0], dtype=np.int64) if values else none)
+            if isinstance(slot.node, ItemList | FreeKeys):
+                column.items, column.item_keys = (np.array(x, dtype=np.int64) for x in (column.items, column.item_keys))
+            else:
                 # The rows of a part for the sentinels MISFIT, INVALID_PARENT and ABSENT of the value.
                 ends = MISFIT if isinstance(slot.node, Union) else INVALID_PARENT, INVALID_PARENT, ABSENT
                 column.children = [np.array([*rows, *ends], dtype=np.int64) for rows in column.children]

@@ -8,12 +8,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ...tensors._pairs import assigned, best_columns, join_once
+from ...tensors._pairs import assigned, best_columns
 
 SCALE = 1 << 20  # similarities are rounded to multiples of its inverse
 MAX_SHIFT = 15  # beyond, positions of equally similar items make no difference
-
-ItemColumns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # pair, position, row and code of each item
 
 
 class Edges(NamedTuple):
@@ -44,15 +42,6 @@ class Edges(NamedTuple):
             empty = np.zeros(0, dtype=np.int64)
             return cls(empty, empty, empty, empty, empty, np.zeros(0))
         return cls(*map(np.concatenate, zip(*parts, strict=True)))
-
-
-def equal_items(preds: ItemColumns, refs: ItemColumns) -> Edges:
-    """Match items of equal codes in order, the n-th of one list with the n-th of the other."""
-    valid = [np.flatnonzero(code >= 0) for *_, code in (preds, refs)]
-    size = 1 + max(code.max(initial=0) for *_, code in (preds, refs))
-    keys = [items[0][index] * size + items[3][index] for items, index in zip((preds, refs), valid, strict=True)]
-    i, j = (index[part.numpy()] for index, part in zip(valid, join_once(*map(torch.from_numpy, keys)), strict=True))
-    return Edges(preds[0][i], preds[1][i], refs[1][j], preds[2][i], refs[2][j], np.ones(len(i)))
 
 
 def best_matching(

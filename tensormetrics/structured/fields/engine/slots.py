@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from ....core.arguments import checks
-from ...comparators import Annotation, Comparator, annotation_of_text, annotations_of_keywords, exact
-from ...comparators.base import code_table
+from ...comparators.annotations import annotation_of_text, annotations_of_keywords
+from ...comparators.base import Annotation, Comparator, code_table
+from ...comparators.leaves import exact
 from ...types.class_tree import annotate
-from ...types.json_kinds import json_kind
 from ...types.tree import Field, FreeKeys, ItemList, Leaf, NodeScoring, Record, Reference, Schema, Type, Union
-from ...types.values import LeafReader, leaf_reader
+from ...types.values import KINDS, LeafReader, json_kind, leaf_reader
 from ..reading import Extract
 from .recursion import Steps, run
 
@@ -119,28 +119,22 @@ class Slot:
         return isinstance(self.node, Leaf) or isinstance(self.node, Union) and all(e.slot.is_leaf for e in self.edges)
 
 
-@dataclass
-class ReportRows:
-    """Rows of the report."""
-
-    paths: list[str]
-    is_leaf: list[bool]
-
-
 @dataclass(eq=False)
 class CompiledSchema:
     """Schema with options, compiled for encoding and comparison.
 
     Attributes:
         paths: All paths at which a value may be invalid; the root is "@".
-        rows: The rows of the report.
+        rows: The paths of the rows of the report.
+        is_leaf: Whether each row is of scalars.
     """
 
     schema: Schema
     root: Edge
     slots: list[Slot]
     paths: list[str]
-    rows: ReportRows
+    rows: list[str]
+    is_leaf: list[bool]
     options: DocumentOptions
     null_strings: frozenset[str]
 
@@ -159,8 +153,8 @@ def compile_schema(schema: Schema, options: DocumentOptions | None = None) -> Co
             hint = checks.perhaps(path, builder.path_indices)
             raise ValueError(f"fields: got {path!r}, wanted a path of the schema{hint}")
     null_strings = frozenset(options.null_strings)
-    rows = ReportRows(list(builder.row_indices), builder.is_leaf)
-    return CompiledSchema(schema, root, builder.slots, list(builder.path_indices), rows, options, null_strings)
+    paths, rows = list(builder.path_indices), list(builder.row_indices)
+    return CompiledSchema(schema, root, builder.slots, paths, rows, builder.is_leaf, options, null_strings)
 
 
 def annotations_by_path(fields: Mapping[str, Any]) -> dict[str, list[Annotation]]:
@@ -324,13 +318,5 @@ def _kinds(slot: Slot, numbers_in_strings: bool) -> set[str]:
         return {"object"}
     if node.kind == "enum":
         return {json_kind(value) for value in node.values}
-    number_kinds = {"number", "string"} if numbers_in_strings else {"number"}
-    kinds = {
-        "boolean": {"boolean"},
-        "integer": number_kinds,
-        "number": number_kinds,
-        "decimal": {"number", "string"},
-        "null": set(),
-        "anything": {"boolean", "number", "object", "array"},  # a text of a document is JSON
-    }
-    return kinds.get(node.kind, {"string"})
+    kinds = set(KINDS[node.kind].json_kinds if node.kind in KINDS else {"string"})
+    return kinds | {"string"} if numbers_in_strings and node.kind in ("integer", "number") else kinds

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ....core.arguments import checks
-from ...comparators import KEYWORD, annotations_of_keywords
+from ...comparators.annotations import KEYWORD, annotations_of_keywords
 from ...types.class_tree import annotate
 from ...types.tree import Anything, Field, FreeKeys, ItemList, Leaf, Record, Reference, Schema, Type, Union, tuple_of
 from .json_writer import SCALARS as WRITTEN

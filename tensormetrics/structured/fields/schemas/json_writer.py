@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from ...comparators import KEYWORD, Annotation, by, ignore, keywords_of_annotations, match, ordered, weight
+from ...comparators.annotations import KEYWORD, by, ignore, keywords_of_annotations, match, ordered, weight
+from ...comparators.base import Annotation
 from ...types.class_tree import schema_of
 from ...types.records import record_values
 from ...types.tree import Anything, Field, FreeKeys, ItemList, Leaf, LeafKind, Record, Reference, Schema, Type, Union

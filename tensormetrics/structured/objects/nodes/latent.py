@@ -13,8 +13,7 @@ from ...tensors._pairs import expand, positions_in_blocks
 from ...tensors.constraints import Constraint
 from ...tensors.latent.latent import SolvedMapping, latent_overlap
 from ..values.columns import Keys, RowPath, check_type
-from ..variable import Variable
-from .node import Node
+from .node import Node, Variable
 from .relations import equal_pairs
 from .set import Bounded, BoundedRows, CandidatePairs
 
@@ -48,12 +47,6 @@ class VariableLeaf(Node):
 @dataclass(eq=False)
 class BoundRows(BoundedRows):
     variable_ids: Tensor  # (items, S) int64: variables, from 0 in each collection; -1: none in this slot
-
-
-class Selection(NamedTuple):
-    value: Tensor  # (P,) float64
-    bound: Tensor  # (P,) float64
-    pairs: list[tuple[int, int]]  # positions in the collections, of all documents
 
 
 class LatentSet(Bounded):
@@ -93,8 +86,8 @@ class LatentSet(Bounded):
         is_var = torch.nn.functional.pad(variable_ids >= 0, (1, 0))
         return props.new_zeros(shape).index_put_(index, props), is_var.new_zeros(shape).index_put_(index, is_var)
 
-    def _select_pairs(self, rows: BoundRows, i: Tensor, j: Tensor) -> Selection:
-        # i, j: (P,)
+    def _select_pairs(self, rows: BoundRows, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor, list[tuple[int, int]]]:
+        # i, j: (P,)  ->  value (P,) float64, bound (P,) float64, positions in the collections, of all documents
         candidates = CandidatePairs.of(self.inner, rows, i, j)
         a, b, owner, delta = candidates.a, candidates.b, candidates.owner, candidates.delta
         bound, _ = candidates.matched(self.constraint)
@@ -109,11 +102,11 @@ class LatentSet(Bounded):
             bound[document] = torch.where(proved, value[document], bound[document].clamp(max=answer.bound))
             start = torch.stack([rows.start[i[document]], rows.start[j[document]]])
             pairs += (torch.stack([candidates.x[selected], candidates.y[selected]], 1) - start).tolist()
-        return Selection(value, bound, sorted(map(tuple, pairs)))
+        return value, bound, sorted(map(tuple, pairs))
 
     def relation(self, rows: BoundRows, i: Tensor, j: Tensor) -> list[tuple[int, int]]:
         if not self.inner.equality:
-            return self._select_pairs(rows, i, j).pairs
+            return self._select_pairs(rows, i, j)[2]
         assert rows.key is not None
         (mapping,) = self._map_variables(rows, i, j, self.distinct).mapping
         (_, x), (_, y) = expand(rows.start[i], rows.count[i]), expand(rows.start[j], rows.count[j])

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..values.columns import RowPath
-from .node import LeafNode, Node, Normalized, Product
+from .node import Fields, LeafNode, Node, Normalized, Product
 
 
 class MeanRows(NamedTuple):
@@ -23,10 +23,7 @@ class Mean(Product):
     """
 
     def __init__(
-        self,
-        fields: dict[tuple[str | int, ...], tuple[Callable[[Any], Any], Node]],
-        check: Callable[[Sequence[Any], RowPath], None],
-        weights: Sequence[float],
+        self, fields: Fields, check: Callable[[Sequence[Any], RowPath], None], weights: Sequence[float]
     ) -> None:
         super().__init__(fields, check)
         self.weights = weights

@@ -8,6 +8,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import reduce
 from itertools import compress, repeat
 from typing import Any, NamedTuple
@@ -17,9 +18,15 @@ from torch import Tensor
 
 from ...tensors.normalizers import FScore, Jaccard, Normalizer, Precision, Recall, normalize, required_self_overlaps
 from ..values.columns import Keys, LeafType, RowPath, check, check_no_nan, combine_keys
-from ..variable import Variable
 
 upper_bound_mode = ContextVar("bounding", default=False)  # if set, inexact nodes return an upper bound
+
+
+@dataclass(frozen=True)
+class Variable:
+    """Name that has a meaning only within its structure, such as a variable of a graph."""
+
+    name: str
 
 
 class NeedsTensors(Exception):
@@ -130,6 +137,9 @@ class LeafNode(Node):
         return rows
 
 
+Fields = dict[tuple[str | int, ...], tuple[Callable[[Any], Any], Node]]  # component of the path -> its reader and node
+
+
 class ProductRows(NamedTuple):
     key: Keys | None
     columns: list[Any]
@@ -138,15 +148,10 @@ class ProductRows(NamedTuple):
 class Product(Node):
     """Product over fields, 1 for no field.
 
-    fields: component of the path -> (function that reads it from a value, node). check: raises an error for values of
-    another type.
+    check: raises an error for values of another type.
     """
 
-    def __init__(
-        self,
-        fields: dict[tuple[str | int, ...], tuple[Callable[[Any], Any], Node]],
-        check: Callable[[Sequence[Any], RowPath], None],
-    ) -> None:
+    def __init__(self, fields: Fields, check: Callable[[Sequence[Any], RowPath], None]) -> None:
         self.fields, self.check = fields, check
         self.nodes = [node for _, node in fields.values()]
         self.equality = all(node.equality for node in self.nodes)

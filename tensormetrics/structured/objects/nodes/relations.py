@@ -33,21 +33,16 @@ def equal_pairs(
     positions: defaultdict[Hashable, list[int]] = defaultdict(list)
     for b, key in enumerate(y):
         positions[key].append(b)
+    by_row, by_column = constraint.once
     seen: Counter[Hashable] = Counter()
     pairs = []
     for a, key in enumerate(x):
         matches, n = positions.get(key, []), seen[key]
         seen[key] += 1
-        if distinct and n:
+        if n and (distinct or constraint is Constraint.MANY_TO_ONE):
             continue
-        if distinct:
-            matches = matches[:1]
-        if constraint is Constraint.ONE_TO_ONE:
-            matches = matches[n : n + 1]
-        elif constraint is Constraint.ONE_TO_MANY:
-            matches = matches[:1]
-        elif constraint is Constraint.MANY_TO_ONE and n:
-            matches = []
+        if distinct or by_row:
+            matches = matches[n * by_column :][:1]
         pairs += [(a, b) for b in matches]
     return pairs
 

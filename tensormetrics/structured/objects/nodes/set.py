@@ -205,7 +205,7 @@ class Matched(Collection):
         """Compute the weight of the heaviest relation; distinct: equal items count once."""
 
     def read(self, values: Sequence[Any]) -> Sequence[Any]:
-        if not COLLECTIONS.issuperset(map(type, values)):
+        if self.items is not as_list or not COLLECTIONS.issuperset(map(type, values)):
             self.check(values, str)
         rows = [*map(self.inner.read, map(self.items, values))]
         if max(map(len, rows), default=0) > (MAX_TUPLES if self.inner.equality else MAX_UNEQUAL_ITEMS):

@@ -164,12 +164,10 @@ def as_list(value: Iterable[Any]) -> Sequence[Any]:
 
 
 def elements_of(counter: Mapping[Any, int]) -> list[Any]:
-    check_mapping([counter], str)
     return [item for item, count in counter.items() for _ in range(count)]
 
 
 def pairs_of(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
-    check_mapping([mapping], str)
     return list(mapping.items())
 
 

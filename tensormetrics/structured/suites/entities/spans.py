@@ -1,6 +1,6 @@
 """Labelled spans of text: named entities, chunks, arguments."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from typing import Any, cast
 
@@ -109,7 +109,7 @@ class SpanScores(LabelScores):
         if isinstance(pred, Tensor) or isinstance(ref, Tensor):
             raise ValueError("vocabulary: got None for numbers of tags, wanted the tags that they stand for")
         tagset = Vocabulary(self.labels or (), suffix)
-        pred_tags, ref_tags, lengths = read_pair(pred, ref, tagset)
+        pred_tags, ref_tags, lengths = read_pair(*documents_of_pair(pred, ref), tagset)
         if self.labels is not None:
             tagset.check(self.labels)
         counts, errors = self.count_tags(tagset, pred_tags, ref_tags, lengths, mode)
@@ -208,13 +208,10 @@ class SpanScores(LabelScores):
 
 
 def read_pair(
-    pred: Iterable[Sequence[str]] | str | PathLike,
-    ref: Iterable[Sequence[str]] | str | PathLike,
-    vocabulary: Vocabulary,
+    pred: Sequence[Sequence[str]], ref: Sequence[Sequence[str]], vocabulary: Vocabulary
 ) -> tuple[Tensor, Tensor, Tensor]:
     # ->  predicted, reference tag ids (T,), lengths of the documents (D,)
-    """Read predicted and reference tags of the same tokens, which two files must have in common."""
-    pred, ref = documents_of_pair(pred, ref)
+    """Read predicted and reference tags of the same tokens."""
     checks.check_consistent_length(pred=pred, ref=ref)
     (pred_tags, lengths), (ref_tags, n_ref) = vocabulary.read(pred), vocabulary.read(ref)
     for document in (lengths != n_ref).nonzero().flatten().tolist():
