@@ -25,8 +25,6 @@ NAMES = [(domain, name) for domain in DOMAINS for name in public(domain)]
 SHAPE = re.compile(  # (..., N, D), (k,), (), (rows, C)
     r"\(\.\.\.\)|\(\)|\((\.\.\.|[A-Z*]\w*|\d+|[a-z])( ?[-+*/] ?\w+)?,[^()]*\)|\([a-z]+, [A-Z\d][^()]*\)"
 )
-
-
 SHOWN = {name for _, name in NAMES} | {"update", "forward", "__call__"}
 
 
@@ -39,8 +37,7 @@ def docstring_of(value) -> str:
 
 
 def test_public_names_have_docstrings():
-    texts = {(domain, name): docstring_of(value_of(domain, name)) for domain, name in NAMES}
-    # the default docstring of a dataclass is none
+    texts = {row: docstring_of(value_of(*row)) for row in NAMES}  # a dataclass has by default its signature
     assert [row for row, text in texts.items() if not text or text.startswith(f"{row[1]}(")] == []
 
 

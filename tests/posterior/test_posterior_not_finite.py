@@ -106,7 +106,7 @@ REFUSALS = {
     "Experiment": lambda x: posterior.Experiment("a", corrupted_matrix(x)),
     "Study": lambda x: study(confusion_matrix=corrupted_matrix(x)),
     "Study under a prior": lambda x: study(confusion_prior=x),
-    "Study of a probability": lambda x: Study(0, ci_probability=x),
+    "Study of a probability": lambda x: Study(0, confidence=x),
     "hdi": lambda x: uncertainty.functional.hdi(SAMPLES, x),
     "compare_samples": lambda x: uncertainty.compare_samples(SAMPLES, SAMPLES, confidence=x),
     "compare_samples and its rope": lambda x: uncertainty.compare_samples(SAMPLES, SAMPLES, rope=-abs(x)),

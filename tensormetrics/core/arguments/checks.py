@@ -117,7 +117,8 @@ def names_arguments(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def check(*args: P.args, **kwargs: P.kwargs) -> R:
         if unknown := kwargs.keys() - names:
-            _refuse(function.__name__, min(unknown), names)
+            is_class = function.__name__ == "__init__"
+            _refuse(type(args[0]).__name__ if is_class else function.__name__, min(unknown), names)
         return function(*args, **kwargs)
 
     return check

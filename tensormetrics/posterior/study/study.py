@@ -1,6 +1,5 @@
 """Studies: tables, comparisons and plots of the posteriors of many experiments, and files."""
 
-import inspect
 import math
 import operator
 from collections.abc import Mapping, Sequence
@@ -158,7 +157,7 @@ class Study(StudySamples):
             with_items = {name: self._with_items(metric, name) for name in names if self[name].items}
             for (a, b), is_paired in are_paired.items():
                 if is_paired:
-                    options = {"confidence": self.ci_probability, "seed": self.seed, "rope": rope}
+                    options = {"confidence": self.confidence, "seed": self.seed, "rope": rope}
                     (comparison,) = compare_metrics(with_items[a], with_items[b], **options).values()
                     if comparison.difference.ndim:
                         comparison = tree_map(operator.itemgetter(self.class_index(metric, label, b)), comparison)
@@ -185,7 +184,7 @@ class Study(StudySamples):
         return compare_samples(
             *draws,
             observed=(observed[0] - observed[1])[0],
-            confidence=self.ci_probability,
+            confidence=self.confidence,
             rope=rope,
             higher_is_better=self.find_metric(metric).higher_is_better is not False,
         )
@@ -202,13 +201,13 @@ class Study(StudySamples):
 
     def _estimate(self, metric: str, label: Label, name: str) -> Estimate:
         draws = self.column(metric, label, name)
-        median, low, high = estimate(draws, self.ci_probability)
+        median, low, high = estimate(draws, self.confidence)
         observed = median if is_pooled(name) else self.column(metric, label, name, "input")[0].double()
         return Estimate(
             observed,
             torch.where(observed < low, observed, low),
             torch.where(observed > high, observed, high),
-            confidence=self.ci_probability,
+            confidence=self.confidence,
             method="posterior (hdi)",
             name=metric,
             details={"median": median, "nan_fraction": float(draws.isnan().double().mean())},
@@ -265,7 +264,7 @@ class Study(StudySamples):
         if names:
             title = self.titled(quantity.full_name, metric, class_label, names[0])
             bounds = bounds if base else quantity.bounds_of(self._classes(names[0])[0])
-        return plot_distributions(shown, title + ": difference" * bool(base), bounds, self.ci_probability, **options)
+        return plot_distributions(shown, title + ": difference" * bool(base), bounds, self.confidence, **options)
 
     def _plotted(self, metric: str, class_label: Label, name: str) -> tuple[Tensor, Tensor | None]:
         """Return the samples of one value, and the observed one, None for a pooled posterior."""
@@ -280,20 +279,17 @@ class Study(StudySamples):
     def to_dict(self) -> dict[str, Any]:
         return {
             "seed": self.seed,
-            "num_samples": self.num_samples,
-            "ci_probability": self.ci_probability,
+            "replicates": self.replicates,
+            "confidence": self.confidence,
             "dtype": str(self.dtype).removeprefix("torch."),
             "experiments": self.experiments,
             "metrics": config.to_json(self.metrics),
         } | ({} if self.zero_division is None else {"zero_division": float(self.zero_division)})
 
     @classmethod
-    def from_dict(cls, described: Mapping[str, Any], **overrides: Any) -> "Study":
+    def from_dict(cls, config_dict: Mapping[str, Any], **overrides: Any) -> "Study":
         """Build the study that `to_dict` described; `overrides` are arguments of the constructor."""
-        arguments = {**described, **overrides}
-        valid = list(inspect.signature(cls).parameters)
-        if unknown := [key for key in arguments if key not in valid]:
-            raise ConfigError(f"study: unknown key {unknown[0]!r}, wanted some of {', '.join(valid)}")
+        arguments = {**config_dict, **overrides}
         if isinstance(dtype := arguments.get("dtype"), str):
             arguments["dtype"] = config.DTYPES.get(dtype, dtype)
         return cls(**arguments)
