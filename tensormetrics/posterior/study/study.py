@@ -33,13 +33,24 @@ if TYPE_CHECKING:
 class Study(StudySamples):
     """Experiments "group/experiment" and metrics: samples, tables, comparisons and plots of their posteriors.
 
-    `experiments`: {group: {experiment: {"confusion_matrix": ..., other arguments of `add_experiment`}}}; `metrics`:
-    {metric string: {} or {"aggregation": ..., its options}}, where "__default__" gives what entries without an
-    aggregation have; or a list of metric strings. `seed=None` draws a seed. Samples are drawn when asked for, on
-    `device`, and depend on `seed` and the experiment's name alone. Cached samples and scratch memory stay near
-    `memory_limit` bytes; dropped samples are drawn again, equal. `zero_division` as in `get_metric`, for all metrics.
+    Samples are drawn when asked for, and depend on `seed` and the experiment's name alone.
 
-    Bad arguments raise a ValueError, often a ConfigError, or a TypeError; a ConfigWarning names a chosen value.
+    Args:
+        seed: Seed of the draws; None draws one, which a ConfigWarning names.
+        replicates: Number of samples of each posterior.
+        confidence: Mass of the intervals, in (0, 1].
+        experiments: {group: {experiment: {"confusion_matrix": ..., other arguments of `add_experiment`}}}.
+        metrics: Names of metrics, or {name: {} or {"aggregation": ..., its options}}, where "__default__" gives what
+            entries without an aggregation have.
+        device: Device of the samples.
+        dtype: Dtype of the samples, torch.float32 or torch.float64.
+        memory_limit: Bytes near which cached samples and scratch memory stay; dropped ones are drawn again, equal.
+        zero_division: Value of undefined scores of all metrics; None: 0 for f1, fbeta and p4, nan for others.
+
+    Raises:
+        ConfigError: If an experiment or a metric is not described as above; it is a ValueError.
+        ValueError: If a name is unknown or a number out of range.
+        TypeError: If an argument is unknown.
 
     >>> study = Study(seed=0, metrics={"acc": {}})
     >>> study.add_experiment("mlp", [[90, 10], [12, 88]])

@@ -17,7 +17,7 @@ from ._contingency import assigned, read_ids, used_width
 class ClusterMatchScores(CountMetric):
     """Fraction of items in the reference's cluster after the best one-to-one relabeling of each document.
 
-    In [0, 1], higher is better; key `accuracy`. Arguments: see `CountMetric`.
+    In [0, 1], higher is better; key `accuracy`.
 
     >>> metric = ClusterMatchScores()
     >>> metric.update(torch.tensor([1, 1, 2, 2]), torch.tensor([7, 7, 7, 8]))
