@@ -72,7 +72,7 @@ def pooling(generator: np.random.Generator, size: int) -> Iterator[Row]:
 
 
 def study(kind: type, classes: int, samples: int) -> Study:
-    result = kind(seed=0, num_samples=samples, ci_probability=0.95)
+    result = kind(0, samples, 0.95)
     result.add_metric("acc")
     generator = np.random.default_rng(classes)
     for e in range(10):

@@ -15,18 +15,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from cases import DOMAINS, PLACES, PUBLIC, public
+from cases import DOMAINS, FRONTS, PLACES, PUBLIC, public
 from record import PAGE, list_of_names
 from syntax import trees
 
+from tensormetrics.core.arguments.checks import constructors
+from tensormetrics.core.arguments.docstrings import arguments, sections
 from tensormetrics.posterior.extend import temporary_registrations
 
 NAMES = [(domain, name) for domain in DOMAINS for name in public(domain)]
 SHAPE = re.compile(  # (..., N, D), (k,), (), (rows, C)
     r"\(\.\.\.\)|\(\)|\((\.\.\.|[A-Z*]\w*|\d+|[a-z])( ?[-+*/] ?\w+)?,[^()]*\)|\([a-z]+, [A-Z\d][^()]*\)"
 )
-
-
 SHOWN = {name for _, name in NAMES} | {"update", "forward", "__call__"}
 
 
@@ -34,14 +34,32 @@ def value_of(domain: str, name: str):
     return PUBLIC[f"{domain}.{name}"]
 
 
-def docstring_of(value) -> str:
-    return (vars(value).get("__doc__") if inspect.isclass(value) else value.__doc__) or ""
-
-
 def test_public_names_have_docstrings():
-    texts = {(domain, name): docstring_of(value_of(domain, name)) for domain, name in NAMES}
-    # the default docstring of a dataclass is none
+    texts = {row: value_of(*row).__doc__ or "" for row in NAMES}  # a dataclass has by default its signature
     assert [row for row, text in texts.items() if not text or text.startswith(f"{row[1]}(")] == []
+
+
+TERSE = "suites.structures", "embeddings.datasets"  # dataclasses of named fields, loaders of published words
+
+
+def missing_sections(value) -> list[str]:
+    """Return the arguments and sections that `help` of a name of a front page lacks."""
+    is_class, found = inspect.isclass(value), sections(value.__doc__)
+    if value.__module__.endswith(TERSE) or (is_class and issubclass(value, Exception)):
+        return []
+    named = [p for p in inspect.signature(value).parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    named += [p for each in constructors(value) for p in each if p.kind is p.KEYWORD_ONLY] if is_class else []
+    lacks = sorted({p.name for p in named} - {name.strip("*") for name in arguments(found)})
+    if is_class and (dataclasses.is_dataclass(value) or issubclass(value, tuple)):
+        return lacks  # results, which the functions that make them show
+    raises = is_class or re.search(r"\b(raise|check\w*)\b", inspect.getsource(inspect.unwrap(value)))
+    wanted = {"Example": True, "Raises": raises, "Returns": not is_class}
+    return lacks + [name for name, is_wanted in wanted.items() if is_wanted and name not in found]
+
+
+def test_help_of_front_pages_has_arguments_results_errors_and_an_example():
+    names = {f"{front.__name__}.{name}": getattr(front, name) for front in FRONTS for name in front.__all__}
+    assert {name: missing for name, value in names.items() if (missing := missing_sections(value))} == {}
 
 
 def method_versions(value) -> list[list]:
@@ -81,7 +99,6 @@ def test_docstrings_document_shapes_of_tensors():
 MODEL_FUNCTIONS = "log_probabilities", "pseudo_log_likelihood", "score_pairs", "sentence_log_likelihood"
 REQUIRED_PACKAGES = {"FaissKMeans": "faiss", "FaissKNN": "faiss", **dict.fromkeys(MODEL_FUNCTIONS, "transformers")}
 PLOT_PREFIXES = "plot_", "create_ranking", "calculate_ranking", "run_queries"
-MAX_LENGTH_WITHOUT_EXAMPLE = 500  # longer docstrings need an example even if they refer to a function
 
 
 def needs_example(domain: str, name: str) -> bool:
@@ -89,13 +106,8 @@ def needs_example(domain: str, name: str) -> bool:
     value = value_of(domain, name)
     if not inspect.isclass(value):
         return callable(value) and not isinstance(value, types.GenericAlias)
-    if dataclasses.is_dataclass(value) or issubclass(value, Exception | tuple | enum.Enum):
-        return False
-    functions = {other for where, other in NAMES if where == domain and inspect.isfunction(value_of(where, other))}
-    points = functions & set(re.findall(r"`(\w+)", value.__doc__ or ""))
-    return not (points and len(value.__doc__) < MAX_LENGTH_WITHOUT_EXAMPLE) and not getattr(
-        value, "_is_protocol", False
-    )
+    is_result = dataclasses.is_dataclass(value) or issubclass(value, Exception | tuple | enum.Enum)
+    return not is_result and not getattr(value, "_is_protocol", False)
 
 
 WITH_EXAMPLE = [(domain, name) for domain, name in NAMES if ">>>" in (value_of(domain, name).__doc__ or "")]

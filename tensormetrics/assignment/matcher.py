@@ -37,22 +37,26 @@ ALIASES = {"logits": "pred_logits", "auxiliary_outputs": "aux_outputs", "class_l
 class HungarianMatcher(RecordedArguments, nn.Module):
     """Matcher of queries and targets with minimal total cost for each image, on the device of the predictions.
 
-    The cost of a pair is the sum, weighted by `cost_class`, `cost_bbox`, `cost_giou`, `cost_mask` and `cost_dice`, of
-    * class: minus the probability of the target's class (`class_cost="softmax"`), or the difference of its positive and
-      negative focal loss, from sigmoids (`"focal"`, with `alpha` and `gamma`);
-    * L1 distance, and minus generalized IoU, of boxes (cx, cy, w, h);
-    * binary cross entropy, and 1 - Dice coefficient, of masks at `num_points` random points per image (None: at all
-      pixels; predicted and target masks then have one resolution).
-    A weight of 0 disables a term and its inputs. All images are solved at once; no cost leaves the device and, by
-    default, nothing synchronizes with it.
+    The cost of a pair is a weighted sum; a weight of 0 disables a term and its inputs. All images are solved at once,
+    and with `layers` all layers of a decoder; no cost leaves the device and, by default, nothing synchronizes with it.
 
-    `layers` matches all layers of a decoder in one solve.
+    Args:
+        cost_class: Weight of the class term.
+        cost_bbox, cost_giou: Weights of the L1 distance, and of minus generalized IoU, of boxes (cx, cy, w, h).
+        cost_mask, cost_dice: Weights of binary cross entropy, and of 1 - Dice coefficient, of masks.
+        class_cost: "softmax", minus the probability of the target's class, or "focal", the difference of its positive
+            and negative focal loss, from sigmoids.
+        alpha, gamma: Parameters of the focal loss.
+        num_points: Number of random points per image at which masks are compared; None: all pixels, and predicted and
+            target masks have one resolution.
+        nonfinite: "avoid" matches pairs with NaN or infinite cost only if no others are left, and sets `status` (B,)
+            int8 of the last call: 0 all costs are finite; 1 some are not, and were avoided; 2 one had to be matched.
+            "raise" reads one flag, which synchronizes with a GPU.
 
-    `nonfinite="avoid"` matches pairs with NaN or infinite cost only if no others are left, and sets `status` (B,) int8
-    of the last call: 0 all costs are finite; 1 some are not, and were avoided; 2 one had to be matched. "raise" reads
-    one flag, which synchronizes with a GPU, and raises a ValueError that names the image. A label that is no class
-    raises a ValueError; with "avoid" on a GPU its costs are NaN, and the error comes in a later call: the first one
-    that begins after the GPU has seen the label.
+    Raises:
+        ValueError: If an option is out of range, a label is no class, or with "raise" an image has a cost that is not
+            finite. With "avoid" on a GPU the costs of a wrong label are NaN, and the error comes in the first call that
+            begins after the GPU has seen the label.
 
     Carion et al. 2020, doi:10.1007/978-3-030-58452-8_13; Zhu et al. 2021, doi:10.48550/arXiv.2010.04159;
     Cheng et al. 2022, doi:10.1109/CVPR52688.2022.00135; Rezatofighi et al. 2019, doi:10.1109/CVPR.2019.00075

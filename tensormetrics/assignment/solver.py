@@ -17,14 +17,23 @@ from ._reference import INFEASIBLE, OPTIMAL
 
 
 class Assignment(NamedTuple):
-    """Solution of each problem. Indices are -1 for unmatched rows and columns, and everywhere if `status` is not 0."""
+    """Solution of each problem. Indices are -1 for unmatched rows and columns, and everywhere if `status` is not 0.
 
-    col_of_row: Tensor  # (..., R) int64: matched column of each row
-    row_of_col: Tensor  # (..., C) int64: matched row of each column, the lowest of several
-    cost: Tensor  # (...) float64: sum of the matched entries; NaN if `status` is not 0
-    row_dual: Tensor  # (..., R), and
-    col_dual: Tensor  # (..., C): certificate of optimality, see `linear_sum_assignment`
-    status: Tensor  # (...) int8: 0 optimal, 1 infeasible, 2 NaN or -inf (maximizing: +inf), or an option out of range
+    Args:
+        col_of_row: Matched column of each row, (..., R) int64.
+        row_of_col: Matched row of each column, the lowest of several, (..., C) int64.
+        cost: Sum of the matched entries, (...) float64; NaN if `status` is not 0.
+        row_dual: With `col_dual` a certificate of optimality, see `linear_sum_assignment`, (..., R).
+        col_dual: See `row_dual`, (..., C).
+        status: 0 optimal, 1 infeasible, 2 NaN or -inf (maximizing: +inf), or an option out of range, (...) int8.
+    """
+
+    col_of_row: Tensor
+    row_of_col: Tensor
+    cost: Tensor
+    row_dual: Tensor
+    col_dual: Tensor
+    status: Tensor
 
 
 @takes_arrays
@@ -41,27 +50,39 @@ def linear_sum_assignment(
 ) -> Assignment:
     """Match min(R, C) pairs of rows and columns with minimal sum of costs, for each problem of a batch.
 
-    Shapes: cost: (..., R, C); row_lengths: (...); col_lengths: (...); mask: (..., R, C); col_capacity: (..., C);
-    unmatched_cost: (...).
+    float32 and float64 are solved in their dtype, half types in float32, integers in float64, which is exact for sums
+    below 2**53: without `check` larger ones are rounded, and a matching of status 0 need not be optimal. Entries of a
+    problem must differ by less than the largest number of the dtype, and if pairs are forbidden by less than that
+    number divided by min(R, C); otherwise their sums overflow.
 
-    `cost` may have any strides and is not copied; float32 and float64 are solved in their dtype, half types in float32,
-    integers in float64, which is exact for sums below 2**53: with `check` int64 and uint64 costs that may exceed this
-    are a ValueError; without it they are rounded, and a matching of status 0 need not be optimal. Entries of a problem
-    must differ by less than the largest number of the dtype, and if pairs are forbidden by less than that number
-    divided by min(R, C); otherwise their sums overflow. An entry of +inf (-inf when maximizing), or one where `mask` is
-    False, forbids its pair. `row_lengths` and `col_lengths` (int64, default all) are the numbers of valid rows and
-    columns; entries beyond them never matter. A column may be matched to `col_capacity` rows (default 1): then min(R,
-    sum of capacities) pairs are matched. With `unmatched_cost` rows may stay unmatched at that cost, which
-    `Assignment.cost` does not include.
+    Args:
+        cost: Costs with any strides; +inf (-inf when maximizing) forbids a pair.
+        maximize: Whether the sum is maximized.
+        row_lengths: Numbers of valid rows, int64, by default all; other entries never matter.
+        col_lengths: Numbers of valid columns, likewise.
+        mask: False forbids a pair.
+        col_capacity: Number of rows that a column may be matched to, by default 1: min(R, sum of capacities) pairs.
+        unmatched_cost: Cost at which a row may stay unmatched; `Assignment.cost` does not include it.
+        check: Whether invalid problems are a ValueError, which waits for the device once; else, see `status`.
+
+    Shape:
+        - cost, mask: ``(..., R, C)``
+        - row_lengths, col_lengths, unmatched_cost: ``(...)``
+        - col_capacity: ``(..., C)``
+
+    Returns:
+        An `Assignment`; its ``cost`` is differentiable in backward and forward mode, other fields are constants.
+
+    Raises:
+        ValueError: If shapes or dtypes do not match; with `check`, the first problem that is infeasible, holds NaN or
+            integers with sums of 2**53 or more.
 
     Duals: sign * (cost - row_dual - col_dual) is >= 0 where allowed and 0 on pairs, sign = -1 when maximizing. Columns
     with remaining capacity and unmatched rows have dual 0, with `unmatched_cost` unmatched rows have that value.
     Columns of capacity 0 have dual 0; pairs in them count as forbidden.
 
     Equal problems have equal solutions, independent of their index in the batch; the choice among several optimal
-    matchings is unspecified. `Assignment.cost` is differentiable in backward and forward mode; other outputs are
-    constants. With `check` a ValueError names the first invalid problem (this synchronizes with the device once);
-    without it, as torch.vmap requires, see `status`.
+    matchings is unspecified. torch.vmap requires `check=False`.
 
     R. Jonker, A. Volgenant, 1987, doi:10.1007/BF02278710; D. F. Crouse, 2016, doi:10.1109/TAES.2016.140952
 
@@ -173,7 +194,14 @@ def _raise(
 def pairs(assignment: Assignment) -> tuple[Tensor, Tensor]:
     """Return the matched rows of one problem, ascending, and their columns, as scipy.optimize.linear_sum_assignment.
 
-    Shapes: -> (M,), (M,) int64.
+    Args:
+        assignment: Solution of one problem, without leading dimensions.
+
+    Returns:
+        Rows (M,) and columns (M,), int64.
+
+    Raises:
+        ValueError: If the solution is of a batch.
 
     >>> pairs(linear_sum_assignment(torch.tensor([[4.0, 1.0, 3.0], [2.0, 0.0, 5.0]])))
     (tensor([0, 1]), tensor([1, 0]))
@@ -197,6 +225,14 @@ class Sizes(TypedDict, total=False):
 
 class LinearAssignment(RecordedArguments, nn.Module):
     """Module of `linear_sum_assignment` with fixed options: `LinearAssignment(maximize=True)(cost, row_lengths=...)`.
+
+    Args:
+        maximize: Whether the sum is maximized.
+        unmatched_cost: Cost at which a row may stay unmatched, a number or one for each problem, (...).
+        check: Whether invalid problems are a ValueError, which waits for the device once.
+
+    Raises:
+        ValueError: If shapes or dtypes do not match; with `check`, if a problem is invalid.
 
     >>> LinearAssignment(maximize=True)(torch.tensor([[4.0, 1.0, 3.0], [2.0, 0.0, 5.0]])).cost
     tensor(9., dtype=torch.float64)

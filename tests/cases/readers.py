@@ -159,7 +159,7 @@ def parse_matrix(content: Content) -> list[Any] | None:
 
 def study(suffix: str) -> Callable[[], Content]:
     def write(path: Path) -> None:
-        made = posterior.Study(seed=1, num_samples=10_000)
+        made = posterior.Study(seed=1, replicates=10_000)
         made.add_experiment("group/run", np.array([[5, 1], [2, 7]]))
         made.save(path)
 

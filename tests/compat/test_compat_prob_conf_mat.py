@@ -10,7 +10,7 @@ from documents import code_blocks, with_our_imports
 from raising import raises
 
 from tensormetrics.compat import prob_conf_mat as pcm
-from tensormetrics.posterior import ConfusionPosterior
+from tensormetrics.posterior import ConfusionPosterior, Study
 from tensormetrics.posterior.extend import temporary_registrations
 
 BLOCKS = code_blocks("prob_conf_mat_extend.md")
@@ -121,7 +121,11 @@ def test_collection_is_ordered_by_insertion_and_by_dependencies():
 
 def test_study_from_dictionary_compares_all_experiments(study):
     study.add_metric("acc")
-    study = pcm.Study.from_dict(config_dict=study.to_dict())
+    config = study.to_dict()
+    assert [config.pop(name) for name in ("num_samples", "ci_probability")] == [10_000, 0.95]
+    study = pcm.Study.from_dict(config_dict=config, num_samples=500, ci_probability=0.9)
+    study.num_samples, values = 400, study.get_metric_samples("acc", "g/a").values
+    assert (study.num_samples, study.ci_probability, len(values)) == (400, 0.9, 500)
     assert study.get_listwise_comparsion_result("acc").experiment_names == ["g/b", "g/a"]
     random = pcm.SamplingMethod.RANDOM
     values = [study.get_metric_samples("acc", "g/a", sampling_method=method).values for method in (random, "random")]
@@ -162,11 +166,10 @@ def test_functions_take_arrays_by_their_names():
 
 
 def test_argument_of_the_package_elsewhere_names_this_module():
-    message = (
-        "^ConfusionPosterior: got the argument 'num_samples', wanted .*; tensormetrics.compat.prob_conf_mat takes it$"
-    )
-    with pytest.raises(TypeError, match=message):
-        ConfusionPosterior(2, num_samples=100)
+    message = r"^(Study|ConfusionPosterior): got the argument 'num_samples', wanted .*compat.prob_conf_mat takes it$"
+    for kind in ConfusionPosterior, Study:
+        with pytest.raises(TypeError, match=message):
+            kind(2, num_samples=100)
 
 
 @pytest.mark.parametrize("pred_first", [True, False])

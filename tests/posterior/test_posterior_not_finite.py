@@ -101,7 +101,7 @@ REFUSALS = {
     "ConfusionPosterior of a probability": lambda x: ConfusionPosterior(2, confidence=x),
     "Experiment": lambda x: posterior.Experiment("a", corrupted_matrix(x)),
     "Study": lambda x: study(confusion_matrix=corrupted_matrix(x)),
-    "Study of a probability": lambda x: Study(0, ci_probability=x),
+    "Study of a probability": lambda x: Study(0, confidence=x),
     "hdi": lambda x: uncertainty.functional.hdi(SAMPLES, x),
     "compare_samples": lambda x: uncertainty.compare_samples(SAMPLES, SAMPLES, confidence=x),
     "compare_samples and its rope": lambda x: uncertainty.compare_samples(SAMPLES, SAMPLES, rope=-abs(x)),

@@ -70,7 +70,7 @@ def test_study_changed_settings_change_samples():
     before = study.samples("acc", "mlp/aggregated")
     study.add_metric("acc", "hist", pseudo_count_weight=0.5)
     assert not torch.equal(study.samples("acc", "mlp/aggregated"), before)
-    study.num_samples = 500
+    study.replicates = 500
     assert len(study.samples("acc", "mlp/aggregated")) == 500
 
 
@@ -128,7 +128,7 @@ def test_study_labels_give_confusion_matrix():
 
 @pytest.mark.parametrize("suffix", ["json", "toml", "yaml", "yml"])
 def test_study_files_give_equal_samples(suffix, tmp_path):
-    study = make_study(ci_probability=0.9)
+    study = make_study(confidence=0.9)
     study.add_experiment("array", torch.tensor([[0, 0.5], [1, 2]]), [1, 2], [[1.0, 0.5], [1, 1]], labels=["b", "a"])
     study.save(tmp_path / f"study.{suffix}")
     again = Study.load(tmp_path / f"study.{suffix}")
@@ -237,7 +237,7 @@ LOOKUPS = [
     (lambda s: s.add_metric("acc", "mean"), ValueError, None),
     (lambda s: s.add_metric("acc", "fe", rho=1), ValueError, "aggregation 'fe' has no option 'rho'; it has none"),
     (lambda s: s.add_metric("acc", rho=1), ValueError, "metric 'acc': got ['rho'] without an aggregation, wanted both"),
-    (lambda s: Study.from_dict({"seed": 0, "samples": 9}), ConfigError, "study: unknown key 'samples', wanted some of seed, num_samples, ci_probability, experiments, metrics, device, dtype, memory_limit, zero_division"),
+    (lambda s: Study.from_dict({"seed": 0, "samples": 9}), TypeError, "Study: got the argument 'samples', wanted one of seed, replicates, confidence, experiments, metrics, device, dtype, memory_limit, zero_division"),
     (lambda s: Study(0, experiments={"g": {"e": {"matrix": TRI}}}), ConfigError, "experiment 'g/e': unknown key 'matrix', wanted some of confusion_matrix, prevalence_prior, confusion_prior, y_true, y_pred, num_classes, labels, items, groups"),
     (lambda s: setattr(s, "seed", None), ValueError, "seed: got None, wanted an integer >= 0"),
 ]  # fmt: skip

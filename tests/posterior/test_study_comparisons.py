@@ -17,7 +17,7 @@ def labels(generator):
 
 
 def study_of(truth, preds, items, groups=None):
-    study = Study(seed=3, ci_probability=0.9, metrics={"acc": {}, "fnr": {}, "f1@macro": {}}, zero_division=1)
+    study = Study(seed=3, confidence=0.9, metrics={"acc": {}, "fnr": {}, "f1@macro": {}}, zero_division=1)
     for name, answers in preds.items():
         study.add_experiment(name, y_true=truth, y_pred=answers, num_classes=C, items=items, groups=groups)
     return study

@@ -76,7 +76,7 @@ def posterior(
         raise BadInput("MATRIX: got no file, wanted at least one, or --paired FILE")
     of_rows = prior in ("balanced", "hierarchical")
     priors = ("perks", prior) if of_rows else (decoded(prior),) * 2
-    with naming(num_samples="--replicates", ci_probability="--confidence"):
+    with naming(replicates="--replicates", confidence="--confidence"):
         warnings.simplefilter("ignore", ConfigWarning)
         undefined = None if zero_division is None else float(zero_division)
         study = Study(seed, replicates, confidence, device=find_device(device), zero_division=undefined)
@@ -166,7 +166,7 @@ def _items_needed(
     """Return the number of items that each experiment needs for an interval of this width; None if undefined."""
     counts: list[int | None] = []
     options = {"prevalence_prior": priors[0], "confusion_prior": priors[1], "seed": study.seed}
-    options |= {"confidence": study.ci_probability, "replicates": study.num_samples}
+    options |= {"confidence": study.confidence, "replicates": study.replicates}
     for name in study.list_experiments():
         index = None if label is None else study.class_index(metric, label, name)
         try:

@@ -28,6 +28,18 @@ class Debias(RecordedArguments, nn.Module, ABC):
     Fitted tensors are buffers; words that `transform` also needs are the extra state of `state_dict`. A subclass names
     its buffers in `fitted`, computes them in `fit_tensors` and applies them in `forward`; its `fit` looks words up. A
     subclass in which rows depend on each other, or that also changes other rows, overrides `write`.
+
+    Args:
+        verbose: Whether `fit` and `transform` print their steps.
+        criterion_name: Name of the concept, for the name of the transformed model.
+        **kwargs: The two options above.
+
+    Shape:
+        - forward: ``(..., N, D)`` to ``(..., N, D)``, float64
+
+    Raises:
+        TypeError: If an option, or a set of words in `fit`, has another type.
+        ValueError: If an option is out of range, or too few words of `fit` are in the model.
     """
 
     fitted: tuple[str, ...] = ()

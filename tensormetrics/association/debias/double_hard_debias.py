@@ -21,11 +21,16 @@ class DoubleHardDebias(Debias):
 
     g is the first right singular vector of the definitional pairs, each centered; mean and principal components are
     those of the full table. The words to debias are ordered by the difference of their cosines with the two words of
-    `bias_representation`; the `n_words` (at most half) at each end select u: for each of the first
-    `n_components` they are debiased and clustered by 2-means (10 starts, drawn by `seed`); u is the component with the
-    least agreement of clusters and groups. `scope="all"` debiases every target word, "biased" only the selecting words.
-    `incremental_pca` and `pca_args` have no effect: the components are computed in one pass over the table. Wang et al.
-    2020, arXiv:2005.00965.
+    `bias_representation`; those at both ends select u: for each of the first components they are debiased and clustered
+    by 2-means (10 starts); u is the component with the least agreement of clusters and groups. Wang et al. 2020,
+    arXiv:2005.00965.
+
+    Args:
+        pca_args, incremental_pca: Have no effect: the components are computed in one pass over the table.
+        n_words: Number of words at each end, at most half.
+        n_components: Number of components from which u is selected.
+        seed: Seed of the starts.
+        scope: "all" debiases every target word, "biased" only the selecting words.
 
     >>> generator = torch.Generator().manual_seed(0)
     >>> words = ["he", "she", *(f"word {k}" for k in range(18))]

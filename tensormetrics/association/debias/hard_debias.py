@@ -59,8 +59,11 @@ class HardDebias(DirectionDebias, EqualizingDebias):
 
     g (`bias_direction`) is the first right singular vector of the unit vectors of the definitional pairs, each pair
     centered, and points to their first words. Equalized pairs keep the part of their mean orthogonal to g; they change
-    even if they are ignored. All rows of the transformed model have length 1, zero rows stay. `pca_args` is accepted;
-    only the first component is used. Bolukbasi et al. 2016, arXiv:1607.06520.
+    even if they are ignored. All rows of the transformed model have length 1, zero rows stay. Bolukbasi et al. 2016,
+    arXiv:1607.06520.
+
+    Args:
+        pca_args: {"n_components": k}, of which only the first component is used.
 
     >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
     >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
@@ -109,10 +112,12 @@ class HardDebias(DirectionDebias, EqualizingDebias):
 class MulticlassHardDebias(EqualizingDebias):
     """Multiclass hard debiasing: unit vectors lose a subspace, and the words of an equalized set differ only inside it.
 
-    The subspace is spanned by the first k (`pca_args={"n_components": k}`, default 10, at most their rank) right
-    singular vectors of the unit vectors of the definitional sets, each set centered. Definitional words are not
-    neutralized. All rows of the transformed model have length 1, zero rows stay. Manzini et al. 2019,
-    doi:10.18653/v1/N19-1062.
+    The subspace is spanned by the first k right singular vectors of the unit vectors of the definitional sets, each set
+    centered. Definitional words are not neutralized. All rows of the transformed model have length 1, zero rows stay.
+    Manzini et al. 2019, doi:10.18653/v1/N19-1062.
+
+    Args:
+        pca_args: {"n_components": k}, by default 10, at most the rank.
 
     >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
     >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])

@@ -29,8 +29,6 @@ class INLP(GroupDebias):
         n_iterations: Largest number of classifiers.
         C: Inverse strength of the penalty |w|^2 / 2, for rows whose dimensions have a mean variance of 1.
         seed: Seed that selects the words that are held out.
-        verbose: Whether to print the accuracy of each iteration, and the steps of `transform`.
-        criterion_name: Name of the concept, for the name of the transformed model.
 
     Shape:
         - fit_tensors: vectors ``(..., N, D)``, labels ``(N,)`` or ``(..., N)``, integer; words ``(N,)``

@@ -27,10 +27,6 @@ class LEACE(GroupDebias):
     Fit it to many more rows than dimensions: with fewer rows the classes are separable by noise, and their difference
     is removed from these rows only. `ResidualBias` measures what a nonlinear classifier still recovers.
 
-    Args:
-        verbose: Whether `transform` prints its steps.
-        criterion_name: Name of the concept, for the name of the transformed model.
-
     Shape:
         - fit_tensors: vectors ``(..., N, D)``, labels ``(N,)`` or ``(..., N)``, integer
         - forward: ``(..., N, D)`` to ``(..., N, D)``, float64

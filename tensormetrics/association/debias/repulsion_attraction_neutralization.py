@@ -21,11 +21,18 @@ class RepulsionAttractionNeutralization(DirectionDebias):
     """Repulsion from neighbors with shared bias, attraction to the former vector, and neutralization, by Adam.
 
     On unit vectors, from w_d = w, the objective is the mean of |cos(w_d, n)| over the repulsion set, |cos(w_d, w) - 1|
-    / 2 and |cos(w_d, g)|, times `weights`. The repulsion set contains those of the `n_neighbours` nearest words v (by
-    cosine) with an indirect bias (w.v - cos(w', v')) / (w.v) above `theta`, w' = w - (w.g) g; an empty set adds 0. g is
-    the first right singular vector of the unit vectors of the definitional pairs, each centered. All rows of the
-    transformed model have length 1. `pca_args` is accepted; only the first component is used.
-    Kumar, Bhotia & Chakraborty 2020, doi:10.1162/tacl_a_00327, arXiv:2006.01938.
+    / 2 and |cos(w_d, g)|, times `weights`. The repulsion set contains the nearest words v with an indirect bias
+    (w.v - cos(w', v')) / (w.v) above `theta`, w' = w - (w.g) g; an empty set adds 0. g is the first right singular
+    vector of the unit vectors of the definitional pairs, each centered. All rows of the transformed model have length
+    1. Kumar, Bhotia & Chakraborty 2020, doi:10.1162/tacl_a_00327, arXiv:2006.01938.
+
+    Args:
+        pca_args: {"n_components": k}, of which only the first component is used.
+        epochs: Number of steps of Adam.
+        theta: Indirect bias above which a neighbor is repelled.
+        n_neighbours: Number of nearest words, by cosine.
+        learning_rate: Step size of Adam.
+        weights: Weights of repulsion, attraction and neutralization.
 
     >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
     >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])

@@ -39,10 +39,20 @@ OF_NUMPY = torch.float16, torch.float32, torch.float64
 class WordEmbeddingModel:
     """Table of vectors (V, D) and its vocabulary. Not a module: the table may be a parameter of another module.
 
-    `wv`: an object with `vectors` (2-d array or tensor) and one of `key_to_index`, `index_to_key`, `vocab`, such as
-    gensim's KeyedVectors, or another model; memory is shared unless `device` or `dtype` requires a copy. `vocab_prefix`
-    is prepended to every word that is looked up. Other sources: `from_tensor`, `from_numpy`, `from_word2vec` (and
-    GloVe), `from_fasttext`, `from_npz`, `from_safetensors`, `from_transformers`, `from_encoder`, `from_contexts`.
+    Other sources: `from_tensor`, `from_numpy`, `from_word2vec` (and GloVe), `from_fasttext`, `from_npz`,
+    `from_safetensors`, `from_transformers`, `from_encoder`, `from_contexts`.
+
+    Args:
+        wv: Object with `vectors` (2-d array or tensor) and one of `key_to_index`, `index_to_key`, `vocab`, such as
+            gensim's KeyedVectors, or another model; memory is shared unless `device` or `dtype` requires a copy.
+        name: Name of the model in tables and messages.
+        vocab_prefix: Text before every word that is looked up.
+        device: Device of the table.
+        dtype: Floating dtype of the table.
+
+    Raises:
+        TypeError: If `wv` is no such object.
+        ValueError: If the vocabulary does not fit the table.
 
     >>> model = WordEmbeddingModel.from_tensor(torch.eye(3), ["he", "she", "work"])
     >>> "she" in model, model.rows("she")

@@ -20,10 +20,16 @@ Layouts = tuple[Layout, Layout]
 class Query:
     """Target and attribute sets of words, as association tests compare them.
 
-    Sets are lists, tuples or arrays of `str`; they are copied. At least one target set is required; attribute sets are
-    optional. A set may be empty, but then no model can score the query. Names default to "Target set 0",
-    "Attribute set 0", ... and are distinct among target sets and among attribute sets. TypeError for invalid word sets,
-    ValueError for their number or names.
+    Sets are lists, tuples or arrays of `str`; they are copied. No model can score a query with an empty set.
+
+    Args:
+        target_sets: Sets of target words, at least one.
+        attribute_sets: Sets of attribute words, or [].
+        target_sets_names, attribute_sets_names: Distinct names, by default "Target set 0", "Attribute set 0", ...
+
+    Raises:
+        TypeError: If a set is no list of texts.
+        ValueError: If there is no target set, or numbers or names do not fit.
 
     >>> query = Query([["rose", "lily"], ["gun", "axe"]], [["love", "joy"]], ["Flowers", "Weapons"], ["Pleasant"])
     >>> query.query_name

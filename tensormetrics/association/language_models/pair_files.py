@@ -18,7 +18,7 @@ LABELS = ("stereotype", "anti-stereotype", "unrelated")
 class SentencePairs(NamedTuple):
     """Pairs of sentences; a biased model prefers the first one.
 
-    Attributes:
+    Args:
         more: N sentences that are more stereotyping.
         less: N sentences that are less stereotyping.
         categories: The kind of bias of each pair.
@@ -32,7 +32,7 @@ class SentencePairs(NamedTuple):
 class SentenceTriples(NamedTuple):
     """Stereotypical, anti-stereotypical and unrelated sentences or continuations of a context, as in StereoSet.
 
-    Attributes:
+    Args:
         contexts: N contexts: with BLANK instead of a word, or a sentence to continue.
         sentences: The three sentences of each context, in this order.
         ids: Ids of the sentences.

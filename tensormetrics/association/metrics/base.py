@@ -69,7 +69,6 @@ class BaseMetric(MeanScore):
             default `run_query` has none, and `interval` draws when it is called.
         confidence: Mass of the interval of `run_query`, in (0, 1).
         seed: Seed of permutations and replicates.
-        **kwargs: Options of torchmetrics' metrics.
 
     Example:
         >>> class Gap(BaseMetric):

@@ -180,6 +180,11 @@ class CEAT(BaseMetric):
     As a module it streams: each `update` takes one sample, or a batch of samples, in the form of the arguments of
     `weat_effect_size`; `forward` returns their effect sizes, and `compute` combines all that are finite.
 
+    Args:
+        samples: Number of samples, each with one context of every word.
+        correction: 0 or 1, subtracted from the number of words in the variance of effect sizes.
+        variance: Variance of an effect size: ``"sample"``, as published, or ``"standard"``, of a standardized mean.
+
     >>> words = ["he", "she", "man", "woman"]
     >>> contexts = {word: torch.eye(4)[i % 2] + torch.zeros(3, 4) for i, word in enumerate(words)}
     >>> contexts |= {"work": torch.eye(4)[:1], "home": torch.eye(4)[1:2]}

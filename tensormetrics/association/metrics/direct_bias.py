@@ -153,7 +153,13 @@ def _first_axes(rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 class DirectBias(BaseMetric):
-    """Part of the target words in the bias subspace of aligned groups, in [0, 1]; see `direct_bias`."""
+    """Part of the target words in the bias subspace of aligned groups, in [0, 1]; see `direct_bias`.
+
+    Args:
+        strictness: Exponent of the length of the part of a unit vector in the subspace.
+        n_components: Dimensions of the subspace.
+        direction: ``"pca"``, the first principal components of the groups, or ``"mean_difference"``.
+    """
 
     metric_template = (1, "n")
     metric_name = "Direct Bias"

@@ -84,6 +84,12 @@ class MLEAT(BaseMetric):
     """Multilevel association test with the first level as score; see `ml_eat`.
 
     With `p_value`, both targets of the second level also have p-values.
+
+    Args:
+        correction: 0 or 1, subtracted from the number of words in variances.
+
+    >>> MLEAT()(*torch.tensor([[[1.0, 0], [2, 1]], [[0, 1], [1, 3]], [[3, 1], [1, 0]], [[0, 2], [1, 2]]]))
+    tensor(1.6559, dtype=torch.float64)
     """
 
     metric_template = (2, 2)

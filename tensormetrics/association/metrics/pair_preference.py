@@ -76,7 +76,6 @@ class PairPreference(RowMetric[Scores]):
             score, and of the share of comparisons with the unrelated sentence that a related one wins; and
             ``lms * min(ss, 100 - ss) / 50``. Each term has weight 1 and is the resampling unit of intervals.
         categories: Kinds of bias, for which `compute` also returns values.
-        **kwargs: Options of torchmetrics' metrics.
 
     Example:
         >>> metric = PairPreference(categories=["age", "race"])

@@ -181,7 +181,6 @@ class ResidualBias(RowMetric[ScoreTable[Estimate]]):
         neighbors: Number of nearest words that vote.
         C: Inverse strength of the penalty of the linear probe.
         seed: Seed of the folds and of the first centers of clusters.
-        **kwargs: Options of every torchmetrics metric.
 
     Example:
         >>> labels = torch.arange(400) % 2

@@ -79,6 +79,9 @@ class RIPA(BaseMetric):
 
     `details` of `run_query` has the mean and the standard deviation of each attribute word over the `pairs`, the number
     of pairs of unequal vectors.
+
+    Args:
+        normalize_direction: Whether the directions are scaled to length 1.
     """
 
     metric_template = (2, 1)

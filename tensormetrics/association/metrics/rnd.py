@@ -62,6 +62,9 @@ class RND(BaseMetric):
     `details` of `run_query` has the difference of each attribute word as `distance_by_word`. With `replicates` and
     `distance="norm"`, it has as `corrected` the score without the bias of unequal target sets, and the interval is for
     this score.
+
+    Args:
+        distance: ``"norm"``, Euclidean; ``"cos"``, 1 - cosine similarity; or ``"cos_similarity"``.
     """
 
     metric_template = (2, 1)

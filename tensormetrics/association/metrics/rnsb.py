@@ -92,11 +92,15 @@ def _hold_out_fifth(keys: Tensor, mask: Tensor | None) -> Tensor:
 class RNSB(BaseMetric):
     """Relative negative sentiment bias; see `rnsb`. A word of several target sets counts once.
 
-    `holdout=True` excludes a fifth of the words of each attribute set from the fit, different ones in each of
-    `n_iterations`, by `random_state` (None: 0); scores and probabilities are means over iterations. With
-    `print_model_evaluation` run_query prints the quality of the classifier on held-out words, with `holdout=None` by a
-    separate fit. `estimator`, a class with fit, predict_proba and classes_, replaces the logistic regression and is
-    constructed with `estimator_params`; it runs on the host, query by query.
+    Args:
+        C: Inverse strength of the penalty of the logistic regression.
+        penalize_intercept: Whether the penalty includes the intercept.
+        holdout: True excludes a fifth of the words of each attribute set from the fit, others in each iteration.
+        random_state: Seed of these words, None is 0.
+        n_iterations: Number of fits, over which scores and probabilities are means.
+        print_model_evaluation: Whether run_query prints the quality on held-out words, if need be of a separate fit.
+        estimator: Class with fit, predict_proba and classes_ in place of logistic regression; runs on the host.
+        estimator_params: Arguments of its constructor.
 
     >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
     >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])

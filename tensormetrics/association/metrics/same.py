@@ -89,6 +89,9 @@ class SAME(BaseMetric):
     """Mean association of target words with the directions between attribute groups (SAME); see `same`.
 
     Only for two groups `details` of `run_query` has the `skew` and the `stereotype`.
+
+    Args:
+        weighting: ``"length"`` weights further directions by their length, ``"unit"`` all equally.
     """
 
     metric_template = (1, "n")

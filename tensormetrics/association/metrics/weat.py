@@ -87,7 +87,11 @@ def _small_associations(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
 class WEAT(BaseMetric):
     """Word Embedding Association Test of two target and two attribute sets, 0 is no bias; see `weat`.
 
-    `details` of `run_query` has `weat_effect_size` as `effect_size`, which is the score if `return_effect_size`.
+    `details` of `run_query` has `weat_effect_size` as `effect_size`.
+
+    Args:
+        return_effect_size: Whether the score is `weat_effect_size` instead of `weat`.
+        correction: 0 or 1, subtracted from the number of words in the variance of effect sizes.
     """
 
     metric_template = (2, 2)
@@ -189,9 +193,12 @@ def _cosines(w: word_sets.Words, attributes: word_sets.Words) -> Tensor:
 
 
 class SCWEAT(BaseMetric):
-    """Mean of `sc_weat` over the target words, with the effect size of each.
+    """Mean of `sc_weat` over the target words, with the effect size of each; see `mean_sc_weat`.
 
     With `p_value`, `p_value_by_word` has the p-value of each.
+
+    Args:
+        correction: 0 or 1, subtracted from the number of words in the variance of effect sizes.
     """
 
     metric_template = (1, 2)

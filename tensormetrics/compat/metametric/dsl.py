@@ -39,7 +39,7 @@ def configured(construct: Bracketed) -> Bracketed:
 auto, dataclass, union = configured(ours.auto), configured(ours.dataclass), configured(ours.union)
 set_matching, sequence_matching = configured(ours.set_matching), configured(ours.sequence_matching)
 latent_set_matching, graph_matching = configured(ours.latent_set_matching), configured(ours.graph_matching)
-discrete = Bracketed(lambda tp: served(ours.discrete[tp]))
+discrete = Bracketed(lambda cls: served(ours.discrete[cls]))
 normalize = Bracketed(lambda normalizer: served(ours.normalize[normalizer]))
 ranking = Bracketed(lambda max_k: partial(core.RankingMetric, max_k=max_k))
 preprocess = preprocess_param = ours.preprocess
@@ -74,15 +74,11 @@ def of_inner(construct: Bracketed) -> Callable[..., StructuredMetric]:
 
 
 SetMatchingMetric, SequenceMatchingMetric = of_inner(set_matching), of_inner(sequence_matching)
-GraphMatchingMetric = of_inner(graph_matching)
+GraphMatchingMetric, DiscreteMetric = of_inner(graph_matching), discrete.construct
 
 
 def LatentSetMatchingMetric(cls: type, inner: Any, constraint: str | MatchingConstraint = "<->") -> StructuredMetric:
     return latent_set_matching[cls, constraint](inner)
-
-
-def DiscreteMetric(cls: Any) -> StructuredMetric:
-    return discrete[cls]
 
 
 def ProductMetric(cls: type, field_metrics: Mapping[str, Any]) -> StructuredMetric:

@@ -23,6 +23,8 @@ from .plot_options import FOREST, plot_options
 from .results import ListwiseComparisonResult, PairwiseComparisonResult, PosteriorSummary, report
 
 Rows = list[dict[str, Any]]
+OURS = {"num_samples": "replicates", "ci_probability": "confidence"}  # arguments of Study
+THEIRS = {ours: theirs for theirs, ours in OURS.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +100,7 @@ class ExperimentGroup(dict[str, Experiment]):
     def add_experiment(
         self, name: str, confusion_matrix: Any, prevalence_prior: Any = "perks", confusion_prior: Any = "balanced"
     ) -> None:
-        priors = prevalence_prior, confusion_prior
-        added = Experiment(f"{self.name}/{name}", self.rng, confusion_matrix, *priors)
+        added = Experiment(f"{self.name}/{name}", self.rng, confusion_matrix, prevalence_prior, confusion_prior)
         check_group(added, [other for key, other in self.items() if key != name])
         self[name] = added
 
@@ -139,14 +140,18 @@ def _named(name: str) -> dict[str, Any]:
 
 
 class Study(posterior.Study):
-    """Experiments and metrics, with reports, comparisons and plots; see `posterior.Study`."""
+    """`posterior.Study` with reports, and the arguments `num_samples` and `ci_probability`."""
 
     num_experiment_groups = property(posterior.Study.__len__)
     num_experiments = property(lambda self: len(self.list_experiments()))
+    num_samples = property(lambda self: self.replicates, lambda self, value: setattr(self, "replicates", value))
+    ci_probability = property(lambda self: self.confidence, lambda self, value: setattr(self, "confidence", value))
 
-    @classmethod
-    def from_dict(cls, config_dict: Mapping[str, Any], **kwargs: Any) -> posterior.Study:  # type: ignore[override]
-        return super().from_dict(config_dict, **kwargs)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{OURS.get(name, name): value for name, value in options.items()})
+
+    def to_dict(self) -> dict[str, Any]:
+        return {THEIRS.get(name, name): value for name, value in super().to_dict().items()}
 
     def all_experiments(self) -> list[str]:
         return sorted(self.list_experiments())
@@ -192,16 +197,15 @@ class Study(posterior.Study):
 
         observed = None if is_pooled(a) or is_pooled(b) else difference("input")[0]
         title, draws = self.titled(metric, metric, class_label, a), (difference("posterior"), difference("random"))
-        return PairwiseComparisonResult(title, draws[0], self.ci_probability, min_sig_diff, a, b, draws[1], observed)
+        return PairwiseComparisonResult(title, draws[0], self.confidence, min_sig_diff, a, b, draws[1], observed)
 
     def get_pairwise_random_comparison(
         self, metric: str, class_label: Label = None, *, experiment: str, min_sig_diff: float | None = None
     ) -> PairwiseComparisonResult:
         """Compare an experiment with a random classifier of the same prevalence."""
-        posterior = self.column(metric, class_label, experiment)
-        random = self.column(metric, class_label, experiment, "random")
+        posterior, random = (self.column(metric, class_label, experiment, method) for method in ("posterior", "random"))
         title, name = self.titled(metric, metric, class_label, experiment), full_name(experiment)
-        return PairwiseComparisonResult(title, posterior - random, self.ci_probability, min_sig_diff, name, "random")
+        return PairwiseComparisonResult(title, posterior - random, self.confidence, min_sig_diff, name, "random")
 
     def get_listwise_comparsion_result(self, metric: str, class_label: Label = None) -> ListwiseComparisonResult:
         """Rank experiments by their posteriors."""
@@ -210,7 +214,7 @@ class Study(posterior.Study):
 
     def _summaries(self, metric: str, class_label: Label, names: list[str], method: Method = "posterior") -> Rows:
         columns = {name: self.column(metric, class_label, name, method) for name in names}
-        return [_named(name) | PosteriorSummary(x, self.ci_probability).as_dict() for name, x in columns.items()]
+        return [_named(name) | PosteriorSummary(x, self.confidence).as_dict() for name, x in columns.items()]
 
     @reported
     def report_metric_summaries(self, metric: str, class_label: Label = None) -> Rows:
@@ -314,7 +318,7 @@ class Study(posterior.Study):
         ys = {name: row + agg_offset * g for row, (g, name) in enumerate(rows)}
         figure, (ax,) = look.axes(1, (8.0, 1 + 0.3 * max(ys.values(), default=0)))
         for name, y in ys.items():
-            median, low, high = interval_of(self.column(metric, class_label, name), self.ci_probability)
+            median, low, high = interval_of(self.column(metric, class_label, name), self.confidence)
             look.draw("interval", ax.plot, [low, high], [y, y])
             look.draw("aggregate" if is_pooled(name) else "median", ax.plot, [median], [y])
             if is_pooled(name):

@@ -5,7 +5,7 @@ import functools
 import inspect
 import operator
 import warnings
-from collections.abc import Callable, Collection, Hashable, Iterable, Sized
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sized
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
@@ -77,15 +77,20 @@ def check_unknown_kwargs(owner: type, unknown: Collection[str]) -> None:
         return
     names: dict[str, None] = {}  # in their order
     takes_positional = True  # is passed on to the next constructor
-    for base in (base for base in owner.__mro__ if "__init__" in vars(base)):
-        _, *parameters = inspect.signature(vars(base)["__init__"]).parameters.values()
-        kinds = {p.kind for p in parameters}
+    for parameters in constructors(owner):
         valid = (p.name for p in parameters if p.kind is p.KEYWORD_ONLY or (takes_positional and p.kind in POSITIONAL))
         names |= dict.fromkeys(valid)
-        takes_positional &= inspect.Parameter.VAR_POSITIONAL in kinds
-        if inspect.Parameter.VAR_KEYWORD not in kinds:
-            break
+        takes_positional &= any(p.kind is p.VAR_POSITIONAL for p in parameters)
     _refuse(owner.__name__, min(unknown), names)
+
+
+def constructors(owner: type) -> Iterator[list[inspect.Parameter]]:
+    """Yield the parameters of each constructor of a class and its bases that receives arguments of the user."""
+    for base in (base for base in owner.__mro__ if "__init__" in vars(base)):
+        _, *parameters = inspect.signature(vars(base)["__init__"]).parameters.values()
+        yield parameters
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            return
 
 
 def _refuse(owner: str, name: str, names: Collection[str]) -> NoReturn:
@@ -117,7 +122,8 @@ def names_arguments(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def check(*args: P.args, **kwargs: P.kwargs) -> R:
         if unknown := kwargs.keys() - names:
-            _refuse(function.__name__, min(unknown), names)
+            is_class = function.__name__ == "__init__"
+            _refuse(type(args[0]).__name__ if is_class else function.__name__, min(unknown), names)
         return function(*args, **kwargs)
 
     return check

@@ -9,6 +9,8 @@ import numpy as np
 from torch import Tensor
 from typing_extensions import Self  # torch brings it
 
+from .docstrings import Docstring
+
 ADDRESS = re.compile(r"<(?:function |built-in method )?(\S+)[^<>]* at 0x[0-9a-f]+>")
 
 
@@ -16,6 +18,11 @@ class RecordedArguments:
     """Base of modules that print the arguments of their constructor; named before `torch.nn.Module`."""
 
     _arguments: tuple[tuple[Any, ...], dict[str, Any]]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if isinstance(text := vars(cls).get("__doc__"), str):
+            type.__setattr__(cls, "__doc__", Docstring(text))
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         made = super().__new__(cls)
@@ -39,7 +46,11 @@ class RecordedArguments:
 
 
 class ConstructorRepr(RecordedArguments):
-    """Base of other objects that print the arguments of their constructor."""
+    """Base of other objects that print the arguments of their constructor.
+
+    Raises:
+        ValueError: If an option, or data that it is applied to, has a wrong value, shape or dtype.
+    """
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.extra_repr()})"

@@ -59,7 +59,15 @@ class Options(TypedDict, total=False):
 
 
 class StateMetric(RecordedArguments, torchmetrics.Metric):
-    """Base of `Metric` with its state: `update` changes it completely or not at all, `merge_state` adds others."""
+    """Base of `Metric` with its state: `update` changes it completely or not at all, `merge_state` adds others.
+
+    Args:
+        **kwargs: Options of torchmetrics' `Metric`, such as ``sync_on_compute``, ``process_group``, ``compute_on_cpu``.
+
+    Raises:
+        ValueError: If an option, or in `update` a tensor, has a wrong value, shape or dtype.
+        TypeError: If an option is unknown, or something is no tensor or array.
+    """
 
     num_invalid: Tensor
     unwarned: Tensor

@@ -36,10 +36,14 @@ COUNTS = slice(1, 1 + len(KINDS))  # of the columns of `folded`
 class SumMetric(Metric[Answer]):
     """Metric of sums over items, which also keeps the sums of each item, or group of items, for `interval`, `compare`.
 
-    Of more than 1,000 items, or groups, it keeps 1,000 sums of several. `replicates=R` adds R weighted sums to every
-    update, in which each item has its own weight; 0 keeps nothing of items. Sums of integers are exact, and so the same
+    Of more than 1,000 items, or groups, it keeps 1,000 sums of several. Sums of integers are exact, and so the same
     in any order and split of the items; others differ by rounding errors of float64. `ids` and `groups`: see
     `Uncertain`.
+
+    Args:
+        replicates: Number of weighted sums that `update` adds for `interval`, each with its own weight of an item. By
+            default items, or sums of several, are kept and weighted when `interval` is called; 0 keeps nothing.
+        seed: Seed of the weights.
     """
 
     sums: Tensor

@@ -14,12 +14,20 @@ CORRECTIONS = ("holm", "bh")
 def correct_p_values(p_values: Tensor, correction: str = "holm") -> Tensor:
     """Correct the p-values of T tests, so that all tests with p <= .05 may be believed together.
 
-    Shapes: p_values: (..., T) -> (..., T) float64.
+    Args:
+        p_values: P-values of the tests, in [0, 1]; other values are not counted as tests and become NaN.
+        correction: "holm" controls the probability of even one false discovery (Holm 1979,
+            https://www.jstor.org/stable/4615733), "bh" the expected fraction of false discoveries, for independent or
+            positively dependent tests (Benjamini and Hochberg 1995, doi:10.1111/j.2517-6161.1995.tb02031.x).
 
-    "holm" controls the probability of even one false discovery (Holm 1979, https://www.jstor.org/stable/4615733), "bh"
-    the expected fraction of false discoveries, for independent or positively dependent tests (Benjamini and Hochberg
-    1995, doi:10.1111/j.2517-6161.1995.tb02031.x). In [0, 1]; other values are not counted as tests and become NaN.
-    ValueError for another correction.
+    Shape:
+        - p_values: ``(..., T)``
+
+    Returns:
+        The corrected p-values, (..., T) float64.
+
+    Raises:
+        ValueError: If the correction is unknown.
 
     >>> correct_p_values(torch.tensor([0.01, 0.03, 0.04]))
     tensor([0.0300, 0.0600, 0.0600], dtype=torch.float64)

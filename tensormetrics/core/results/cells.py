@@ -105,11 +105,14 @@ def as_scalars(
 ) -> dict[str, float]:
     """Return a flat dictionary for a logger: "acc", "acc/low", "acc/high", with indices as in "tpr/0" and "tpr/0/low".
 
-    `values` has an `Estimate`, a `Comparison` ("acc" is the difference) or a tensor (...) by name, or is one of the
-    former two, with its own name or else "value". `labels` replaces the last index of some values by names:
-    {"tpr": ["cat", "dog"]}.
+    Args:
+        values: An `Estimate`, a `Comparison` ("acc" is the difference) or a tensor (...) by name, or one of the former
+            two, with its own name or else "value".
+        prefix: Text before each name, such as "val/".
+        labels: Names in place of the last index of some values: {"tpr": ["cat", "dog"]}.
 
-        self.log_dict(as_scalars(metric.interval()))
+    Returns:
+        The values as numbers: `self.log_dict(as_scalars(metric.interval()))`.
 
     >>> accuracy = Estimate(torch.tensor(0.9), torch.tensor(0.75), torch.tensor(1.0))
     >>> as_scalars({"acc": accuracy, "tpr": torch.tensor([0.5, 0.25])}, labels={"tpr": ["cat", "dog"]})

@@ -60,13 +60,19 @@ class AveragedMetric(Quantity):
 def get_metric(metric: str, zero_division: float | None = None) -> Quantity:
     """Return the metric that a string names: "acc", "fbeta+beta=2.0", "f1@macro", "tpr@binary+positive_class=0".
 
-    A name is an alias of a metric or a root quantity, after "@" one of an averaging; option values are Python
-    literals, true, false, none and nan in any case, or else strings. Blanks do not count. Equal metrics are one object:
-    `get_metric("acc") is get_metric("accuracy")`.
+    Equal metrics are one object: `get_metric("acc") is get_metric("accuracy")`.
 
-    `zero_division` (0, 1 or nan) is what the metric is where it is undefined, as by 0 / 0, like the option of that
-    name: "jaccard+zero_division=0@macro". None: 0 for f1, fbeta and p4, nan for all others.
-    Raises ValueError for anything else, with the closest aliases.
+    Args:
+        metric: Alias of a metric or a root quantity, after "@" one of an averaging; option values are Python literals,
+            true, false, none and nan in any case, or else strings. Blanks do not count.
+        zero_division: Value where the metric is undefined, as by 0 / 0: 0, 1 or nan, like the option of that name:
+            "jaccard+zero_division=0@macro". None: 0 for f1, fbeta and p4, nan for all others.
+
+    Returns:
+        The metric, a function of confusion matrices (..., C, C) to (..., C), or (..., 1) for one value of all classes.
+
+    Raises:
+        ValueError: If a name or an option is unknown; the message has the closest aliases.
 
     >>> get_metric("fbeta+beta=2.0@macro")(torch.tensor([[90, 10], [12, 88]]))
     tensor([0.8900], dtype=torch.float64)

@@ -21,14 +21,22 @@ def load_csv(
 ) -> Tensor | tuple[Tensor, list[str] | None]:
     """Read a confusion matrix from a CSV file, as pandas and spreadsheets write it: rows are the truth.
 
-    Shapes: -> (C, C).
-
     Class names may be in the first row, in the first column, or in both; these then have the same order. Numbers may be
-    names if both have them, or from 0 on. With `with_labels` the result is (matrix, names), and names is None if the
-    file has no names. `delimiter=None` takes semicolons, tabs or commas, whichever separate the cells of the first
-    line, or the delimiter of a line such as `sep=;`. Decimal commas and groups of thousands are read if the file is
-    unambiguous. `encoding=None` takes UTF-8, and UTF-16 with a byte order mark. ConfMatIOError names the wrong line,
-    or says that the last row and column are totals. FileNotFoundError: the file does not exist.
+    names if both have them, or from 0 on. Decimal commas and groups of thousands are read if the file is unambiguous.
+
+    Args:
+        location: Path of the file.
+        encoding: By default UTF-8, and UTF-16 with a byte order mark.
+        delimiter: By default semicolons, tabs or commas, whichever separate the cells of the first line, or the
+            delimiter of a line such as `sep=;`.
+        with_labels: Whether the names of the classes are returned too.
+
+    Returns:
+        The matrix (C, C), or (matrix, names), where names is None if the file has none.
+
+    Raises:
+        ConfMatIOError: If a line is wrong, which it names, or the last row and column are totals; it is a ValueError.
+        FileNotFoundError: If the file does not exist.
 
     >>> from pathlib import Path
     >>> _ = Path("matrix.csv").write_text(chr(10).join([";cat;dog", "cat;90,5;6", "dog;5;88"]))

@@ -39,40 +39,44 @@ MAX_CELLS = 2**18  # of items without ids, which are kept to be paired by positi
 class ConfusionPosterior(Metric[ScoreTable[Estimate]]):
     """Classification metrics with credible intervals, from the posterior of the confusion matrix.
 
-    `metrics` are strings such as "acc", "tpr" (one value per class) or "f1@macro": see `get_metric`, also for
-    `zero_division`; `metrics.classification.SCORES` has their formulas, ranges and directions. `compute()` gives
-    tensors, float64, of `batch_shape`, then (C,) for one value per class: "acc", the observed score, and "acc/low" and
-    "acc/high", the ends of the highest density (`interval="hdi"`) or equal-tailed ("eti") interval of mass `confidence`
-    of `replicates` samples; `method` and dtype as in `sample_sums`. `interval()` gives the same as an `Estimate` of
-    each metric, with the posterior's median and mean. `forward` answers with the observed scores of its batch, without
-    sampling.
+    `compute()` gives tensors, float64, of `batch_shape`, then (C,) for one value per class: "acc", the observed score,
+    and "acc/low" and "acc/high", the ends of its interval; `interval()` gives the same as an `Estimate` of each metric,
+    with the posterior's median and mean. `forward` answers with the observed scores of its batch, without sampling.
+    Of two classes one score an item is a probability, with the threshold 0.5.
 
-    Draws are addressed by `seed` and `name`, followed by "/0", "/1", ... where there is a `batch_shape`: equal counts
-    give equal answers, on one rank or many. Targets equal to `ignore_index` are left out. `labels` are the names of the
-    classes in `interval`, `as_scalars` and `plot_posterior`. With a `threshold`, `update` takes one score an item,
-    which is of class 1 above it, as in `ConfusionPosterior(2, "f1", threshold=0.3)`. Of two classes without a threshold
-    one score an item is a probability, with the threshold 0.5.
+    The default priors add one item to the full table, half of it classified correctly: intervals of the accuracy cover
+    it as often as they say for any number of classes. Intervals of single classes are too narrow with fewer than about
+    20 items each.
 
-    The default priors (see `dirichlet_prior`) add one item to the full table, half of it classified correctly:
-    intervals of the accuracy cover it as often as they say for any number of classes. Intervals of single classes are
-    too narrow with fewer than about 20 items each: `confusion_prior="hierarchical"` (see `sample_sums`) is for these
-    and for macro scores, without `ids` and `groups`, which need "balanced" or a number. Priors of 0 take what was never
-    observed for impossible.
+    Args:
+        num_classes: Number of classes C, at least 2.
+        metrics: Names such as "acc", "tpr" (one value per class) or "f1@macro": see `get_metric`;
+            `metrics.classification.SCORES` has formulas, ranges and directions.
+        confidence: Mass of the intervals, in (0, 1].
+        interval: "hdi", highest density, or "eti", equal-tailed.
+        replicates: Number of samples of the posterior.
+        prevalence_prior, confusion_prior: Counts added to the rows and cells, see `dirichlet_prior`; "hierarchical" is
+            for scores of single classes and macro scores, without `ids` and `groups`. 0: what was never observed is
+            impossible.
+        method: Distribution of the samples: "posterior", "prior", "random" (guesses) or "input" (the observed value).
+        zero_division: Value of undefined scores; None: 0 for f1, fbeta and p4, nan for others.
+        seed, name: Address of the draws, with "/0", "/1", ... for a `batch_shape`: equal counts give equal answers.
+        ignore_index: Target of items that are left out.
+        threshold: Score above which an item is of class 1, if `update` takes one score an item.
+        batch_shape: Shape of a batch of matrices, such as checkpoints or the labels of a multilabel task.
+        dtype: Dtype of the samples, torch.float32 or torch.float64.
+        labels: Names of the classes in `interval`, `as_scalars` and `plot_posterior`.
 
-        metric = ConfusionPosterior(10, ["acc", "f1@macro"])
-        metric.update(logits, target)
-        self.log_dict(metric.compute())  # "acc", "acc/low", "acc/high", "f1@macro", ...
+    Example:
+        >>> metric = ConfusionPosterior(2, ["acc", "tpr"])
+        >>> metric.update(torch.tensor([0, 1, 1, 0] * 10), torch.tensor([0, 1, 0, 0] * 10))  # predictions, targets
+        >>> print(f"{metric.interval()['acc']:.2f}")  # compute() has "acc", "acc/low", "acc/high", "tpr", ...
+        0.75 [0.61, 0.86]
+        >>> labels = ConfusionPosterior(2, "f1", threshold=0.5, batch_shape=(3,))  # of a multilabel task, (N, 3)
+        >>> labels.update(torch.rand(9, 3).mT, torch.randint(0, 2, (9, 3)).mT)
 
-    Several models or checkpoints at once, or the labels of a multilabel task, (N, L) each, are a batch:
-
-        ConfusionPosterior(2, "f1", threshold=0.5, batch_shape=(L,)).update(probabilities.mT, target.mT)
-
-    Reference: doi:10.7717/peerj-cs.398.
-
-    >>> metric = ConfusionPosterior(2, ["acc", "tpr"])
-    >>> metric.update(torch.tensor([0, 1, 1, 0] * 10), torch.tensor([0, 1, 0, 0] * 10))  # predictions, targets
-    >>> print(f"{metric.interval()['acc']:.2f}")
-    0.75 [0.61, 0.86]
+    References:
+        doi:10.7717/peerj-cs.398
     """
 
     model_options = (*Metric.model_options, "labels", "name", "threshold")

@@ -16,11 +16,19 @@ from ..sampling.paired import PairedItems
 
 
 class Experiment:
-    """A confusion matrix (rows are the truth) and the priors of its posterior; priors as in `sample_sums`.
+    """A confusion matrix (rows are the truth) and the priors of its posterior.
 
-    Draws are addressed by the seed and `name`; those of the posterior also by the label of `items`, if given, which the
-    matrix counts: experiments on the same items share what is random in them. ConfMatIOError, ConfigError: see
-    `validate_confusion_matrix` and `dirichlet_prior`. `labels` are the names of the classes.
+    Args:
+        name: Address of the draws, with the seed.
+        confusion_matrix: Counts (C, C).
+        prevalence_prior, confusion_prior: Counts added to the rows and cells, see `dirichlet_prior`.
+        items: The items that the matrix counts: experiments on the same items share what is random in them.
+        labels: Names of the classes.
+        device: Device of the samples.
+
+    Raises:
+        ConfMatIOError: If the matrix is none; it is a ValueError.
+        ConfigError: If a prior or a label does not fit; it is a ValueError.
 
     >>> experiment = Experiment("mlp", [[90, 10], [12, 88]])
     >>> (accuracy,) = experiment.samples("acc", "posterior", 1000, seed=0)

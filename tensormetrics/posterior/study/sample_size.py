@@ -25,10 +25,23 @@ def items_needed(
 ) -> int:
     """Estimate the total number of items for which the interval of a metric is at most `width` wide.
 
-    The posterior is that of `matrix` with all its counts multiplied alike, its highest density intervals of mass
-    `confidence`; of one value per class that of `label`, or the widest. `draws` are the priors and the seed of
-    `sample_sums`. From 1 on; drawn, hence exact to some 3 %. ValueError for a width that is not positive or that 1e12
-    items do not reach, as of a class without any, and for a matrix of zeros, or whose metric is undefined.
+    The posterior is that of `matrix` with all its counts multiplied alike.
+
+    Args:
+        matrix: Counts (C, C) of a pilot, rows are the truth.
+        metric: Name of the metric, see `get_metric`.
+        width: Largest width of the interval, above 0.
+        confidence: Mass of the highest density interval, in (0, 1].
+        replicates: Number of samples.
+        label: Number of the class, of one value per class; by default that of the widest interval.
+        **draws: `prevalence_prior`, `confusion_prior` and `seed`, as in a `Study`.
+
+    Returns:
+        The number of items, at least 1; drawn, hence exact to some 3 %.
+
+    Raises:
+        ValueError: If 1e12 items do not reach the width, as of a class without any, the metric is undefined, or an
+            argument out of range.
 
     >>> round(items_needed([[90, 10], [20, 80]], "acc", 0.04), -2)  # the interval of these 200 is 0.1 wide
     1200

@@ -23,17 +23,18 @@ from .aggregators import pool
 from .experiment import Experiment
 
 Label = int | str | None
-MAX_NUM_SAMPLES = 10**9
+MAX_REPLICATES = 10**9
 
 
 class StudySamples:
     """Experiments in groups, metrics, and samples of both; see `Study`."""
 
+    @checks.names_arguments
     def __init__(
         self,
         seed: int | None = None,
-        num_samples: int = 10_000,
-        ci_probability: float = 0.95,
+        replicates: int = 10_000,
+        confidence: float = 0.95,
         experiments: Mapping[str, Mapping[str, Mapping[str, Any]]] | None = None,
         metrics: Mapping[str, Mapping[str, Any]] | Sequence[str] | str | None = None,
         *,
@@ -53,12 +54,12 @@ class StudySamples:
         self._aggregators: dict[Quantity, ExperimentAggregator | None] = {}
         self._samples: OrderedDict[tuple, Tensor] = OrderedDict()
         self._ignored: set[tuple] = set()  # class labels of metrics that have none
-        self.seed, self.num_samples, self.ci_probability = config.checked_seed(seed), num_samples, ci_probability
+        self.seed, self.replicates, self.confidence = config.checked_seed(seed), replicates, confidence
         self.experiments = {} if experiments is None else experiments
         self.metrics = {} if metrics is None else metrics
 
     def __repr__(self) -> str:
-        names = "seed", "num_samples", "ci_probability", "device", "dtype", "memory_limit", "zero_division"
+        names = "seed", "replicates", "confidence", "device", "dtype", "memory_limit", "zero_division"
         options = {name: getattr(self, name) for name in names}
         experiments = [f"\n  {name}: {self[name].num_predictions:g} items" for name in self.list_experiments()]
         metrics = f"\n  metrics: {', '.join(self._metrics) or 'none'}"
@@ -67,9 +68,9 @@ class StudySamples:
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "seed":
             value = checks.check_int(name, value, 0)
-        elif name == "num_samples" and (value := checks.check_int(name, value, 1)) > MAX_NUM_SAMPLES:
-            raise ValueError(f"num_samples: got {value}, wanted at most {MAX_NUM_SAMPLES}")
-        elif name == "ci_probability":
+        elif name == "replicates" and (value := checks.check_int(name, value, 1)) > MAX_REPLICATES:
+            raise ValueError(f"replicates: got {value}, wanted at most {MAX_REPLICATES}")
+        elif name == "confidence":
             check_probability(name, value)
         super().__setattr__(name, value)
 
@@ -219,7 +220,7 @@ class StudySamples:
             name = f"{group}/{config.AGGREGATED}/{method}/{quantity.name}"
             return pool(parts, aggregator or get_experiment_aggregator("singleton"), bounds, self.seed, name)
 
-        draws = self.seed, self.num_samples, method, quantity.name
+        draws = self.seed, self.replicates, method, quantity.name
         return self._cached((*members.values(), aggregator, *draws), pooled)
 
     def find_metric(self, metric: str | Quantity) -> Quantity:
@@ -304,17 +305,17 @@ class StudySamples:
             raise
 
     def _sampled(self, experiment: Experiment, metric: Quantity, method: Method) -> Tensor:
-        draws = experiment, self.seed, self.num_samples, method
+        draws = experiment, self.seed, self.replicates, method
 
         def draw() -> Tensor:
             # One pass over the draws computes all metrics of the study that are not cached, as far as memory allows.
             metrics, free_bytes = [metric], self.memory_limit // 2
             for other in self._aggregators:
-                free_bytes -= self.num_samples * self.dtype.itemsize * experiment.num_classes
+                free_bytes -= self.replicates * self.dtype.itemsize * experiment.num_classes
                 if free_bytes > 0 and other is not metric and (*draws, other.name) not in self._samples:
                     metrics.append(other)
             scratch = {"dtype": self.dtype, "memory_limit": self.memory_limit // 4}
-            results = experiment.samples(metrics, method, self.num_samples, seed=self.seed, **scratch)
+            results = experiment.samples(metrics, method, self.replicates, seed=self.seed, **scratch)
             for other, values in zip(metrics[1:], results[1:], strict=True):
                 self._store((*draws, other.name), values)
             return results[0]

@@ -1,6 +1,5 @@
 """Studies: tables, comparisons and plots of the posteriors of many experiments, and files."""
 
-import inspect
 import math
 import operator
 from collections.abc import Mapping, Sequence
@@ -34,13 +33,24 @@ if TYPE_CHECKING:
 class Study(StudySamples):
     """Experiments "group/experiment" and metrics: samples, tables, comparisons and plots of their posteriors.
 
-    `experiments`: {group: {experiment: {"confusion_matrix": ..., other arguments of `add_experiment`}}}; `metrics`:
-    {metric string: {} or {"aggregation": ..., its options}}, where "__default__" gives what entries without an
-    aggregation have; or a list of metric strings. `seed=None` draws a seed. Samples are drawn when asked for, on
-    `device`, and depend on `seed` and the experiment's name alone. Cached samples and scratch memory stay near
-    `memory_limit` bytes; dropped samples are drawn again, equal. `zero_division` as in `get_metric`, for all metrics.
+    Samples are drawn when asked for, and depend on `seed` and the experiment's name alone.
 
-    Bad arguments raise a ValueError, often a ConfigError, or a TypeError; a ConfigWarning names a chosen value.
+    Args:
+        seed: Seed of the draws; None draws one, which a ConfigWarning names.
+        replicates: Number of samples of each posterior.
+        confidence: Mass of the intervals, in (0, 1].
+        experiments: {group: {experiment: {"confusion_matrix": ..., other arguments of `add_experiment`}}}.
+        metrics: Names of metrics, or {name: {} or {"aggregation": ..., its options}}, where "__default__" gives what
+            entries without an aggregation have.
+        device: Device of the samples.
+        dtype: Dtype of the samples, torch.float32 or torch.float64.
+        memory_limit: Bytes near which cached samples and scratch memory stay; dropped ones are drawn again, equal.
+        zero_division: Value of undefined scores of all metrics; None: 0 for f1, fbeta and p4, nan for others.
+
+    Raises:
+        ConfigError: If an experiment or a metric is not described as above; it is a ValueError.
+        ValueError: If a name is unknown or a number out of range.
+        TypeError: If an argument is unknown.
 
     >>> study = Study(seed=0, metrics={"acc": {}})
     >>> study.add_experiment("mlp", [[90, 10], [12, 88]])
@@ -158,7 +168,7 @@ class Study(StudySamples):
             with_items = {name: self._with_items(metric, name) for name in names if self[name].items}
             for (a, b), is_paired in are_paired.items():
                 if is_paired:
-                    options = {"confidence": self.ci_probability, "seed": self.seed, "rope": rope}
+                    options = {"confidence": self.confidence, "seed": self.seed, "rope": rope}
                     (comparison,) = compare_metrics(with_items[a], with_items[b], **options).values()
                     if comparison.difference.ndim:
                         comparison = tree_map(operator.itemgetter(self.class_index(metric, label, b)), comparison)
@@ -185,7 +195,7 @@ class Study(StudySamples):
         return compare_samples(
             *draws,
             observed=(observed[0] - observed[1])[0],
-            confidence=self.ci_probability,
+            confidence=self.confidence,
             rope=rope,
             higher_is_better=self.find_metric(metric).higher_is_better is not False,
         )
@@ -202,13 +212,13 @@ class Study(StudySamples):
 
     def _estimate(self, metric: str, label: Label, name: str) -> Estimate:
         draws = self.column(metric, label, name)
-        median, low, high = estimate(draws, self.ci_probability)
+        median, low, high = estimate(draws, self.confidence)
         observed = median if is_pooled(name) else self.column(metric, label, name, "input")[0].double()
         return Estimate(
             observed,
             torch.where(observed < low, observed, low),
             torch.where(observed > high, observed, high),
-            confidence=self.ci_probability,
+            confidence=self.confidence,
             method="posterior (hdi)",
             name=metric,
             details={"median": median, "nan_fraction": float(draws.isnan().double().mean())},
@@ -265,7 +275,7 @@ class Study(StudySamples):
         if names:
             title = self.titled(quantity.full_name, metric, class_label, names[0])
             bounds = bounds if base else quantity.bounds_of(self._classes(names[0])[0])
-        return plot_distributions(shown, title + ": difference" * bool(base), bounds, self.ci_probability, **options)
+        return plot_distributions(shown, title + ": difference" * bool(base), bounds, self.confidence, **options)
 
     def _plotted(self, metric: str, class_label: Label, name: str) -> tuple[Tensor, Tensor | None]:
         """Return the samples of one value, and the observed one, None for a pooled posterior."""
@@ -280,20 +290,17 @@ class Study(StudySamples):
     def to_dict(self) -> dict[str, Any]:
         return {
             "seed": self.seed,
-            "num_samples": self.num_samples,
-            "ci_probability": self.ci_probability,
+            "replicates": self.replicates,
+            "confidence": self.confidence,
             "dtype": str(self.dtype).removeprefix("torch."),
             "experiments": self.experiments,
             "metrics": config.to_json(self.metrics),
         } | ({} if self.zero_division is None else {"zero_division": float(self.zero_division)})
 
     @classmethod
-    def from_dict(cls, described: Mapping[str, Any], **overrides: Any) -> "Study":
+    def from_dict(cls, config_dict: Mapping[str, Any], **overrides: Any) -> "Study":
         """Build the study that `to_dict` described; `overrides` are arguments of the constructor."""
-        arguments = {**described, **overrides}
-        valid = list(inspect.signature(cls).parameters)
-        if unknown := [key for key in arguments if key not in valid]:
-            raise ConfigError(f"study: unknown key {unknown[0]!r}, wanted some of {', '.join(valid)}")
+        arguments = {**config_dict, **overrides}
         if isinstance(dtype := arguments.get("dtype"), str):
             arguments["dtype"] = config.DTYPES.get(dtype, dtype)
         return cls(**arguments)

@@ -55,8 +55,11 @@ def cluster_accuracy(
 class ClusterAccuracy(ClusteringMetric):
     """Fraction of items in the cluster matched one-to-one to their class, in [0, 1]; see `cluster_accuracy`.
 
-    `update(labels, clusters)`, (n,) each, batch by batch. For embeddings: `EmbeddingClusterAccuracy`. `interval` raises
-    NotImplementedError where agreement is hardly more than chance, so that other samples match other clusters.
+    For embeddings: `EmbeddingClusterAccuracy`. `interval` raises NotImplementedError where agreement is hardly more
+    than chance, so that other samples match other clusters.
+
+    Args:
+        memory_budget: Maximal bytes of a table of classes and clusters, by default 256 MiB on a CPU, 1 GiB on a GPU.
     """
 
     is_biased = True
@@ -77,8 +80,8 @@ class EmbeddingClusterAccuracy(EmbeddingMetric):
     """Cluster accuracy of a k-means clustering of the queries of all updates; see `cluster_accuracy`.
 
     Args:
-        n_clusters: default the number of distinct labels.
-        kmeans_func: `(x, n_clusters) -> (N,)` integers; default `TorchKMeans()`.
+        n_clusters: Number of clusters, by default that of distinct labels.
+        kmeans_func: `(x, n_clusters) -> (N,)` integers, by default `TorchKMeans()`.
         memory_budget: as in `cluster_accuracy`.
 
     >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])

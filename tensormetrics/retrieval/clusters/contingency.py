@@ -196,6 +196,9 @@ class ClusteringMetric(RowMetric):
     (Good 1953, doi:10.1093/biomet/40.3-4.237) may be a quarter of a standard deviation. Subclasses have the same
     states: in a MetricCollection they form one compute group and keep one copy. On several ranks each holds the labels
     and clusters of all, 16 bytes an item: pairs are counted by sorting them.
+
+    Shape:
+        - labels, clusters: ``(n,)``, integers, the class and the cluster of each item
     """
 
     higher_is_better = True

@@ -183,7 +183,10 @@ class AveragedInfo(ClusteringMetric):
 class NormalizedMutualInfo(AveragedInfo):
     """Normalized mutual information (NMI) of a clustering, in [0, 1], not adjusted for chance.
 
-    `update(labels, clusters)`, (n,) each, batch by batch; formula: `normalized_mutual_info`.
+    Formula: `normalized_mutual_info`.
+
+    Args:
+        average: Divisor, a mean of both entropies: "arithmetic", "geometric", "min" or "max".
     """
 
     is_biased = True
@@ -193,9 +196,11 @@ class NormalizedMutualInfo(AveragedInfo):
 class AdjustedMutualInfo(AveragedInfo):
     """Adjusted mutual information (AMI) of a clustering: 1 for equal partitions, about 0 by chance.
 
-    `update(labels, clusters)`, (n,) each, batch by batch; formula: `adjusted_mutual_info`. It has no interval: the
-    expectation under chance does not account for weights, and simulated intervals missed the true value for many
-    clusters.
+    Formula: `adjusted_mutual_info`. It has no interval: the expectation under chance does not account for weights, and
+    simulated intervals missed the true value for many clusters.
+
+    Args:
+        average: Divisor, a mean of both entropies: "arithmetic", "geometric", "min" or "max".
     """
 
     no_interval = (
@@ -209,7 +214,7 @@ class AdjustedMutualInfo(AveragedInfo):
 class Homogeneity(ClusteringMetric):
     """Homogeneity of a clustering, in [0, 1]: 1 if every cluster holds members of one class only.
 
-    `update(labels, clusters)`, (n,) each, batch by batch; formula: `homogeneity`.
+    Formula: `homogeneity`.
     """
 
     is_biased = True
@@ -219,7 +224,7 @@ class Homogeneity(ClusteringMetric):
 class Completeness(ClusteringMetric):
     """Completeness of a clustering, in [0, 1]: 1 if every class lies in one cluster.
 
-    `update(labels, clusters)`, (n,) each, batch by batch; formula: `completeness`.
+    Formula: `completeness`.
     """
 
     is_biased = True
@@ -229,7 +234,10 @@ class Completeness(ClusteringMetric):
 class VMeasure(ClusteringMetric):
     """V-measure: the harmonic mean of homogeneity and completeness, in [0, 1].
 
-    `update(labels, clusters)`, (n,) each, batch by batch; formula: `v_measure`.
+    Formula: `v_measure`.
+
+    Args:
+        beta: Weight of completeness; above 1 it counts more than homogeneity.
     """
 
     is_biased = True

@@ -50,7 +50,7 @@ def fowlkes_mallows(labels: Tensor | Contingency, clusters: Tensor | None = None
 class AdjustedRand(ClusteringMetric):
     """Adjusted Rand index (ARI) of a clustering: 1 for equal partitions, about 0 by chance.
 
-    `update(labels, clusters)`, (n,) each, batch by batch; formula: `adjusted_rand`.
+    Formula: `adjusted_rand`.
     """
 
     plot_lower_bound = None  # negative if partitions agree less than by chance
@@ -64,7 +64,7 @@ class AdjustedRand(ClusteringMetric):
 class FowlkesMallows(ClusteringMetric):
     """Fowlkes-Mallows index (FMI): geometric mean of precision and recall over pairs of items, in [0, 1].
 
-    `update(labels, clusters)`, (n,) each, batch by batch; formula: `fowlkes_mallows`.
+    Formula: `fowlkes_mallows`.
     """
 
     function = staticmethod(fowlkes_mallows)

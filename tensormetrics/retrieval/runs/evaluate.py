@@ -31,9 +31,14 @@ PairsType = TypeVar("PairsType", Run, Qrels)
 
 
 class RunScores(NamedTuple):
-    """Scores of ranked lists: the queries, and for each measure the values of all queries, (Q,) float64.
+    """Scores of ranked lists, the result of `evaluate_run`.
 
     Two runs of the same queries are compared by `tensormetrics.compare`, several by `compare({"bm25": scores, ...})`.
+
+    Args:
+        queries: Names of the Q queries.
+        values: Scores of each measure, (Q,) float64.
+        relevance_level: Smallest gain that counts as relevant.
 
     Example:
         >>> qrels = {f"q{i}": {"a": 1} for i in range(30)}

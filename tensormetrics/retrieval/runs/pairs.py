@@ -77,9 +77,16 @@ def hash_of(name: str) -> int:
 class Run(QueryDocuments):
     """Ranked documents: scores of documents for each query, higher is better.
 
-    From a file (`Run.read`), `{query: {document: score}}`, `{query: [documents]}`, a DataFrame, scores of all
-    documents (`Run.from_scores`), or lists of the best (`Run.from_top_k`). Ranks in files are ignored, as by trec_eval:
-    documents are ordered by score, rounded to float32, and at equal scores by name, the greater first.
+    Also from a file (`Run.read`), scores of all documents (`Run.from_scores`), or lists of the best (`Run.from_top_k`).
+    Ranks in files are ignored, as by trec_eval: documents are ordered by score, rounded to float32, and at equal scores
+    by name, the greater first.
+
+    Args:
+        run: `{query: {document: score}}`, `{query: [documents]}`, best first, or a DataFrame.
+
+    Raises:
+        TypeError: If it is none of these.
+        ValueError: If a score is NaN, or a query has a document twice.
 
     >>> run = Run({"q1": {"d1": 0.9, "d2": 0.3}})
     >>> evaluate_run(run, {"q1": {"d2": 1}}, ["recip_rank"]).summary()
@@ -156,9 +163,15 @@ class Run(QueryDocuments):
 class Qrels(QueryDocuments):
     """Relevance judgements: integer gains of documents for each query; 0 or less is not relevant.
 
-    From a file (`Qrels.read`) in the four columns of TREC (`query 0 document gain`) or the three of BEIR with a heading
-    (`query-id corpus-id score`), `{query: {document: gain}}` or a DataFrame. Documents without a judgement count as not
-    relevant.
+    Files are read by `Qrels.read`, in the four columns of TREC (`query 0 document gain`) or the three of BEIR with a
+    heading (`query-id corpus-id score`). Documents without a judgement count as not relevant.
+
+    Args:
+        qrels: `{query: {document: gain}}` or a DataFrame.
+
+    Raises:
+        TypeError: If it is neither.
+        ValueError: If a gain is no integer, or a document is judged twice.
 
     >>> qrels = Qrels({"q1": {"d1": 1, "d3": 2}})
     >>> evaluate_run({"q1": {"d3": 0.9, "d1": 0.3}}, qrels, ["ndcg"]).summary()

@@ -86,8 +86,13 @@ def _precision_mean(ranks: PositiveRanks, depth: int | Tensor | None, divisor: T
 class AveragePrecision(AtK[K], QueryMetric[Scores]):
     """Mean average precision (MAP) over queries, optionally cut off at k, in [0, 1]; formula: `average_precision`.
 
-    `denominator`: divisor of the sum of precisions, "relevant" (all relevant references), "min" or "found", as in
-    `average_precision`. Other options as in `PrecisionAtK`.
+    Args:
+        k: Cut-off, or several with a value for each by name; by default all references.
+        denominator: Divisor of the sum of precisions: "relevant", all relevant references R; "min", min(R, k); or
+            "found", those among the k nearest.
+
+    >>> AveragePrecision()(torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1]))
+    tensor(0.8833, dtype=torch.float64)
     """
 
     def __init__(
@@ -103,7 +108,10 @@ class AveragePrecision(AtK[K], QueryMetric[Scores]):
 class AveragePrecisionAtR(QueryMetric):
     """MAP@R: mean over queries of the average precision cut off at R, their number of relevant references.
 
-    In [0, 1]; formula: `average_precision_at_r`. Options as in `PrecisionAtK`.
+    In [0, 1]; formula: `average_precision_at_r`.
+
+    >>> AveragePrecisionAtR()(torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1]))
+    tensor(0.8000, dtype=torch.float64)
     """
 
     def __init__(self, **options: Unpack[GradedOptions]) -> None:

@@ -234,7 +234,10 @@ def _small_batch_scores(
 class NearestCentroidAccuracy(QueryMetric):
     """Fraction of queries with their class mean as the nearest one, in [0, 1]; see `nearest_centroid`.
 
-    `average`, `on_lone`, `distance` and `memory_budget` as in `PrecisionAtK`; its other options are a TypeError.
+    `gains`, `ignore`, `ties` and `label_comparison_fn` are a TypeError.
+
+    >>> NearestCentroidAccuracy()(torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1]))
+    tensor(0.8000, dtype=torch.float64)
     """
 
     def __init__(

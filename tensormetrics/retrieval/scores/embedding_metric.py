@@ -120,9 +120,16 @@ class EmbeddingMetric(Metric[Answer]):
     """Base class of metrics that keep the embeddings and labels of every update, in order.
 
     `compute` reads them by `stored_inputs`. Subclasses have the same states, so that in a MetricCollection they form
-    one compute group and keep one copy. `store_dtype`, for example torch.float16, is the dtype in which embeddings are
-    kept; default that of the input. `update` never synchronizes with the device; `compute` and `forward`, `metric(x,
-    labels)`, search and do.
+    one compute group and keep one copy. `update` never synchronizes with the device; `compute` and `forward` search,
+    and do.
+
+    Args:
+        device: Device of the rows, by default that of the first ones.
+        store_dtype: Dtype in which embeddings are kept, such as torch.float16; by default their dtype.
+
+    Shape:
+        - embeddings, reference: ``(N, D)``
+        - labels, reference_labels: ``(N,)``, or ``(N, L)`` with a function of labels
     """
 
     model_options = (

@@ -91,11 +91,14 @@ def _scaled(gains: Tensor, gain: Gain) -> Tensor:
 
 
 class NDCG(AtK[K], QueryMetric[Scores]):
-    """Mean `ndcg`, optionally cut off at k; options as in `PrecisionAtK`.
+    """Mean `ndcg`, optionally cut off at k.
 
     Args:
-        gains: graded relevance as a function of pairs of labels, (n,) and (n,) -> (n,), or for each pair, (Q, N), or
-            a tuple of queries, references and gains, (n,) each, of the pairs with gains; default 1 for equal labels.
+        k: Cut-off, or several with a value for each by name; by default all references.
+        gain: What a graded relevance g adds before the discount: "linear", g, or "exp2", 2^g - 1.
+
+    >>> NDCG()(torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1]))
+    tensor(0.9141, dtype=torch.float64)
     """
 
     def __init__(

@@ -46,6 +46,10 @@ class PairMetric(EmbeddingMetric[Answer]):
     of distance, in memory of O(R N); for many pairs the product (1 + a)(1 + b) is approximated by 1 + a + b. In
     simulations with 50 to 500 items intervals contain the true value in 94 % or more of data sets; false accept rates
     below that of one pair of the data carry little information.
+
+    Args:
+        distance: "l2" (default), "sqeuclidean", "ip" (inner product) or "cosine".
+        memory_budget: Maximal bytes of temporaries, by default 256 MiB on a CPU, 1 GiB on a GPU.
     """
 
     plot_lower_bound: float | None = 0.0
@@ -99,23 +103,35 @@ class PairMetric(EmbeddingMetric[Answer]):
 
 
 class EqualErrorRate(PairMetric):
-    """Equal error rate of the pairs of all items; options as in `equal_error_rate`, and `store_dtype`."""
+    """Equal error rate of the pairs of all items, in [0, 1], lower is better; see `equal_error_rate`.
+
+    >>> EqualErrorRate()(torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1]))
+    tensor(0.3333, dtype=torch.float64)
+    """
 
     higher_is_better = False
     fields = ("equal_error_rate",)
 
 
 class PairwiseAUROC(PairMetric):
-    """Area under the ROC curve of the pairs of all items; options as in `pairwise_auroc`, and `store_dtype`."""
+    """Area under the ROC curve of the pairs of all items, in [0, 1]; see `pairwise_auroc`.
+
+    >>> PairwiseAUROC()(torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1]))
+    tensor(0.8333, dtype=torch.float64)
+    """
 
     higher_is_better = True
     fields = ("auroc",)
 
 
 class TARAtFAR(PairMetric):
-    """True accept rate of the pairs of all items; options as in `tar_at_far`, and `store_dtype`.
+    """True accept rate of the pairs of all items, in [0, 1]; see `tar_at_far`.
 
-    `far` may be a sequence of rates: values are then (F,).
+    Args:
+        far: False accept rate, in [0, 1], or several, for values of (F,).
+
+    >>> TARAtFAR(0.5)(torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1]))
+    tensor(1., dtype=torch.float64)
     """
 
     higher_is_better = True
@@ -138,11 +154,17 @@ class TARAtFAR(PairMetric):
 
 
 class PairwiseROC(PairMetric[ScoreTable[Estimate]]):
-    """ROC curve of the pairs of all items, `OperatingPoints` of (F,) each; options as in `pairwise_roc`.
+    """ROC curve of the pairs of all items, `OperatingPoints` of (F,) each; see `pairwise_roc`.
 
-    `interval` and `compare` return "tar", "threshold", "auroc" and "equal_error_rate" by name; `far` holds the
-    requested rates. `TARAtFAR`, `PairwiseAUROC` and `EqualErrorRate` are names of its fields. `store_dtype` as in other
-    metrics of embeddings.
+    `interval` and `compare` return "tar", "threshold", "auroc" and "equal_error_rate" by name. `TARAtFAR`,
+    `PairwiseAUROC` and `EqualErrorRate` are names of its fields.
+
+    Args:
+        far: The F false accept rates, in [0, 1], at which the curve is read.
+
+    >>> curve = PairwiseROC(far=[0.5])(torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1]))
+    >>> curve.tar, curve.threshold
+    (tensor([1.], dtype=torch.float64), tensor([5.0000], dtype=torch.float64))
     """
 
     higher_is_better = None

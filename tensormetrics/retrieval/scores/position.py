@@ -76,7 +76,12 @@ def ranking_auroc(ranks: PositiveRanks) -> Tensor:
 class FirstRank(QueryMetric):
     """Median or mean rank of the nearest relevant reference, at least 1, lower is better; see `first_rank`.
 
-    Other options as in `PrecisionAtK`; on_lone="zero" is a ValueError.
+    Args:
+        statistic: "median" or "mean" over queries.
+        on_lone: "exclude" (default) leaves lone queries out, "error" raises a ValueError for them; "zero" has no sense.
+
+    >>> FirstRank("mean")(torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1]))
+    tensor(1.4000, dtype=torch.float64)
     """
 
     higher_is_better = False
@@ -93,7 +98,8 @@ class FirstRank(QueryMetric):
 class InverseNegativePenalty(QueryMetric):
     """mINP: mean precision at the rank of the last relevant reference, in [0, 1]; see `inverse_negative_penalty`.
 
-    Options as in `PrecisionAtK`.
+    >>> InverseNegativePenalty()(torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1]))
+    tensor(0.9000, dtype=torch.float64)
     """
 
     def __init__(self, **options: Unpack[GradedOptions]) -> None:
@@ -103,7 +109,10 @@ class InverseNegativePenalty(QueryMetric):
 class RankingAUROC(QueryMetric):
     """Mean probability that a relevant reference is nearer than an irrelevant one; see `ranking_auroc`.
 
-    Options as in `PrecisionAtK`. Queries without an irrelevant reference have no value, and are always left out.
+    Queries without an irrelevant reference have no value, and are always left out.
+
+    >>> RankingAUROC()(torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1]))
+    tensor(0.8000, dtype=torch.float64)
     """
 
     def __init__(self, **options: Unpack[GradedOptions]) -> None:

@@ -50,21 +50,9 @@ def r_precision(ranks: PositiveRanks) -> Tensor:
 class PrecisionAtK(AtK[K], QueryMetric[Scores]):
     """Mean over queries of `precision` at k: `update(embeddings, labels)`, (n, D) and (n,), then `compute()`.
 
-    The options of all metrics of ranks:
-
     Args:
-        k: number of nearest references. Several, (1, 5, 10), are scored from the same ranks: `compute` then returns a
+        k: Number of nearest references. Several, (1, 5, 10), are scored from the same ranks: `compute` then returns a
             value for each, by name ("precision_at_1", ...).
-        average: "micro" (default), over queries; "macro", the mean over classes of "class"; "class", (C,), over the
-            queries of each label in `class_labels`; "none", (Q,), NaN for lone queries.
-        on_lone: lone queries, without a relevant reference, are left out ("exclude", the default), count as 0 ("zero"),
-            or are a ValueError ("error").
-        label_comparison_fn: `(x, y)` for pairs of labels, (n,) or (n, L) each, to (n,) bool; default equality.
-        gains, ignore, ties: as in `positive_ranks`, with a row for each query that `compute` scores, in order.
-        distance: "l2" (default), "sqeuclidean", "ip" or "cosine".
-        memory_budget: as in `TorchKNN`.
-        store_dtype: dtype in which embeddings are kept; default their dtype.
-        device: device of the rows; default that of the first ones.
 
     >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
     >>> metric = PrecisionAtK(1)
@@ -80,7 +68,10 @@ class PrecisionAtK(AtK[K], QueryMetric[Scores]):
 class RPrecision(QueryMetric):
     """Mean over queries of the precision at R, their number of relevant references; see `r_precision`.
 
-    In [0, 1]. Options as in `PrecisionAtK`.
+    In [0, 1].
+
+    >>> RPrecision()(torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1]))
+    tensor(0.8000, dtype=torch.float64)
     """
 
     def __init__(self, **options: Unpack[GradedOptions]) -> None:

@@ -320,12 +320,21 @@ class GradedOptions(RankOptions, total=False):
 class QueryMetric(EmbeddingMetric[Answer]):
     """Average over queries of `score`, a function of their ranks (or of the result of `scores` of a subclass).
 
-    Args:
-        score: `(PositiveRanks) -> (Q,)`, NaN if undefined, or several by name, with a value for each.
-        depth: the deepest rank that it uses: an integer, "relevant" (number of relevant references) or None (all).
-        statistic: "mean" or "median" over queries.
+    `score` maps `PositiveRanks` to (Q,), NaN if undefined, or is several by name; `depth` is the deepest rank that it
+    uses: an integer, "relevant" (number of relevant references) or None (all); `statistic` is "mean" or "median".
 
-    Other options as in `PrecisionAtK`.
+    Args:
+        average: "micro" (default), over queries; "macro", the mean over classes of "class"; "class", (C,), over the
+            queries of each label in `class_labels`; "none", (Q,), NaN for lone queries.
+        on_lone: Lone queries, without a relevant reference, are left out ("exclude", the default), count as 0 ("zero"),
+            or are a ValueError ("error").
+        label_comparison_fn: `(x, y)` for pairs of labels, (n,) or (n, L) each, to (n,) bool; by default equality.
+        gains: Graded relevance as a function of pairs of labels, (n,) and (n,) -> (n,), or for each pair, (Q, N), or
+            a tuple of queries, references and gains, (n,) each, of the pairs with gains; by default 1 for equal labels.
+        ignore: Pairs that are no candidates, (Q, N) bool, or a function of a slice of the queries that gives its rows.
+        ties: Order at equal distance: "index" (of the reference), "optimistic" (relevant first) or "pessimistic".
+        distance: "l2" (default), "sqeuclidean", "ip" (inner product) or "cosine".
+        memory_budget: Maximal bytes of temporaries of the search, by default 256 MiB on a CPU, 1 GiB on a GPU.
     """
 
     higher_is_better = True

@@ -67,10 +67,13 @@ def cmc(ranks: PositiveRanks, k: int) -> Tensor:
 
 
 class RecallAtK(AtK[K], QueryMetric[Scores]):
-    """Mean `recall` at k, the fraction of all relevant references that are found; options as in `PrecisionAtK`.
+    """Mean `recall` at k, the fraction of all relevant references that are found.
 
     The Recall@K of papers on metric learning, which requires only one of them, is `HitRate(k)`. With 50 relevant
     references to a query RecallAtK(1) is at most 0.02.
+
+    Args:
+        k: Number of nearest references, or several, such as (1, 5, 10), with a value for each by name.
 
     >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
     >>> metric = RecallAtK(1)
@@ -86,7 +89,10 @@ class RecallAtK(AtK[K], QueryMetric[Scores]):
 class HitRate(AtK[K], QueryMetric[Scores]):
     """Fraction of queries with a relevant reference among the k nearest: the Recall@K of papers on metric learning.
 
-    In [0, 1]; see `hit_rate`. Other options as in `PrecisionAtK`.
+    In [0, 1]; see `hit_rate`.
+
+    Args:
+        k: Number of nearest references, or several, such as (1, 5, 10), with a value for each by name.
 
     >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
     >>> metric = HitRate(1)

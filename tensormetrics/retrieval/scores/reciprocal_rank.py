@@ -34,7 +34,13 @@ def reciprocal_rank(ranks: PositiveRanks, k: Depths | None = None) -> Tensor:
 class ReciprocalRank(AtK[K], QueryMetric[Scores]):
     """Mean reciprocal rank (MRR) of the nearest relevant reference, optionally cut off at k; see `reciprocal_rank`.
 
-    In [0, 1]. Other options as in `PrecisionAtK`.
+    In [0, 1].
+
+    Args:
+        k: Cut-off, or several with a value for each by name; by default all references.
+
+    >>> ReciprocalRank()(torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1]))
+    tensor(0.8667, dtype=torch.float64)
     """
 
     def __init__(self, k: K = None, **options: Unpack[GradedOptions]) -> None:  # type: ignore[assignment]

@@ -18,12 +18,19 @@ KINDS = (".npy", ".safetensors", *TABLES)
 def open_embeddings(*addresses: str | os.PathLike) -> EmbeddingSource:
     """Open the rows of one or more files, concatenated, to be read in blocks.
 
-    Formats are .npy of real numbers, .safetensors, .parquet, .arrow and .feather. An address may be a pattern,
-    "embeddings-*.parquet", for files in the order of their names, and may name one of several arrays or columns:
-    "table.parquet:column". A column holds a list of D numbers in each row. Parquet and Arrow files require pyarrow
-    (`pip install tensormetrics[parquet]`), which also opens addresses such as
-    "s3://bucket/embeddings-*.parquet:column". ValueError for files that do not exist, hold no rows of numbers or
-    differ in D or dtype. Files must not change while they are read.
+    Formats are .npy of real numbers, .safetensors, .parquet, .arrow and .feather. Parquet and Arrow files require
+    pyarrow (`pip install tensormetrics[parquet]`), which also opens addresses such as
+    "s3://bucket/embeddings-*.parquet:column". Files must not change while they are read.
+
+    Args:
+        *addresses: Paths, or patterns, "embeddings-*.parquet", of files in the order of their names; with the name of
+            one of several arrays or columns: "table.parquet:column", a column of lists of D numbers.
+
+    Returns:
+        The rows (N, D), in place of a tensor of references.
+
+    Raises:
+        ValueError: If a file does not exist, holds no rows of numbers, or differs in D or dtype.
 
         rows = open_embeddings("embeddings-*.npy")
         AccuracyCalculator(("precision_at_1",), k=10).get_accuracy(query, query_labels, rows, labels)

@@ -98,6 +98,9 @@ class FieldReport:
         invalid: Numbers of values of predictions of a wrong type, by path; the root is "@".
         totals: Scores over all fields, and the rates of documents.
 
+    Raises:
+        ValueError: If `confidence` is out of range.
+
     Example:
         >>> from tensormetrics.structured import evaluate
         >>> report = evaluate(['{"a": 1, "b": "x"}', "no idea"], [{"a": 1, "b": "y"}, {"a": 2}], replicates=0)

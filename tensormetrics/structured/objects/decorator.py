@@ -43,6 +43,9 @@ def metametric(
         zero_division: See `Policy`; default as for `policy`.
         duplicates: See `Policy`; default as for `policy`.
 
+    Returns:
+        The class, or without it a decorator.
+
     Raises:
         TypeError: If the class is no record, has a field named metric, or a type without a metric.
 
@@ -82,6 +85,12 @@ def metametric(
 def metric_of(tp: type) -> StructuredMetric:
     """Return the metric of a class under `@metametric`: its attribute `metric`, which type checkers cannot see.
 
+    Args:
+        tp: The class.
+
+    Returns:
+        The metric: `score` compares two objects, `Family` averages over documents.
+
     Raises:
         TypeError: If the class has no metric.
 
@@ -114,6 +123,9 @@ def derive(
         constraint: See `Constraint`.
         policy: See `Policy`.
         localns: Further names in scope, for annotations.
+
+    Returns:
+        The metric, whose scores are overlaps.
 
     Raises:
         TypeError: At the first use, if a part of the type has no metric.

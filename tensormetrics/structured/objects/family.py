@@ -37,7 +37,10 @@ def micro_average(normalizers: Sequence[str | Normalizer]) -> Reduction:
     """Make the reduction that sums overlaps over documents, then normalizes the sums.
 
     Args:
-        normalizers: Names or normalizers, such as ``["precision", "f1"]``.
+        normalizers: Names or normalizers, such as ``["precision", "f1"]``; others are a ValueError.
+
+    Returns:
+        The reduction, an argument of `Family`.
 
     Example:
         >>> from dataclasses import dataclass
@@ -57,7 +60,10 @@ def macro_average(normalizers: Sequence[str | Normalizer]) -> Reduction:
     """Make the reduction that normalizes overlaps by document, then averages over documents where the score is defined.
 
     Args:
-        normalizers: Names or normalizers, such as ``["precision", "f1"]``.
+        normalizers: Names or normalizers, such as ``["precision", "f1"]``; others are a ValueError.
+
+    Returns:
+        The reduction, an argument of `Family`.
 
     Example:
         >>> from dataclasses import dataclass

@@ -27,8 +27,10 @@ MEANS = (("micro", "micro"), ("macro", "types"), ("weighted", "weighted"))  # na
 class LabelScores(CountMetric):
     """Base of the metrics of labeled items: precision, recall and F1 after the best one-to-one matching.
 
-    `labels` names the labels 0, 1, ... and adds a score for each, such as `f1[LOC]`; then the average may also be
-    "types", the mean over labels that occur, or "weighted", by the number of reference items.
+    Args:
+        average: "micro" or "macro" over documents; with `labels` also "types", the mean over labels that occur, or
+            "weighted", by the number of reference items.
+        labels: Names of the labels 0, 1, ..., which add a score for each, such as `f1[LOC]`.
     """
 
     def __init__(self, average: str = "micro", labels: Sequence[str] | None = None, **kwargs: Any) -> None:

@@ -40,7 +40,15 @@ Triple = tuple[str, str, str | None]  # source, role, target: a variable has an 
 def read_penman(text: str, top: bool | str = True) -> list[Prop]:
     """Read the triples of a graph in PENMAN notation; see `read_triples`.
 
-    Text that is no graph, has more than one graph or anything after it, or defines a variable twice is a ValueError.
+    Args:
+        text: One graph.
+        top: Triple of the root: True, (root, top, "top"); "concept", (root, top, its concept); False, none.
+
+    Returns:
+        The triples, normalized.
+
+    Raises:
+        ValueError: If the text is no graph, has anything after it, or defines a variable twice.
 
     >>> [(prop.subj.name, prop.pred) for prop in read_penman("(w / want :ARG0 (b / boy))")]
     [('w', 'instance'), ('w', 'arg0'), ('b', 'instance'), ('w', 'top')]
@@ -88,8 +96,18 @@ def read_triples(triples: Iterable[Triple], top: bool | str = True, root: str | 
     """Normalize triples as Smatch does.
 
     Roles and constants are lowercased and unquoted; the inverse role in (x, role-of, y) is inverted; (x, mod, y)
-    between variables becomes (y, domain, x). `top=True` adds (root, top, "top"), "concept" adds (root, top, its
-    concept), False adds nothing. `root` defaults to the source of the first triple.
+    between variables becomes (y, domain, x).
+
+    Args:
+        triples: (source, role, target) each.
+        top: Triple of the root: True, (root, top, "top"); "concept", (root, top, its concept); False, none.
+        root: By default the source of the first triple.
+
+    Returns:
+        The triples, normalized.
+
+    Raises:
+        ValueError: If a triple or an option is invalid.
 
     >>> props = read_triples([("w", "instance", "want"), ("b", "ARG0-of", "w")], top=False)
     >>> [(prop.subj.name, prop.pred) for prop in props]  # the inverse role is inverted
@@ -132,12 +150,19 @@ class Smatch(CountMetric):
     """Precision, recall and F1 of the triples of AMR graphs (S. Cai, K. Knight, 2013, aclanthology.org/P13-2131).
 
     `update` takes two lists of graphs: PENMAN text, `AMR`s, lists of `Prop`s or of (source, role, target) triples; or
-    the paths of two files of graphs, which are joined by their `::id`, or else by position with equal `::snt`. A
-    prediction that is no graph is an error, or, with `on_invalid="wrong"` and a warning, a graph without triples.
-    `top`: see `read_triples`; `AMR`s and `Prop`s are not changed. `solver`, `restarts`, `node_limit` and `seed`: see
-    `latent_overlap`. `compute` gives `precision`, `recall`, `f1`; `exact`, the fraction of pairs with a match that is
+    the paths of two files of graphs, which are joined by their `::id`, or else by position with equal `::snt`.
+    `compute` gives `precision`, `recall`, `f1`; `exact`, the fraction of pairs with a match that is
     proved to be the best; and `bound-f1`, an upper bound of the F1 of the best matches. `update` matches the graphs on
     the host and does not synchronize with the metric's device.
+
+    Args:
+        top: Triple of the root: True, (root, top, "top"); "concept", (root, top, its concept); False, none.
+        solver: "search", a local search; "auto", then integer programs where a bound is above the value; "exact",
+            without a limit of nodes.
+        restarts: Number of random mappings from which the search starts.
+        node_limit: Largest number of nodes of an integer program of "auto".
+        seed: Seed of the starts.
+        on_invalid: "raise" an error for a prediction that is no graph, or "wrong": warn, and count it without triples.
 
     >>> metric = Smatch()
     >>> metric.update(["(w / want :ARG0 (b / boy))"], ["(w / want :ARG0 (g / girl))"])

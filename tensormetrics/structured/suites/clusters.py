@@ -20,7 +20,7 @@ from ..tensors.reduction import CountMetric
 class ClusterMatchScores(CountMetric):
     """Fraction of items in the reference's cluster after the best one-to-one relabeling of each document.
 
-    In [0, 1], higher is better; key `accuracy`. Arguments: see `CountMetric`.
+    In [0, 1], higher is better; key `accuracy`.
 
     >>> metric = ClusterMatchScores()
     >>> metric.update(torch.tensor([1, 1, 2, 2]), torch.tensor([7, 7, 7, 8]))

@@ -51,9 +51,16 @@ def _json_documents(text: str, path: str | PathLike) -> list[Item]:
 def read_conll_coref(lines: Iterable[str], column: int = -1) -> Iterator[tuple[str, list[list[Span]]]]:
     """Yield each document's name and its clusters of (first, last) token numbers, counted through the document.
 
-    `column` holds brackets such as `(3`, `3)`, `(3)`, joined by `|`. Documents are enclosed in `#begin document` and
-    `#end document`. Malformed input, such as a bracket that is never closed, is a ValueError with its line; so is
-    CoNLL-U, the format of CorefUD, in which mentions may be discontinuous and contain empty nodes.
+    Args:
+        lines: Lines of a file, documents enclosed in `#begin document` and `#end document`.
+        column: Index of the column with brackets such as `(3`, `3)`, `(3)`, joined by `|`.
+
+    Returns:
+        An iterator of (name, clusters).
+
+    Raises:
+        ValueError: If a line is malformed, such as a bracket that is never closed, or the file is CoNLL-U, the format
+            of CorefUD, in which mentions may be discontinuous and contain empty nodes.
 
     >>> lines = ["#begin document (a)", "Ann (0)", "saw -", "her (1", "car 1)", "she (0)", "#end document"]
     >>> list(read_conll_coref(lines))

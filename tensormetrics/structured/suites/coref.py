@@ -36,11 +36,14 @@ class CorefScores(CountMetric):
     `mentions` detected; MUC (Vilain et al. 1995); B-cubed (Bagga, Baldwin 1998); CEAF-m and CEAF-e (Luo 2005,
     doi:10.3115/1220575.1220579); BLANC with predicted mentions (Luo et al. 2014, doi:10.3115/v1/P14-2005); LEA
     (Moosavi, Strube 2016, doi:10.18653/v1/P16-1060); `conll-f1`, the mean of the F1 of MUC, B-cubed and CEAF-e.
-    "micro" sums numerators and denominators over documents, as CoNLL-2012 does; "macro" averages documents.
-    `singletons="drop"` first removes predicted and reference clusters of one mention. `repeated_mentions`: the cluster
-    of a mention that is in several: "raise", an error; "first", the first of them; "largest", the one with
-    the most mentions, the first one among equals. Other arguments: see `CountMetric`, and `normalize` for
-    `zero_division`.
+    "micro" sums numerators and denominators over documents, as CoNLL-2012 does.
+
+    Args:
+        metrics: Names of the scores, by default all.
+        singletons: "keep", or "drop" predicted and reference clusters of one mention first.
+        zero_division: Value of a ratio 0 / 0, a number or "agree", 1 if prediction and reference are empty, else 0.
+        repeated_mentions: Cluster of a mention that is in several: "raise" an error, "first", or "largest", the one
+            with the most mentions, the first among equals.
 
     >>> metric = CorefScores(["muc", "conll"])
     >>> metric.update_clusters([[["Ann", "she"], ["it", "car"]]], [[["Ann", "she", "her"], ["it", "car"]]])

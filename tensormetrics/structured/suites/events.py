@@ -28,9 +28,12 @@ class EventScores(CountMetric):
     """Precision, recall and F1 of events, keys `<metric>-precision` and so on, in [0, 1]; higher is better.
 
     `trigger_identification`: spans of triggers; `trigger_classification`: also their types; `argument_identification`:
-    spans of arguments; `argument_classification`: also their roles. With `link="trigger"` an argument must belong to an
-    event of the same trigger span and type, and events are matched one-to-one to maximize the number of arguments; with
-    "type" it may belong to any event of the same type. `policy`: see `Policy`. Other arguments: see `CountMetric`.
+    spans of arguments; `argument_classification`: also their roles.
+
+    Args:
+        link: "trigger": an argument must belong to an event of the same trigger span and type, and events are matched
+            one-to-one to maximize the number of arguments; "type": it may belong to any event of the same type.
+        policy: "conventional", "agree" or "metametric", or a `Policy`: values of empty documents and of repeats.
 
     >>> attack = Event(Trigger(Mention(3, 3), "attack"), [Argument(Mention(0, 1), "agent")])
     >>> other = Event(Trigger(Mention(3, 3), "attack"), [Argument(Mention(0, 1), "place")])

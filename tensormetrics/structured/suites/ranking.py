@@ -28,9 +28,13 @@ class RankingScores(CountMetric):
     With h the hits in order of rank (a repeated prediction is a miss), o their running sum and m the reference items:
     `precision@k` o_k / k, `recall@k` o_k / m, `hit@k` [o_k > 0], `r_precision` o_m / m, `rr` one over the rank of the
     first hit, `ap@k` the sum of h_i o_i / i up to k over m, `ndcg@k` the sum of gain_i / log2(i + 1) up to k over the
-    same sum for the best order. `ap` and `ndcg` use the full ranking. Without reference items ratios over m are
-    `zero_division`, see `normalize`; a gain that is not finite makes its query's ndcg NaN. The mean ignores NaN. Other
-    arguments except `average`: see `CountMetric`.
+    same sum for the best order. `ap` and `ndcg` use the full ranking. A gain that is not finite makes its query's ndcg
+    NaN. The mean ignores NaN.
+
+    Args:
+        ks: Cut-offs of the scores at k.
+        scores: Names of the scores.
+        zero_division: Value of ratios over m without reference items, a number or "agree".
 
     >>> metric = RankingScores(ks=[2], scores=["precision", "rr"])
     >>> metric.update(torch.tensor([[4, 7, 9]]), torch.tensor([[7, 8]]))  # numbers of items: ranked, relevant

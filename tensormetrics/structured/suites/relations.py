@@ -17,9 +17,7 @@ from .structures import Relation, RelationSet
 class RelationScores(LabelScores):
     """Precision, recall and F1 of relations, which must agree in type and both mentions, in [0, 1]; higher is better.
 
-    `labels` names the types 0, 1, ... and adds a score for each, such as `f1[born-in]`; then the average may also be
-    "types", the mean over types that occur, or "weighted", by the number of reference relations. Repeats are counted.
-    Other arguments: see `CountMetric`.
+    Labels are the types of relations. Repeats are counted.
 
     >>> born, died = (Relation(type, Mention(0, 0), Mention(3, 3)) for type in ("born-in", "died-in"))
     >>> metric = RelationScores(labels=["born-in", "died-in"])

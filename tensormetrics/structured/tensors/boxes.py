@@ -21,14 +21,16 @@ from .reduction import CountMetric
 class BoxMatch(CountMetric):
     """Scores of boxes after the best one-to-one matching of each image, in [0, 1]; higher is better.
 
-    Pairs of IoU >= threshold (and > 0) may match, if labels are given only pairs of equal labels. `objective="iou"`
-    selects the matching of largest total IoU, "count" the one with the most pairs. `precision`, `recall` and `f1`
-    count pairs; "iou" adds `mean_iou` of the pairs and `soft-precision`, `soft-recall`, `soft-f1`, which sum their
-    IoU. At threshold 0.5 and for one class `soft-f1` is panoptic quality (A. Kirillov et al. 2019,
-    doi:10.1109/CVPR.2019.00963). Several thresholds add `@0.5` and so on to the keys. `format` is "xyxy", "xywh" or
-    "cxcywh". A box with x2 < x1 or y2 < y1, or with a negative width or height, is an error, on a GPU raised by
-    `compute`: boxes of x, y, width and height need `format="xywh"`. A box that is not finite makes the scores of an
-    image with predicted and reference boxes NaN, and the micro averages too. Other arguments: see `CountMetric`.
+    `precision`, `recall` and `f1` count pairs, of equal labels if labels are given; "iou" adds `mean_iou` of the pairs
+    and `soft-precision`, `soft-recall`, `soft-f1`, which sum their IoU. At threshold 0.5 and for one class `soft-f1` is
+    panoptic quality (A. Kirillov et al. 2019, doi:10.1109/CVPR.2019.00963). A box with x2 < x1 or y2 < y1, or with a
+    negative width or height, is an error, on a GPU raised by `compute`. A box that is not finite makes the scores of an
+    image with predicted and reference boxes NaN, and the micro averages too.
+
+    Args:
+        threshold: IoU from which a pair may match (if > 0); several add `@0.5` and so on to the keys.
+        format: "xyxy", "xywh" (x, y, width and height) or "cxcywh" (center).
+        objective: "iou" selects the matching of largest total IoU, "count" the one with the most pairs.
 
     >>> metric = BoxMatch(threshold=0.5)
     >>> metric.update(torch.tensor([[[0.0, 0, 2, 2], [5, 5, 6, 6]]]), torch.tensor([[[0.0, 0, 2, 3]]]))  # one image

@@ -73,6 +73,9 @@ class CountMetric(SumMetric[ScoreTable[Estimate]]):
     After updates without documents every score is NaN. Every update takes `ids` and `groups` of its documents,
     integers or names: items of one id, or group, share a weight in every replicate of `interval`.
 
+    Args:
+        average: "micro": scores of the sums of the counts; "macro": mean of the documents' scores.
+
     >>> class Share(CountMetric):
     ...     def __init__(self, **kwargs):
     ...         super().__init__(2, **kwargs)
@@ -182,6 +185,14 @@ def bounds_of_overlaps(sums: Tensor) -> Bounds:
 
 class OverlapMetric(CountMetric):
     """Base of the metrics whose counts are the overlaps cross, pred and ref, and whose scores are normalizers.
+
+    Args:
+        constraint: Pairs that may match: "<->" one to one, "->" and "<-" many to one, "~" all.
+        scores: Names of scores or normalizers, such as "precision", "f0.5" or "jaccard"; see `normalize`.
+        policy: "conventional", "agree" or "metametric", or a `Policy`: values of empty documents and of repeats.
+        empty: Score of two documents without items, in place of that of `policy`.
+        zero_division: Value of a ratio 0 / 0, in place of that of `policy`.
+        duplicates: "multiset", equal items count as often as they occur, or "set", once; in place of that of `policy`.
 
     >>> class Lengths(OverlapMetric):
     ...     def update(self, pred, ref):

@@ -85,8 +85,10 @@ class SimilarityMatch(OverlapMetric):
 class SetMatch(SimilarityMatch):
     """Precision, recall and F1 of items under the matching of largest total similarity; see `set_overlap`.
 
-    `update(similarity, n_pred, n_ref)`. Scores: `normalize`; empty documents: `Policy`. `duplicates="set"` is a
-    ValueError, since similarities do not define equal items.
+    `update(similarity, n_pred, n_ref)`; `duplicates="set"` is a ValueError, since similarities define no equal items.
+
+    >>> SetMatch()(torch.tensor([[0.9, 0.5], [0.8, 0.1]]))["f1"]  # predicted and reference items
+    tensor(0.6500, dtype=torch.float64)
     """
 
     def overlap(self, similarity: Tensor, n_pred: Tensor | None, n_ref: Tensor | None) -> Tensor:
@@ -96,7 +98,8 @@ class SetMatch(SimilarityMatch):
 class SequenceMatch(SimilarityMatch):
     """Precision, recall and F1 of sequences matched in order, by similarity; see `sequence_overlap`.
 
-    Scores: `normalize`; empty documents: `Policy`. `duplicates`: see `SetMatch`.
+    >>> SequenceMatch()(torch.tensor([[0.9, 0.5], [0.8, 0.1]]))["f1"]  # predicted and reference items
+    tensor(0.5000, dtype=torch.float64)
     """
 
     def overlap(self, similarity: Tensor, n_pred: Tensor | None, n_ref: Tensor | None) -> Tensor:
@@ -106,7 +109,11 @@ class SequenceMatch(SimilarityMatch):
 class MultisetMatch(OverlapMetric):
     """Scores of multisets of equal or unequal items, one per document; see `multiset_overlap`, `normalize`, `Policy`.
 
-    `columns=True`: keys are rows of columns.
+    Args:
+        columns: Whether keys are rows of columns.
+
+    >>> MultisetMatch()(torch.tensor([7, 7, 8]), torch.tensor([7, 9]))["f1"]
+    tensor(0.4000, dtype=torch.float64)
     """
 
     def __init__(self, *args: Any, columns: bool = False, **kwargs: Any) -> None:

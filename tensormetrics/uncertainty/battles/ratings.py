@@ -59,7 +59,6 @@ class Ratings(RowMetric):
         scale: ``"elo"`` for 1000 + 400 / ln 10 times the strength, ``"logit"`` for the strength.
         anchor: A model and its rating, such as ``("base", 1200.0)``; by default the mean is 1000, or 0 on the scale
             of logits.
-        **kwargs: Options of `torchmetrics.Metric`.
 
     Example:
         >>> ratings = Ratings()  # a judge sees the answers of two models to 30 questions, in both orders

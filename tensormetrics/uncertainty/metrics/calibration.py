@@ -158,7 +158,7 @@ class _Calibration(SumMetric):
 
 
 class BrierScore(_Calibration):
-    """Mean square of probability minus truth; see `brier_score`.
+    """Mean square of probability minus truth, lower is better; see `brier_score`.
 
     metric = BrierScore(replicates=1000)
     metric.update(torch.rand(100), torch.arange(100) % 2)
@@ -208,6 +208,10 @@ class CalibrationError(_Calibration):
     where that of "rms" does; it is too short for small errors, and the value may be its end; `debiased()` is the value
     without its bias. Use `norm="rms"` for inference. Bins of one item do not count for "rms". Kumar, Liang & Ma 2019,
     arXiv:1909.10155.
+
+    Args:
+        bins: Number of bins of equal width in [0, 1].
+        norm: "l1", mean absolute gap of the bins, or "rms", the root of the mean squared gap without its bias.
 
     >>> metric = CalibrationError(norm="rms", replicates=1000)
     >>> metric.update(torch.full((50,), 0.75), torch.arange(50) % 2)

@@ -22,13 +22,15 @@ class Uncertain(SumMetric[Answer]):
     """Any torchmetrics metric whose states are all sums, with `interval` and `compare`: one `update` is one item.
 
     Or one group of them: a patient's pictures, a document's tokens, or a batch of a shuffled loader, of which there are
-    to be at least some thirty. `compute` and `forward` are those of `metric`, which is used up: the wrapper feeds it.
-    Or, with an id for each row of a batch, the rows are items. Metrics with list states (`thresholds=None`) are a
-    ValueError: give them thresholds. `Uncertain[ScoreTable[Estimate]](...)` says that `metric` has values by name.
+    to be at least some thirty. `compute` and `forward` are those of `metric`. Or, with an id for each row of a batch,
+    the rows are items. `Uncertain[ScoreTable[Estimate]](...)` says that `metric` has values by name.
 
-    Bounds of single items are known for accuracy, precision, recall, specificity, negative predictive value, F, Jaccard
-    and Hamming scores: the interval of 10 right answers of 10 is no point. `item_bounds=(worst, best)` gives them for
-    other metrics: the states that one worst and one best possible item adds, by name.
+    Args:
+        metric: Metric that the wrapper updates from now on. One with list states (`thresholds=None`) is a ValueError:
+            give it thresholds.
+        item_bounds: States that one worst and one best possible item adds, by name. They are known for accuracy,
+            precision, recall, specificity, negative predictive value, F, Jaccard and Hamming scores: the interval of 10
+            right answers of 10 is no point.
 
         metric = Uncertain(MulticlassF1Score(10))
         for preds, target, ids in loader:

@@ -37,6 +37,9 @@ def ner_report(
         y_pred: The prediction, by seqeval's name.
         **options: Options of `SpanScores` other than `labels`, such as `replicates=1000`.
 
+    Returns:
+        The text, which ends in a line break.
+
     Raises:
         TypeError: If prediction or reference is missing, or passed by two names.
         ValueError: If a tag or an option is invalid, or numbers of documents or tags differ.

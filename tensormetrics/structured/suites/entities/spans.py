@@ -33,11 +33,9 @@ EQUALITY = ("strict", "exact")  # pairs have score 1 or 0, so matches can be cou
 class SpanScores(LabelScores):
     """Precision, recall and F1 of labeled spans after the best one-to-one matching, in [0, 1]; higher is better.
 
-    A pair has score 1 under `scheme` "strict" if label and both ends are equal; "exact", if both ends are; "type", if
-    labels are equal and the spans overlap; "partial" 1 if both ends are equal, 1/2 if the spans overlap.
-    `labels` names the labels 0, 1, ... and adds a score for each, such as `f1[LOC]`; then the average may also be
-    "types", the mean over labels that occur, or "weighted", by the number of reference spans. Not for "exact" and
-    "partial", which ignore labels. Other arguments: see `CountMetric`.
+    Args:
+        scheme: Pairs of score 1: "strict", of equal label and ends; "exact", of equal ends; "type", of equal labels,
+            that overlap; "partial", of equal ends, and 1/2 for pairs that overlap. "exact" and "partial" ignore labels.
 
     >>> metric = SpanScores()
     >>> metric.update_tags([["B-PER", "O", "B-LOC"]], [["B-PER", "O", "B-ORG"]])  # predicted, reference

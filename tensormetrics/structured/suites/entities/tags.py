@@ -54,11 +54,17 @@ MODES = tuple(_SCHEMES)
 
 
 class TagSpans(NamedTuple):
-    """The spans of documents, in order; a row is label, first and last token (inclusive), or -1 in the padding."""
+    """The spans of documents, in order; a row is label, first and last token (inclusive), or -1 in the padding.
 
-    spans: Tensor  # (D, S, 3) int64, S the largest number of one document
-    lengths: Tensor  # (D,) int64
-    labels: dict[int, str]  # label names by number
+    Args:
+        spans: Rows of each document, (D, S, 3) int64, S the largest number of one document.
+        lengths: Numbers of spans, (D,) int64.
+        labels: Names of the labels by number.
+    """
+
+    spans: Tensor
+    lengths: Tensor
+    labels: dict[int, str]
 
 
 def read_tags(
@@ -69,16 +75,25 @@ def read_tags(
 ) -> TagSpans:
     """Read the spans of tags `O` and `<prefix>-<label>`, prefix one of B, I, M (as I), E (or L), S (or U).
 
-    `tags` may be the path of a file with a token and its tag on each line, and blank lines between sentences. A bare
-    prefix has the label "_". With `suffix` tags are `<label>-<prefix>`.
+    A bare prefix has the label "_".
 
-    "lenient", as conlleval: a span ends before a tag other than I or E of its label, or after E or S, and begins at any
-    tag other than O that does not continue one. "iob2": B, then I of one label; "iob1": B only if a span follows one of
-    the same label; "ioe2": I..., then E; "ioe1": E only if a span of the same label follows; "iobes", "bilou": S, or B,
-    I..., E. All are schemes of seqeval; tags that do not fit are ignored, with a warning.
-    Labels are numbered by their index in `labels`, or else by a hash of their text, so that predictions and references
-    that are read separately agree. An unknown prefix is a ValueError with document and position, a label missing in
-    `labels` one with the label.
+    Args:
+        tags: A list of tags for each document, or the path of a file with a token and its tag on each line, and blank
+            lines between sentences.
+        mode: "lenient", as conlleval: a span ends before a tag other than I or E of its label, or after E or S, and
+            begins at any tag other than O that does not continue one. "iob2": B, then I of one label; "iob1": B only if
+            a span follows one of the same label; "ioe2": I..., then E; "ioe1": E only if a span of the same label
+            follows; "iobes", "bilou": S, or B, I..., E. These are schemes of seqeval; tags that do not fit are ignored,
+            with a warning.
+        labels: Names of the labels, which are numbered by their index here, or by default by a hash of their text, so
+            that predictions and references that are read separately agree.
+        suffix: Whether tags are `<label>-<prefix>`.
+
+    Returns:
+        The spans, arguments of `SpanScores.update`.
+
+    Raises:
+        ValueError: If a prefix is unknown, with document and position, or a label is not in `labels`.
 
     >>> result = read_tags([["B-PER", "I-PER", "O", "B-LOC"]], labels=["LOC", "PER"])
     >>> result.spans

@@ -126,6 +126,13 @@ class LatentMatch(OverlapMetric):
     Under `~`, and if equal items count once, the self-overlaps are solved too. `update` solves on the host: on a GPU it
     synchronizes once, for the copy of its arguments.
 
+    Args:
+        solver: "search", a local search; "auto", then integer programs where a bound is above the value; "exact",
+            without a limit of nodes.
+        restarts: Number of random mappings from which the search starts.
+        node_limit: Largest number of nodes of an integer program of "auto".
+        seed: Seed of the starts.
+
     >>> metric = LatentMatch()
     >>> pred, ref = torch.tensor([[7, 0, 1]]), torch.tensor([[7, 1, 0]])
     >>> is_var = torch.tensor([[False, True, True]])
