@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tensormetrics import association, uncertainty
+from tensormetrics import association, compare, interval, posterior, uncertainty
 from tensormetrics.core.metric.base import Metric
 from tensormetrics.uncertainty import BrierScore
 
@@ -125,6 +125,7 @@ def test_gradient_flows_through_forward_and_not_into_the_state():
     metric, x = Total(), torch.ones(3, requires_grad=True)
     metric(x).backward()
     assert x.grad.tolist() == [2, 2, 2] and not metric.total.requires_grad and metric.compute() == 6
+    assert not metric._forward_cache.requires_grad
 
 
 @pytest.mark.parametrize(
@@ -241,11 +242,23 @@ def test_a_model_of_half_precision_leaves_the_states_as_they_are(convert):
     assert torch.float16 in {state.dtype for state in metric.metric_state.values()}
 
 
-def test_forward_keeps_no_graph():
-    metric = association.RND()
-    sets = torch.randn(3, 2, 4, 5, requires_grad=True)
-    value = metric(*sets)
-    assert value.requires_grad and not metric._forward_cache.requires_grad
+def test_doors_take_what_is_made_already_and_say_what_to_write():
+    study = posterior.Study(0, metrics={"acc": {}, "f1": {}})
+    study.add_experiment("a", [[90, 10], [12, 88]])
+    table = interval(study)
+    assert table == study.table() == interval(table) and interval(table["a", "acc"]) is table["a", "acc"]
+    assert interval(study, confidence=0.5) != interval(study, seed=1) != table and study.ci_probability == 0.95
+    words = torch.eye(4).unbind(0)
+    model = association.WordEmbeddingModel.from_tensor(torch.stack(words), ["a", "b", "c", "d"])
+    query = association.Query([["a"], ["b"]], [["c"], ["d"]])
+    for made in association.WEAT().run_query(query, model), association.run_queries(association.WEAT, [query], [model]):
+        with pytest.raises(ValueError, match="without an interval; write replicates=1000"):
+            interval(made)
+    for call in (lambda: interval(table, seed=1), lambda: interval(table["a", "acc"], confidence=0.9)):
+        with pytest.raises(ValueError, match="interval that is made; ask the metric"):
+            call()
+    with pytest.raises(TypeError, match=r"a: got a Study, .*; write Study.compare\(\)"):
+        compare(study)
 
 
 def test_rows_of_unlike_lengths_are_refused():

@@ -5,7 +5,6 @@ import math
 import re
 import sys
 import warnings
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -27,7 +26,6 @@ from tensormetrics.posterior.plots.distributions import Shown
 from tensormetrics.retrieval import HitRate, PairwiseROC
 from tensormetrics.retrieval.calculator.metric_names import NAMES as NAMES_OF_CALCULATOR
 from tensormetrics.retrieval.runs.measures import CUT, FLAT
-from tensormetrics.structured import Family, derive, macro_average, micro_average
 from tensormetrics.structured.suites.coref import METRICS as COREFERENCE
 from tensormetrics.uncertainty import Estimate, Table, UncertaintyWarning
 
@@ -321,20 +319,6 @@ def test_given_axes_and_a_collection():
     collection.update(*inputs)
     for (_, ax), value in zip(collection.plot(), collection.compute().values(), strict=True):
         assert points(ax, 0) == pytest.approx([float(value)])
-
-
-@dataclass
-class Bag:
-    items: list[str]
-
-
-def test_corpora_of_objects():
-    family = Family(derive(Bag), {"micro": micro_average(["f1"]), "macro": macro_average(["f1"])}, replicates=50)
-    family.update(3 * [Bag(["a"]), Bag(["b"])], 3 * [Bag(["a"]), Bag(["c", "b"])])
-    figure, ax = family.plot()
-    assert figure is ax.figure and points(ax, 0) == pytest.approx(list(map(float, family.compute().values())))
-    _, ax = family.plot([family.interval(), family.interval()])
-    assert len(ax.containers) == 2 and ax.get_xlabel() == "step"
 
 
 def test_an_answer_of_run_query():

@@ -21,19 +21,19 @@ IMPORTS = [
     "from tensormetrics.uncertainty import PassAtK, Uncertain, compare, interval, read_scores",
     "x = torch.zeros(2, 3)",
 ]
-MISSPELT = {
-    "LinearAssignment().forward(x, row_length=None)": 'Unexpected keyword argument "row_length"',
-    "WordEmbeddingModel.from_word2vec('vectors.txt', limt=3)": 'Unexpected keyword argument "limt"',
-    "rnd(x, x, x, x_maks=None)": 'No overload variant of "rnd" matches argument types',
-    "rnd(x, x, x, per_word=True).sqrt()": '"tuple[Tensor, Tensor]" has no attribute "sqrt"',
-    'ConfusionPosterior(2, interval="hdl")': 'Argument "interval" to "ConfusionPosterior" has incompatible type',
-    'RecallAtK(1, averge="macro")': 'Unexpected keyword argument "averge" for "RecallAtK"',
-    'RecallAtK(1, distance="cosin")': 'Argument "distance" to "RecallAtK" has incompatible type',
-    'AccuracyCalculator(inclde=("r_precision",))': 'Unexpected keyword argument "inclde"',
-    'AccuracyCalculator(k="bogus")': 'Argument "k" to "AccuracyCalculator" has incompatible type',
-    'TorchKNN(distanse="l2")': 'Unexpected keyword argument "distanse"',
-    'TorchKNN("cosin")': 'Argument 1 to "TorchKNN" has incompatible type',
-    'metric_of("Document")': 'Argument 1 to "metric_of" has incompatible type',
+MISSPELT = {  # call -> a word of its error
+    "LinearAssignment().forward(x, row_length=None)": '"row_length"',
+    "WordEmbeddingModel.from_word2vec('vectors.txt', limt=3)": '"limt"',
+    "rnd(x, x, x, x_maks=None)": '"rnd"',
+    "rnd(x, x, x, per_word=True).sqrt()": '"sqrt"',
+    'ConfusionPosterior(2, interval="hdl")': '"interval"',
+    'RecallAtK(1, averge="macro")': '"averge"',
+    'RecallAtK(1, distance="cosin")': '"distance"',
+    'AccuracyCalculator(inclde=("r_precision",))': '"inclde"',
+    'AccuracyCalculator(k="bogus")': '"k"',
+    'TorchKNN(distanse="l2")': '"distanse"',
+    'TorchKNN("cosin")': "Tensor",
+    'metric_of("Document")': '"metric_of"',
 }
 REVEALED = {
     "HitRate(1)": "HitRate[int]",
@@ -67,10 +67,17 @@ REVEALED = {
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def errors(tmp_path_factory) -> dict[str, list[str]]:
-    """Errors and revealed types of each file; one run of mypy, over the package and all blocks, takes the time."""
-    pytest.importorskip("mypy")
+CHECKERS = {
+    "mypy": ["--no-pretty", "tensormetrics"],  # the package too
+    "pyright": ["--pythonpath", sys.executable],  # as editors have it
+}
+TOLD = re.compile(r"\s*(\S+\.py):(\d+):(?:\d+ -)? (error|note|information): (?:Revealed t|T)?(.*)")
+
+
+@pytest.fixture(scope="module", params=CHECKERS)
+def errors(request, tmp_path_factory) -> dict[str, list[tuple[int, str]]]:
+    """Lines with errors and revealed types of each file; one run of a checker over all files takes the time."""
+    pytest.importorskip(request.param)
     folder = tmp_path_factory.mktemp("typed")
     for number, (block, _) in enumerate(BLOCKS):
         if "from transformers import" not in block:  # its Trainer is typed more narrowly than it runs
@@ -78,29 +85,27 @@ def errors(tmp_path_factory) -> dict[str, list[str]]:
     (folder / "misspelt.py").write_text("\n".join([*IMPORTS, *MISSPELT]) + "\n")
     revealed = (f"reveal_type({expression})" for expression in REVEALED)
     (folder / "revealed.py").write_text("\n".join([*IMPORTS, *revealed]) + "\n")
-    command = [sys.executable, "-m", "mypy", "--no-pretty", "tensormetrics", str(folder)]
+    command = [sys.executable, "-m", request.param, *CHECKERS[request.param], str(folder)]
     told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert told.returncode == 1, told
-    found: dict[str, list[str]] = {}
-    for line in told.stdout.splitlines():
-        if ": error:" in line or ": note: Revealed type is" in line:
-            found.setdefault(Path(line.partition(":")[0]).name, []).append(line)
+    found: dict[str, list[tuple[int, str]]] = {}
+    for path, line, kind, text in TOLD.findall(told.stdout):
+        if kind == "error" or "ype " in text:
+            found.setdefault(Path(path).name, []).append((int(line) - len(IMPORTS) - 1, text))
     return found
 
 
 def test_the_package_and_blocks_of_the_readme(errors):
     # What a decorator adds to a class is seen by no type checker; `metric_of(Document)` is there for it.
-    unseen = 'has no attribute "metric"  [attr-defined]'
-    wrong = [line for file, lines in errors.items() if file not in ("misspelt.py", "revealed.py") for line in lines]
-    assert [line for line in wrong if not (line.endswith(unseen) and "block_" in line)] == []
+    wrong = [(f, text) for f, x in errors.items() if f not in ("misspelt.py", "revealed.py") for _, text in x]
+    assert [x for x in wrong if not ("block_" in x[0] and 'attribute "metric"' in x[1])] == []
 
 
 def test_misspelt_options_are_found(errors):
-    found = {int(line.split(":")[1]) - len(IMPORTS) - 1: line for line in errors["misspelt.py"]}
-    missed = [call for k, (call, told) in enumerate(MISSPELT.items()) if told not in found.get(k, "")]
-    assert missed == []
+    found = dict(errors["misspelt.py"])
+    assert [call for k, (call, word) in enumerate(MISSPELT.items()) if word not in found.get(k, "")] == []
 
 
 def test_results_have_types(errors):
-    names = [re.sub(r"[\w.]*\.(?=\w)", "", line.partition("Revealed type is ")[2]) for line in errors["revealed.py"]]
+    names = [re.sub(r"[\w.]*\.(?=\w)", "", text.rpartition(' is "')[2]) for _, text in errors["revealed.py"]]
     assert dict(zip(REVEALED, (name.strip('"') for name in names), strict=True)) == REVEALED

@@ -29,15 +29,19 @@ def caption_of(confidence: float) -> str:
     return f"{confidence * 100:.10g}% intervals"
 
 
-def table_of_rows(rows: Mapping[str, Mapping[str, Any]], confidence: float, index: str) -> Table:
-    """Return a table of rows with a "score"; it and its ends "low" and "high" share one cell."""
+def table_of_rows(
+    rows: Mapping[str, Mapping[str, Any]], confidence: float, index: str, model: str | None = None
+) -> Table:
+    """Return a table of rows with a "score"; it and its ends "low" and "high" share one cell; `model` heads columns."""
     columns = [key for key in next(iter(rows.values())) if key not in ("reason", "low", "high")]
+    heads = columns if model is None else [model, *(f"{key} of {model}" for key in columns[1:])]
     cells = [{column: row[column] for column in columns} for row in rows.values()]
     has_intervals = any("low" in row for row in rows.values())
     for cell, row in zip(cells if has_intervals else (), rows.values(), strict=False):
         ends = torch.tensor([row["score"], row["low"], row["high"]], dtype=torch.float64)
         cell["score"] = Estimate(*ends, confidence=confidence)
-    return Table([*rows], columns, cells, caption=caption_of(confidence) if has_intervals else None, index=index)
+    values = [[*cell.values()] for cell in cells]
+    return Table([*rows], heads, values, caption=caption_of(confidence) if has_intervals else None, index=index)
 
 
 def comparison_table(

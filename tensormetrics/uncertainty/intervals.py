@@ -7,6 +7,7 @@ from torchmetrics import Metric, MetricCollection
 from typing_extensions import TypeVar, Unpack  # torch brings them
 
 from ..core.results.estimates import Estimate
+from ..core.results.result import Result
 from ..core.results.score_table import ScoreTable
 from ..core.results.table import Table
 from ..core.text.tables import is_frame
@@ -74,7 +75,8 @@ def interval(
     `Metric.interval`.
 
     Args:
-        metric: A metric that was updated, for which the same as `metric.interval()`. Or a score for each item: a
+        metric: A metric that was updated, for which the same as `metric.interval()`; a `Study`; an `Estimate` or a
+            `Table` that has intervals, which are returned. Or a score for each item: a
             tensor, array, list or Series, a dictionary by id, a DataFrame, the path of a log or a table, or `Scores`,
             such as those that `read_scores` reads with options. NaN is a missing score, which is left out.
         groups: Integers or names of the groups of items, such as documents; a DataFrame's column.
@@ -143,6 +145,8 @@ def interval(
     if isinstance(score, list):
         raise TypeError(f"score: got a list for a {type(metric).__name__}, wanted a DataFrame, or one name")
     source = Source(ids, groups, bounds, score, weights=weights)
+    if isinstance(metric, Estimate | Table):
+        return _made(metric, [*options, *(name for name, option in source._asdict().items() if option is not None)])
     if is_scores(metric):
         return of_scores(source.read(metric))
     if isinstance(metric, Mapping | MetricCollection) and len(metric) and not hasattr(metric, "interval"):
@@ -154,6 +158,16 @@ def interval(
         raise TypeError(f"anytime: got a {type(metric).__name__}, wanted the scores of its items in their order")
     source.check_unused(source._fields, f"a {type(metric).__name__}, which knows its items")
     return metric.interval(**options)
+
+
+def _made(made: Estimate | Table, options: list[str]) -> Estimate | Table:
+    """Return a result as it is, if it has an interval and no option asks for another one."""
+    if options:
+        raise ValueError(f"{options[0]}: got it for an interval that is made; ask the metric or the scores again")
+    cells = made.cells if isinstance(made, Table) else [[made]]
+    if all(cell.low.isnan().all() for row in cells for cell in row if isinstance(cell, Result)):
+        raise ValueError(f"metric: got {made}, without an interval; write replicates=1000 where it is made")
+    return made
 
 
 def _of_several(metrics: Any, source: Source, options: dict[str, Any]) -> ScoreTable[Estimate]:

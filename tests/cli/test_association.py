@@ -61,6 +61,22 @@ def test_association_scores_equal_run_query(model, file):
     assert Path("o.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_association_of_several_files_is_one_table_with_lost_words_in_one_line(model):
+    lines = Path("glove.txt").read_text().splitlines()
+    Path("less.txt").write_text("\n".join(line for line in lines if line.split()[0] not in ("he", "him")))
+    result = succeed("glove.txt", "less.txt", "--queries", "queries.json", "--metric", "weat", "--json", "o.json")
+    output = json.loads(Path("o.json").read_text())
+    (table,) = output["tables"]
+    assert [x["name"] for x in table["columns"]] == ["glove.txt", "effect size of glove.txt", "less.txt",
+                                                     "effect size of less.txt"]  # fmt: skip
+    (row,) = output["metrics"]["weat"]["glove.txt"].values()
+    assert table["rows"][0]["cells"]["glove.txt"]["value"] == row["score"]
+    line = "tensormetrics: less.txt: queries without a score: 'male' lost 2 of 3 words (0.667 > 0.2)\n"
+    assert result.stderr == f"wrote o.json\n{line}"
+    refused = run("glove.txt", "less.txt", "--compare", "less.txt")
+    assert refused.exit_code == 2 and "--compare: got it with several VECTORS, wanted one" in refused.stderr
+
+
 def test_association_correction_marks_significant_queries(model):
     rows = [{**QUERY, "target_sets_names": [f"m{i}", "f"]} for i in range(3)]
     Path("three.json").write_text(json.dumps(rows))

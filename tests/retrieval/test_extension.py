@@ -10,6 +10,7 @@ import pytest
 import torch
 from retrieval_oracle import KNN, data
 
+from tensormetrics import compare
 from tensormetrics.compat.pytorch_metric_learning import accuracy_calculator
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN
 from tensormetrics.retrieval.calculator.knn_labels import get_label_match_counts
@@ -95,6 +96,24 @@ def test_subclass_method_replaces_built_in_metric(device):
     original = AccuracyCalculator().get_accuracy(x, labels)
     assert doubled.pop("recall_at_3") == -1
     assert doubled == pytest.approx({**original, "precision_at_1": 2 * original["precision_at_1"]})
+
+
+@pytest.mark.parametrize("options", [{}, {"avg_of_avgs": True}, {"return_per_class": True}], ids=str)
+def test_method_of_a_value_per_query_has_mean_and_interval_of_built_in_metric(options, device):
+    class Calculator(AccuracyCalculator):
+        def calculate_hit(self, knn_labels, query_labels, **kwargs):
+            return (knn_labels[:, 0] == query_labels).cpu().numpy()
+
+        def requires_knn(self):
+            return [*super().requires_knn(), "hit"]
+
+    x, labels = (tensor.to(device) for tensor in data())
+    calculator = Calculator(["hit", "precision_at_1"], **options)
+    accuracies = calculator.get_accuracy(x, labels)
+    calculator.update(x, labels)
+    assert accuracies["hit"] == accuracies["precision_at_1"] == calculator.compute()["hit"].tolist()
+    intervals = calculator.interval()
+    assert intervals["hit"] == intervals["precision_at_1"] and compare(calculator, calculator)["hit"].p_value.min() == 1
 
 
 @pytest.mark.parametrize("options", [{}, {"avg_of_avgs": True}, {"return_per_class": True}], ids=str)

@@ -62,10 +62,14 @@ def test_comparison_format_shows_sign_and_p_value():
 def test_result_compared_with_numbers_and_results():
     a = estimate()
     assert a > 0.05 and a <= 0.084 and a == 0.084 and a != 0.1 and not a == "0.084"
-    assert a == a and a != estimate() and len({a, estimate()}) == 2
+    assert a == estimate() and len({a, estimate()}) == 1
     assert torch.equal(Estimate(*torch.rand(3, 2)) > torch.tensor([2.0, -1.0]), torch.tensor([False, True]))
     with pytest.raises(TypeError, match=r"overlapping intervals are no test; write compare\(a, b\)"):
         a < estimate()  # noqa: B015
+    assert estimate(high=math.nan) == estimate(high=math.nan, items=9) != a != comparison()
+    assert comparison() == comparison() != comparison(p_value=0.002)
+    assert [*map(float, round(estimate(), 2))] == [0.08, 0.06, 0.11]
+    assert round(comparison(), 2).p_value == 0.001
     with pytest.raises(TypeError, match="truth of Estimate is ambiguous"):
         bool(a)
     with pytest.raises(TypeError, match=r"got 2 values, wanted one; write result\[0\] or result.value"):

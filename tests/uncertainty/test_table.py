@@ -10,12 +10,14 @@ import itertools
 import math
 import re
 import string
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import ranks
 import torch
 from cases import METRICS, MetricCase
 from test_comparison_consistency import contradictions
@@ -288,7 +290,7 @@ def test_results_print_and_make_tables(name, case, generator):
     if name in ESTIMATES_OF_MODELS:
         return
     table = metric.table("one", **OPTIONS) | other.table("two", **OPTIONS)
-    assert Table.from_json(table.to_json()) == table and len(str(table).splitlines()) == 3
+    assert Table.from_json(table.to_json()) == table and len(table.to_text().splitlines()) == 3
     header, *lines = csv.reader(io.StringIO(table.to_csv()))
     for column, cells in table.columns.items():
         written = [float(line[header.index(column)]) for line in lines]
@@ -336,34 +338,26 @@ def test_metrics_without_interval_raise_not_implemented(name, generator):
         metric.interval()
 
 
-def run_rank(rank: int, world: int, folder: str) -> None:
-    store = f"file://{folder}/store"
-    torch.distributed.init_process_group("gloo", store, rank=rank, world_size=world)
-    try:
-        results = {}
-        for name, case in TABLE.items():
-            inputs = case.inputs(torch.Generator().manual_seed(0), N)
-            metric = case.make()
-            for batch, batch_identity in items_of(metric, inputs, torch.arange(N)[rank::world], ids=ids):
-                metric.update(*batch, **batch_identity)
-            results[name] = metric.interval(**OPTIONS)
-            if isinstance(metric, SumMetric):
-                unnamed = [updated(case.make(), inputs, torch.arange(N)[rank::world]) for _ in range(2)]
-                comparison = fields(compare(*unnamed, **OPTIONS), Comparison)[0]
-                assert comparison.items == N and "paired by position" in comparison.test
-        torch.save(results, Path(folder) / f"{rank}.pt")
-    finally:
-        torch.distributed.destroy_process_group()
+def intervals_of_rank(rank: int, world: int) -> dict[str, Any]:
+    results = {}
+    for name, case in TABLE.items():
+        inputs = case.inputs(torch.Generator().manual_seed(0), N)
+        metric = updated(case.make(), inputs, torch.arange(N)[rank::world], ids=ids)
+        results[name] = metric.interval(**OPTIONS)
+        if isinstance(metric, SumMetric):
+            unnamed = [updated(case.make(), inputs, torch.arange(N)[rank::world]) for _ in range(2)]
+            comparison = fields(compare(*unnamed, **OPTIONS), Comparison)[0]
+            assert comparison.items == N and "paired by position" in comparison.test
+    return results
 
 
 @pytest.mark.full
-def test_two_ranks_and_one_process_agree_exactly(tmp_path):
-    torch.multiprocessing.spawn(run_rank, args=(2, str(tmp_path)), nprocs=2)
-    ranks = [torch.load(tmp_path / f"{rank}.pt", weights_only=False) for rank in range(2)]
+def test_two_ranks_and_one_process_agree_exactly():
+    answers = ranks.run(intervals_of_rank)
     for name, case in TABLE.items():
         metric = updated_metric(case, case.inputs(torch.Generator().manual_seed(0), N), ids=ids)
         expected = estimates_of(metric)
-        for results in ranks:
+        for results in answers:
             for estimate, one in zip(fields(results[name], Estimate), expected, strict=True):
                 assert torch.equal(estimate.low, one.low) and torch.equal(estimate.high, one.high), name
 
@@ -379,26 +373,22 @@ def test_weights_of_each_update_equal_those_of_the_interval(name, generator):
         assert all(map(torch.equal, one, other)) or bool(one.value.isnan().all())
 
 
-@pytest.mark.filterwarnings("ignore::tensormetrics.uncertainty.UncertaintyWarning")
-@pytest.mark.parametrize(
-    "count", [*(pytest.param(n, marks=pytest.mark.full) for n in (1, 30)), pytest.param(5000, marks=pytest.mark.slow)]
-)
-@pytest.mark.parametrize("name", METRICS)
-def test_metric_as_made_by_default_answers_to_every_question(name, count, generator):
-    """In batches and merged; but for documented refusals."""
+def asked(name: str, count: int, rank: int = 0, world: int = 1) -> list[Any]:
+    """Ask a metric as made by default every question, in batches and merged; nothing if a refusal is documented."""
     case = METRICS[name]
-    inputs, size = case.inputs(generator, count), 1 if case.make().__class__ is Uncertain else 1 + count // 3
+    inputs = case.inputs(torch.Generator().manual_seed(0), count)
     a, b, merged = case.make(), case.make(), case.make()
-    for batch in torch.arange(count).split(size):
-        for metric in (a, b):
+    for batch in torch.arange(count)[rank::world].split(1 if isinstance(a, Uncertain) else 1 + count // 3 // world):
+        for metric in (a, b) if len(batch) else ():
             metric.update(*(tensor[batch] for tensor in inputs))
     for metric in (a, b):
         merged.merge_state(metric)
     if name in WITHOUT_INTERVAL or (count == 1 and name.partition(".")[2] in REFUSE_ONE):
         with pytest.raises((NotImplementedError, ValueError)):
             interval(a)
-        return
-    for answer in (interval(a), interval(merged), compare(a, b)):
+        return []
+    answers = [interval(a), interval(merged), compare(a, b)]
+    for answer in answers:
         results = fields(answer, Comparison if hasattr(answer, "p_value") else Result)
         assert str(answer) and repr(answer) and answer.plot() is not None
         table = answer if isinstance(answer, Table) else Table.of({"row": answer})
@@ -406,3 +396,25 @@ def test_metric_as_made_by_default_answers_to_every_question(name, count, genera
     if isinstance(a, SumMetric):
         with pytest.raises(ValueError, match="ids: got none for items of merged metrics"):
             compare(merged, merged)
+    return answers
+
+
+@pytest.mark.filterwarnings("ignore::tensormetrics.uncertainty.UncertaintyWarning")
+@pytest.mark.parametrize(
+    "count", [*(pytest.param(n, marks=pytest.mark.full) for n in (1, 30)), pytest.param(5000, marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("name", METRICS)
+def test_metric_as_made_by_default_answers_to_every_question(name, count):
+    asked(name, count)
+
+
+def asked_on_rank(rank: int, world: int, count: int) -> dict[str, list[Any]]:
+    warnings.simplefilter("ignore")
+    return {name: asked(name, count, rank, world) for name in METRICS}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [1, 30, 5000])
+def test_metric_as_made_by_default_answers_to_every_question_on_two_ranks(count):
+    first, second = ranks.run(asked_on_rank, count, timeout=600)
+    assert first == second

@@ -1,7 +1,9 @@
 """Association of sets of words."""
 
+import functools
 import json
 import math
+import operator
 import warnings
 from abc import ABCMeta
 from typing import Annotated, Any, Literal
@@ -53,7 +55,7 @@ WEAT_TESTS = (  # the ten tests of Caliskan, Bryson & Narayanan 2017, doi:10.112
 
 
 def association(
-    vectors: str | None = None,
+    vectors: Annotated[tuple[str, ...], Option(metavar="[VECTORS]...")] = (),
     *,
     queries: str | None = None,
     pairs: str | None = None,
@@ -75,11 +77,12 @@ def association(
     """Measure the association of sets of words in VECTORS.
 
     VECTORS is a word2vec file, text or binary, or one without a header, as GloVe's, also in .gz or .zip; fastText's
-    .bin; .npz; .safetensors. Only the words of the queries are kept in memory.
+    .bin; .npz; .safetensors. Only the words of the queries are kept in memory. Several files are columns of one table.
 
     \b
     tensormetrics association vectors.txt --p-value auto --correction max-t
     tensormetrics association glove.6B.zip --member glove.6B.100d.txt
+    tensormetrics association fair.vec biased.vec
     tensormetrics association vectors.bin.gz --queries mine.json --metric weat --metric rnd --json scores.json
 
     \b
@@ -109,7 +112,7 @@ def association(
         replicates: Intervals from N bootstrap samples of the words of each set, with --compare of the queries; 0: none.
     """
     if pairs is not None:
-        others = {"VECTORS": vectors, "--queries": queries, "--compare": compare, "--p-value": p_value}
+        others = {"VECTORS": vectors or None, "--queries": queries, "--compare": compare, "--p-value": p_value}
         refuse({f"--pairs: got {name} too, wanted one of them": value is not None for name, value in others.items()})
         return prefer(pairs, model, protocol, correction, replicates, confidence, device, outputs)
     by_draws, untested = correction == "max-t", min({*metrics} - TESTED, default="")
@@ -117,46 +120,55 @@ def association(
     got = f"got {correction} with --p-value {p_value or 'left out'}"
     refuse(
         {
-            "VECTORS: got nothing, wanted a file; or --pairs FILE --model DIRECTORY": vectors is None,
+            "VECTORS: got nothing, wanted a file; or --pairs FILE --model DIRECTORY": not vectors,
+            "--compare: got it with several VECTORS, wanted one": compare is not None and len(vectors) > 1,
+            "VECTORS: got a file twice, wanted distinct files": len({*vectors}) < len(vectors),
             "--model: is for --pairs; write both": model is not None,
             "--protocol: is for --pairs; write both": protocol is not None,
             f"--p-value: {untested} has none for a query; leave out --metric {untested}": p_value and untested,
             f"--correction: {got}, wanted {types}": correction and (not p_value or (by_draws and p_value == "exact")),
         }
     )
-    assert vectors is not None
     query_list = _read_queries(queries) if queries else _weat_queries()
-    files = [vectors, *filter(None, [compare])]
-    models = [_read_vectors(file, query_list, member, words).to(find_device(device)) for file in files]
-    by_metric: dict[str, Rows] = {}
+    second = () if compare is None else (compare,)
+    models = {x: _read_vectors(x, query_list, member, words).to(find_device(device)) for x in (*vectors, *second)}
+    by_metric: dict[str, Any] = {}
     picture: dict[str, dict[str, Any]] = {}  # query -> score and p-value of each metric
     common: dict[str, tuple[Any, Any]] = {}
+    losses: dict[str, dict[str, None]] = {file: {} for file in models}  # reasons of missing scores
     tables = []
     for metric in dict.fromkeys(metrics):
         kind = METRICS[metric]
         with naming(method=f"--p-value of {metric}"):
             warnings.simplefilter("ignore", Logged)  # the reasons list the lost words
             resampled = {**option, "replicates": replicates, "confidence": confidence}
-            rows = _scores(kind, query_list, models[0], p_value, correction, **resampled)
-            others = [_scores(kind, query_list, model, None, None, **option) for model in models[1:]]
-        by_metric[metric] = rows
-        for file, file_rows in zip(files, [rows, *others], strict=True):
-            if reasons := [f"{name}: {row['reason']}" for name, row in file_rows.items() if row["reason"]]:
-                warnings.warn(f"{file}: {'; '.join(reasons)}", stacklevel=1)
-        table = table_of_rows(rows, confidence, metric)
+            rows_of = {x: _scores(kind, query_list, models[x], p_value, correction, **resampled) for x in vectors}
+            others = {x: _scores(kind, query_list, models[x], None, None, **option) for x in second}
+        by_metric[metric] = rows_of[vectors[0]] if len(rows_of) == 1 else rows_of
+        for file, rows in (*rows_of.items(), *others.items()):
+            reasons = "; ".join(row["reason"] for row in rows.values() if row["reason"])
+            losses[file] |= dict.fromkeys(reasons.split("; ") if reasons else [])
+        for other in others.values():
+            common[metric] = _common_scores(metric, rows_of[vectors[0]], other)
+        is_one = len(rows_of) == 1
+        parts = [table_of_rows(rows, confidence, metric, None if is_one else x) for x, rows in rows_of.items()]
+        table = functools.reduce(operator.or_, parts)
         tables.append(table)
         tested = [name for name in table.columns if name.startswith("p")][-1:]  # "p", or else the corrected one
         shown = {"score": metric, **{name: f"{name} of {metric}" for name in tested}}
+        shown = shown if is_one else {file: f"{metric} of {file}" for file in rows_of}
         for name in table.rows:
             picture.setdefault(name, {}).update({heading: table[name, key] for key, heading in shown.items()})
-        for other in others:
-            common[metric] = _common_scores(metric, rows, other)
+    for file, reasons in losses.items():
+        more = f"; {len(reasons) - 5} more, see --json" if len(reasons) > 5 else ""
+        if reasons:
+            warnings.warn(f"{file}: queries without a score: {'; '.join([*reasons][:5])}{more}", stacklevel=1)
     answer: dict[str, Any] = {"files": {"vectors": vectors, "queries": queries}, "metrics": by_metric}
     if compare:
         answer["files"]["compare"] = compare
         statement: dict[str, Any] = {"confidence": confidence, "replicates": replicates, "rope": rope}
         heading = "mean over queries"
-        tables.append(comparison_table(common, (vectors, compare), heading, has_direction=False, **statement))
+        tables.append(comparison_table(common, (vectors[0], compare), heading, has_direction=False, **statement))
         answer["comparison"] = comparison_json(tables[-1])
     columns = dict.fromkeys(heading for cells in picture.values() for heading in cells)
     return publish(tables, answer, Table([*picture], [*columns], [*picture.values()]), **outputs)

@@ -137,7 +137,7 @@ class BaseMetric(MeanScore):
         self.permutations = checks.check_int("permutations", permutations, 1)
         self.confidence = check_confidence(confidence)
 
-    def measure(self, *sets: Any) -> dict[str, Tensor]:
+    def measure(self, *sets: Any, **_: Any) -> dict[str, Tensor]:  # with `**_: Any` overrides may name their sets
         # sets: (..., W, D) each, with the layouts of `forms`  ->  name: (...)
         raise NotImplementedError(f"{type(self).__name__} defines no measure(self, *sets)")
 

@@ -44,12 +44,10 @@ def plot_values(
     for i, (key, label) in enumerate(zip(names, labels, strict=True), first):
         values, low, high = np.array([row.get(key, (math.nan,) * 3) for row in rows]).T
         positions = np.arange(len(rows)) if has_steps else np.array([i])
-        errors = np.stack([values - low, high - values])
-        errorbars = None if np.isnan(errors).all() else errors.tolist()
         if has_steps:
-            axes.errorbar(positions, values, yerr=errorbars, label=label, capsize=2, **line_style(i))
+            _bars(axes, positions, values, low, high, label=label, **line_style(i))
         else:
-            axes.errorbar(values, positions, xerr=errorbars, capsize=2, **line_style(first) | {"linestyle": "none"})
+            _bars(axes, positions, values, low, high, is_row=True, **line_style(first))
     set_limits, set_label = (axes.set_ylim, axes.set_ylabel) if has_steps else (axes.set_xlim, axes.set_xlabel)
     set_limits(*_widened(*bounds))
     subject = label_of(names[0]) if len(names) == 1 and not first else "score"
@@ -63,6 +61,12 @@ def plot_values(
         name_rows(axes, [text.get_text() for text in axes.get_yticklabels()][:first] + labels)
     dress(axes, grid="y" if has_steps else "x")
     return figure, axes
+
+
+def _bars(axes: "Axes", at: Any, value: Any, low: Any, high: Any, is_row: bool = False, **style: Any) -> None:
+    errors = None if np.isnan(high - low).all() else np.stack([value - low, high - value])
+    points, bars = ((value, at), {"xerr": errors}) if is_row else ((at, value), {"yerr": errors})
+    axes.errorbar(*points, capsize=2, **bars, **style | ({"linestyle": "none"} if is_row else {}))
 
 
 def _widened(low: float | None, high: float | None) -> tuple[float | None, float | None]:
@@ -82,10 +86,7 @@ def plot_curves(
     for i, (label, (x, rows)) in enumerate(curves.items(), first := len(axes.containers)):
         order = np.argsort(x[x > 0])
         x, (values, low, high) = x[x > 0][order], rows[x > 0][order].T
-        errors = np.stack([values - low, high - values])
-        axes.errorbar(
-            x, values, yerr=None if np.isnan(errors).all() else errors, label=label, capsize=2, **line_style(i)
-        )
+        _bars(axes, x, values, low, high, label=label, **line_style(i))
     axes.set_xscale("log")
     axes.set_xlabel(names[0])
     axes.set_ylabel(names[1])
@@ -107,10 +108,7 @@ def plot_panels(
     size = (inches(labels) + 2.5 * len(panels), 0.9 + LINE * len(names) * max(2, lines_of(labels) + 0.5))
     figure, axes = new_axes(ax, size, 1, len(panels), sharey=True)
     for i, (panel, (column, rows)) in enumerate(zip(axes, panels.items(), strict=True)):
-        values, low, high = rows.T
-        errors = np.stack([values - low, high - values])
-        errorbars = None if np.isnan(errors).all() else errors
-        panel.errorbar(values, range(len(names)), xerr=errorbars, capsize=2, **line_style(0) | {"linestyle": "none"})
+        _bars(panel, range(len(names)), *rows.T, is_row=True, **line_style(0))
         panel.locator_params(axis="x", nbins=4)
         panel.set_xlabel(wrapped(f"{label_of(column)}{direction_text(higher_is_better.get(column))}"))
         dress(panel, grid="x")

@@ -182,14 +182,23 @@ class Result:
         outcome = compare(self._number(), other)
         return bool(outcome) if outcome.ndim == 0 else outcome
 
+    def _bits(self) -> tuple[Any, ...]:
+        ends = (getattr(self, name).detach().cpu().double() + 0 for name in self.tensors)
+        return type(self), *((end.shape, end.numpy().tobytes()) for end in ends)
+
     def __eq__(self, other: object) -> Any:
-        # With a number as `<` and `>`; another result is equal only if it is this one.
-        return self is other if isinstance(other, Result) else self._compared(other, torch.eq)
+        # With a number as `<` and `>`; results are equal if all their numbers are, NaN to NaN.
+        return self._bits() == other._bits() if isinstance(other, Result) else self._compared(other, torch.eq)
 
     def __ne__(self, other: object) -> Any:
-        return self is not other if isinstance(other, Result) else self._compared(other, torch.ne)
+        return self._bits() != other._bits() if isinstance(other, Result) else self._compared(other, torch.ne)
 
-    __hash__ = object.__hash__
+    def __hash__(self) -> int:
+        return hash(self._bits())
+
+    def __round__(self: ResultType, ndigits: int | None = None) -> ResultType:
+        ends = zip((self.tensors[0], "low", "high"), self, strict=True)
+        return dataclasses.replace(self, **{name: end.round(decimals=ndigits or 0) for name, end in ends})  # type: ignore[type-var]
 
     def __lt__(self, other: Any) -> Any:
         return self._compared(other, torch.lt)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -64,16 +63,6 @@ class ScoreTable(Table, Mapping[str, ScoreType]):
 
     def __len__(self) -> int:
         return len(self.results)
-
-    def to_text(self, precision: int = 3) -> str:
-        """Return aligned columns of text, or a row for each score where one row is wider than the terminal."""
-        text = super().to_text(precision)
-        is_wide = max(map(len, text.splitlines())) > shutil.get_terminal_size().columns
-        if len(self.rows) > 1 or not is_wide:
-            return text
-        return Table([*self.higher_is_better], self.rows, [[cell] for cell in self.cells[0]]).to_text(precision)
-
-    __str__ = __repr__ = to_text
 
 
 def _table_of_differences(results: Mapping[str, Any]) -> Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -112,7 +113,11 @@ class Table:
                    tpr/cat               tpr/dog
             model  0.900 [0.800, 1.000]  0.500 [0.300, 0.700]
         """
-        cells = {row: dict(single_values(result)) for row, result in results.items()}
+        # A row that bears its result's own name, such as a metric's, does not need a column of that name.
+        cells = {
+            row: dict(single_values(result, result.tensors[0] if getattr(result, "name", None) == row else ""))
+            for row, result in results.items()
+        }
         directions = higher_is_better or {}
         columns = {
             name: directions.get(name, directions.get(name.partition("/")[0])) for row in cells.values() for name in row
@@ -242,7 +247,15 @@ class Table:
         parts = [self.title, table_formats.to_text(self, "plain", precision), self.caption]
         return "\n".join(part for part in parts if part)
 
-    __str__ = __repr__ = to_text
+    def __str__(self) -> str:
+        # Where a line is wider than the terminal, with rows and columns exchanged if that fits or is half as wide.
+        cells = [*zip(*self.cells, strict=True)] or [()] * len(self.higher_is_better)
+        exchanged = Table([*self.higher_is_better], self.rows, cells, self.title, self.caption)
+        terminal, texts = shutil.get_terminal_size().columns, (self.to_text(), exchanged.to_text())
+        width, narrower = (max(map(len, text.splitlines()), default=0) for text in texts)
+        return texts[width > terminal and narrower <= max(terminal, width // 2)]
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return table_formats.to_text(self, "html")

@@ -44,7 +44,7 @@ def rendered(table_fmt: str, headers: Sequence[str], rows: Sequence[Sequence[Any
     return TEXTS[table_fmt](list(headers), [[cell_text(cell, precision) for cell in row] for row in rows], numeric)
 
 
-def cell_text(value: Any, precision: int = 4, percent: bool = False) -> str:
+def cell_text(value: Any, precision: int = 4) -> str:
     """Format a cell: fixed decimals, or scientific notation for numbers that these would hide."""
     if isinstance(value, str):
         return value
@@ -52,8 +52,6 @@ def cell_text(value: Any, precision: int = 4, percent: bool = False) -> str:
         return ""
     if isinstance(value, tuple):
         return f"[{', '.join(cell_text(end, precision) for end in value)}]"
-    if percent:
-        return f"{value:.{max(precision - 2, 0)}%}"
     if isinstance(value, int):
         return str(value)
     is_scientific = 0 < abs(value) <= 10.0**-precision or 1e6 <= abs(value) < math.inf

@@ -115,6 +115,14 @@ class Study(StudySamples):
                     rows[row][f"{column} NaN"] = fraction
         return Table(list(rows), columns, [{**dict.fromkeys(columns), **row} for row in rows.values()])
 
+    def interval(
+        self, *, confidence: float | None = None, replicates: int | None = None, seed: int | None = None
+    ) -> Table:
+        """Return the `table` of all metrics, with another `ci_probability`, `num_samples` or `seed` if it is given."""
+        others = {"ci_probability": confidence, "num_samples": replicates, "seed": seed}
+        given = {name: value for name, value in others.items() if value is not None}
+        return (type(self).from_dict(self.to_dict(), device=self.device, **given) if given else self).table()
+
     def compare(
         self,
         metrics: str | Sequence[str] | None = None,

@@ -15,6 +15,7 @@ from ...core.arguments import checks
 from ...core.metric.distributed import raise_on_all_ranks as raise_on_all_ranks
 from ...core.resampling.intervals import interval as intervals
 from ...core.resampling.intervals import with_values
+from ...core.resampling.means import UNBOUNDED
 from ...core.resampling.resampling import Joined, combine
 from ...core.resampling.weights import ItemNames, check_draws
 from ...core.results.estimates import Estimate, check_confidence
@@ -41,7 +42,7 @@ from ..search.knn import TorchKNN
 from ..sources.state import SECONDS
 from .audit import Auditor, draw_scored_queries, estimates, finite_population_interval
 from .knn_labels import EQUALITY, average_of
-from .methods import Evaluate, MetricMethods, call_functions, default_device
+from .methods import Evaluate, MetricMethods, default_device
 from .metric_names import CENTROID, CLUSTERING, Depth, RankScore, checked_k, needed_depth, rank_score
 from .scoring import CalculatorResult, Clustering, Evaluation, Keep, QueryScorer, centroid_scores, levels_of
 from .search import Neighbors, RankSearch
@@ -199,7 +200,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
         inputs = inputs.with_options(ignore=self.ignore, gains=self.gains)
         functions = self.original_function_dict
         evaluated = self._evaluate if inputs.status is None else self._evaluate_directly
-        values, self._items = evaluated(tuple(functions), inputs, functools.partial(call_functions, functions), queries)
+        values, self._items = evaluated(tuple(functions), inputs, functools.partial(self._call, functions), queries)
         return {name: torch.as_tensor(v, dtype=torch.float64, device=inputs.query.device) for name, v in values.items()}
 
     @checks.names_arguments
@@ -251,7 +252,8 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
         A method `calculate_x` may name query, query_labels, reference, reference_labels, ref_includes_query and
         label_comparison_fn; if x is in `requires_knn()`, also knn_labels (Q, k), knn_distances, knn_indices,
         label_counts (labels, numbers of matching references), lone_query_labels and not_lone_query_mask; if x is in
-        `requires_clustering()`, also cluster_labels (Q,).
+        `requires_clustering()`, also cluster_labels (Q,). Of one that returns a number for each query, (Q,), the value
+        is their mean over the scored queries, with an interval.
         """
         with nullcontext() if group is None else raise_on_all_ranks(group):
             functions = self.get_function_dict(include, exclude)
@@ -301,7 +303,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
         which the rows were passed, even if `ids` reorder these; or pass a mapping from id to group, above all on
         several processes. After a call with `sample_queries`, intervals are for the values of all its queries; with
         groups they also account for groups and queries other than these.
-        Scores of clusters, medians and user-defined metrics have none.
+        Scores of clusters, medians and methods of one number have none.
         """
         confidence = check_confidence(confidence)
         result = self._estimates(self._resampled("interval", replicates, seed, groups), confidence)
@@ -353,10 +355,15 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
                 raise ValueError(
                     f"include: got {evaluation.names}, wanted at least one mean over queries for the {purpose}"
                 )
-            ranges = {name: (1.0, torch.inf) if name.startswith("mean_rank") else (0.0, 1.0) for name in means}
+            ranges = {name: self._range(name.removesuffix(suffix), scores) for name, scores in means.items()}
             items = items_of_several(means, names, evaluation.labels[suffix], classes, self.average, ranges)
             levels.append(items.resampled(*options))
         return combine(levels, functools.partial(functools.reduce, operator.or_))
+
+    def _range(self, name: str, scores: Tensor) -> tuple[float, float]:
+        if not self._is_built_in(name) and not ((scores == 0) | (scores == 1) | scores.isnan()).all():
+            return UNBOUNDED
+        return (1.0, torch.inf) if name.startswith("mean_rank") else (0.0, 1.0)
 
     def _direction(self, name: str) -> bool | None:
         return not name.startswith("mean_rank")

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..clusters.kmeans import TorchKMeans
 from ..inputs import RetrievalInputs
 from ..relevance import Comparison, Gains, Ignore
-from ..scores.query_metric import Average, OnLone
+from ..scores.query_metric import Average, OnLone, averaged
 from .knn_labels import get_label_match_counts, get_lone_query_labels
 from .metric_names import CENTROID, CLUSTERING, NAMES, Depth, is_supported
 from .scoring import QueryScorer, built_in
@@ -132,7 +132,21 @@ class MetricMethods:
         }
 
     def _get_accuracy(self, function_dict: dict[str, Callable], **kwargs: Any) -> dict[str, Any]:
-        return to_floats(call_functions(function_dict, kwargs))
+        return to_floats(self._call(function_dict, kwargs))
+
+    def _call(self, functions: dict[str, Callable], args: dict[str, Any]) -> dict[str, Any]:
+        """Call each function with the arguments that it names; average its scores of queries, and keep them."""
+        values: dict[str, Any] = {}
+        for name, function in functions.items():
+            parameters = inspect.signature(function).parameters
+            takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+            value = function(**(args if takes_all else {key: args[key] for key in parameters if key in args}))
+            scores, labels = args.get("scores", functions), args["query_labels"]
+            if name not in scores and getattr(value, "shape", None) == labels.shape[:1]:
+                scores[name] = torch.as_tensor(value, dtype=torch.float64, device=labels.device)
+                value = averaged(scores[name], args["classes"], self.average)
+            values[name] = value
+        return values
 
     def _select(self, include: Sequence[str], exclude: Sequence[str]) -> tuple[str, ...]:
         self.check_primary_metrics(include, exclude)
@@ -167,16 +181,6 @@ class MetricMethods:
 
     def _overrides(self, method: str) -> bool:
         return getattr(type(self), method, None) is not getattr(MetricMethods, method, None)
-
-
-def call_functions(functions: dict[str, Callable], args: dict[str, Any]) -> dict[str, Any]:
-    """Call each function with the arguments that it names, and return the values."""
-    values = {}
-    for name, function in functions.items():
-        parameters = inspect.signature(function).parameters
-        takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-        values[name] = function(**(args if takes_all else {key: args[key] for key in parameters if key in args}))
-    return values
 
 
 def to_floats(values: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
+from ...core.results.result import Result
 from ...core.text.tables import is_frame
 from .item_scores import Scores, is_array
 from .score_files import TELLING, check_ids, id_column, read_scores
@@ -82,7 +83,7 @@ def is_scores(data: Any) -> bool:
     """Return whether an object holds scores, as opposed to a metric, which computes them."""
     if isinstance(data, Scores):
         return True
-    if hasattr(data, "_resampled"):
+    if hasattr(data, "_resampled") or isinstance(data, Result):
         return False
     if isinstance(data, Mapping):
         return len(data) > 0 and all(is_number(value) or value is None for value in data.values())

@@ -348,6 +348,8 @@ def check_comparable(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> Non
         if not hasattr(sample, "_resampled"):
             expected = f"a metric of this package, or Uncertain(it){', or a number' if sample is b else ''}"
             advice = "; wrap it in Uncertain before update" if isinstance(sample, torchmetrics.Metric) else ""
+            if hasattr(sample, "compare"):
+                advice = f"; write {type(sample).__name__}.compare()"
             raise TypeError(f"{name}: got a {type(sample).__name__}, wanted {expected}{advice}")
     if len(samples) == 2:
         if type(a) is not type(b):
