@@ -1,17 +1,15 @@
 """Programs written for WEFE run with imports from `compat.wefe`; its arguments, their order, and its functions."""
 
-import ast
 import doctest
 import importlib.util
 import json
 import os
-import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from documents import FOLDER, code_blocks, with_our_imports
+from documents import code_blocks, with_our_imports
 from raising import raises
 from scipy.spatial.distance import cosine
 
@@ -120,22 +118,6 @@ def test_blocks_of_the_guide_that_cannot_run_raise():
     for number, error in CANNOT_RUN.items():
         with pytest.raises(error):
             exec(with_our_imports(blocks[number], "wefe"), {})
-
-
-def test_run_query_of_wefes_page_takes_every_argument_with_its_default(tiny):
-    text = (FOLDER / "wefe_ripa.txt").read_text(encoding="utf-8")
-    (signature,) = re.findall(r"^run_query(\(.*\)) Dict.*$", text, re.MULTILINE)
-    arguments = ast.parse(f"def run_query{signature}: ...").body[0].args
-    defaults = [ast.literal_eval(default) for default in arguments.defaults]
-    names = [argument.arg for argument in arguments.args]
-    assert names[:2] == ["query", "word_embedding"] and len(names) == 6 and len(defaults) == 4
-    query = query_of(wefe.RIPA)
-    query = Query([[word.lower() for word in words] for words in query.target_sets], [["a1a", "a1b"]])
-    values = [query, tiny, *defaults]
-    expected = wefe.RIPA().run_query(query, tiny)
-    assert expected["result"] == association.RIPA().run_query(query, tiny).value
-    assert repr(wefe.RIPA().run_query(*values)) == repr(expected)
-    assert repr(wefe.RIPA().run_query(**dict(zip(names, values, strict=True)))) == repr(expected)
 
 
 def test_guides_metric_gives_golden_score_and_checks_arguments(guides_metric, tiny):

@@ -17,7 +17,6 @@ with warnings.catch_warnings():
     pcm = pytest.importorskip("prob_conf_mat")
     from prob_conf_mat.experiment_aggregation import get_experiment_aggregator
     from prob_conf_mat.experiment_aggregation.heterogeneity import heterogeneity_dl, heterogeneity_pm
-    from prob_conf_mat.stats import summarize_posterior
     from prob_conf_mat.utils import RNG
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -107,14 +106,6 @@ def test_samples_have_the_same_distribution(metric, name, studies):
 def test_observed_values(metric, studies):
     theirs, ours = (study.get_metric_samples(metric, "g/b", "input").values for study in studies)
     np.testing.assert_allclose(ours.numpy().ravel(), np.asarray(theirs).ravel(), rtol=1e-9)
-
-
-def test_summaries(studies):
-    samples = studies[1].get_metric_samples("mcc", "g/a").values[:, 0].double()
-    theirs, ours = (summarize(samples.numpy(), 0.95) for summarize in (summarize_posterior, compat.summarize_posterior))
-    np.testing.assert_allclose(ours.median, theirs.median)
-    np.testing.assert_allclose(ours.hdi, theirs.hdi, rtol=1e-12)
-    np.testing.assert_allclose([ours.skew, ours.kurtosis], [theirs.skew, theirs.kurtosis], rtol=1e-9)
 
 
 def test_comparisons(studies):

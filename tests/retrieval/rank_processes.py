@@ -12,7 +12,7 @@ from tensormetrics.retrieval.search import ring_pass
 
 # By number of ranks: those of a smaller group, and the modules whose `results_of` every rank calls.
 GROUPS = {
-    3: ([1, 2], ("test_kmeans", "test_retrieval_not_finite", "test_sharded", "test_spread", "test_streams_on_ranks")),
+    3: ([1, 2], ("test_sharded", "test_spread", "test_streams_on_ranks")),
     5: ([0, 1, 2, 3], ("test_many_ranks",)),
 }
 

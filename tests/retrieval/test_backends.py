@@ -116,15 +116,6 @@ def test_backend_small_dtypes_return_exact_float32(backend, dtype, device):
     assert indices.tolist() == [[1, 2, 3, -1], [0, 2, 3, -1], [1, 0, 3, -1], [2, 1, 0, -1]]
 
 
-def test_backend_search_leaves_input_unchanged(backend, rows):
-    expected = backend()(rows, 4, rows, True)
-    strided = rows.T.contiguous().T.requires_grad_()
-    assert not strided.is_contiguous()
-    for result, expected_tensor in zip(backend()(strided, 4, strided, True), expected, strict=True):
-        assert torch.equal(result, expected_tensor) and not result.requires_grad
-    assert torch.equal(strided, rows)
-
-
 def test_backend_invalid_input_raises(backend, device):
     x, knn = torch.zeros(3, 2, device=device), backend()
     for inputs, options, message in (

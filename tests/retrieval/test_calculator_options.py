@@ -1,9 +1,7 @@
 """Averages, ties, distances, label levels, log messages and invariances of AccuracyCalculator."""
 
 import logging
-import math
 import re
-import subprocess
 import sys
 from typing import get_args
 
@@ -39,14 +37,6 @@ def test_get_accuracy_averages_agree_with_scores_per_class(device):
         assert np.isnan(micro.last.scores[name].tolist()).nonzero()[0].tolist() == [46]
     per_class.update(x, labels)
     assert {name: value.tolist() for name, value in per_class.compute().items()} == class_scores
-
-
-def test_init_device_option_sets_metric_device():
-    x, labels = data()
-    calculator = AccuracyCalculator(device="cpu")
-    assert calculator.device == torch.device("cpu")
-    calculator.update(x.tolist(), labels.tolist())
-    assert calculator.compute().keys() == calculator.get_accuracy(x, labels).keys()
 
 
 def test_get_accuracy_ties_options_bound_scores(device):
@@ -94,21 +84,6 @@ def test_interval_and_compare_cover_mean_score(device):
     clusters.get_accuracy(x, labels)
     with pytest.raises(ValueError, match=r"^include: got \('AMI',\), wanted at least one mean over queries"):
         clusters.interval()
-
-
-@pytest.mark.full  # a process of Python
-def test_default_options_import_only_torch():
-    blocked = ("faiss", "sklearn", "scipy", "pykeops", "triton", "pytorch_metric_learning")
-    script = f"""
-import sys
-import torch, torchmetrics
-for name in {blocked!r}:
-    sys.modules[name] = None
-from tensormetrics.retrieval import AccuracyCalculator
-got = AccuracyCalculator().get_accuracy(torch.randn(30, 3), torch.arange(30) % 3)
-assert len(got) == 7 and all(0 <= abs(value) <= 1 for value in got.values()), got
-"""
-    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_distance_name_type_lists_all_table_entries():
@@ -220,73 +195,6 @@ def test_progress_without_tqdm_prints_lines(capsys, monkeypatch):
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) > 1 and lines[-1] == "query: 60 of 60"
     assert scores == AccuracyCalculator(KNN).get_accuracy(x, labels)
-
-
-def test_label_level_without_relevant_references_is_nan():
-    scores = AccuracyCalculator(KNN, label_levels=True).get_accuracy(TINY, np.stack([TINY_LABELS, np.arange(10)], 1))
-    assert not math.isnan(scores["r_precision_level0"]) and math.isnan(scores["r_precision_level1"])
-
-
-NAMES = [
-    *(*KNN, "hit_rate_at_5", "mean_auroc", "mean_average_precision_at_4", "mean_inp", "ndcg", "ndcg_at_3"),
-    *("nearest_centroid_accuracy", "precision_at_7", "recall_at_5"),
-]
-RANKS = [name for name in NAMES if name != "nearest_centroid_accuracy"]
-
-
-@pytest.fixture
-def rows(device):
-    return tuple(tensor.to(device) for tensor in data())
-
-
-@pytest.fixture
-def scores(rows):
-    return AccuracyCalculator(NAMES).get_accuracy(*rows)
-
-
-def test_scores_ignore_item_order(rows, scores):
-    order = torch.randperm(60)
-    got = AccuracyCalculator(NAMES).get_accuracy(rows[0][order], rows[1][order])
-    assert got == pytest.approx(scores, rel=1e-14)
-
-
-def test_scores_ignore_reference_order(rows):
-    x, labels = rows
-    order = torch.randperm(40) + 20
-    expected = AccuracyCalculator(NAMES).get_accuracy(x[:20], labels[:20], x[20:], labels[20:])
-    assert AccuracyCalculator(NAMES).get_accuracy(x[:20], labels[:20], x[order], labels[order]) == expected
-
-
-def test_scores_ignore_class_names_and_label_dtype(rows, scores):
-    x, labels = rows
-    for renamed in (-7 * labels, labels * 2**40, labels * 0.1 - 3, labels.short()):
-        assert AccuracyCalculator(NAMES).get_accuracy(x, renamed) == pytest.approx(scores, rel=1e-14)
-
-
-def test_scores_ignore_rotation_shift_and_scale(rows, scores):
-    x, labels = rows[0].double(), rows[1]
-    rotation = torch.linalg.qr(torch.randn(6, 6, dtype=torch.float64)).Q.to(x)
-    for moved in (x @ rotation, x + 3, 2.5 * x):
-        assert AccuracyCalculator(NAMES).get_accuracy(moved, labels) == pytest.approx(scores, rel=1e-14)
-
-
-def test_self_retrieval_spellings_give_equal_scores(rows, scores):
-    x, labels = rows
-    for arguments, options in (
-        ((x, labels, x, labels, True), {}),
-        ((x, labels, x.clone(), labels.clone(), True), {}),
-        ((x, labels, x, labels), {"self_index": range(60)}),
-        ((x, labels), {"self_index": range(60)}),
-    ):
-        assert AccuracyCalculator(NAMES).get_accuracy(*arguments, **options) == scores
-
-
-@pytest.mark.parametrize("k", [59, 60, 1_000])
-def test_scores_with_k_of_all_references_match_default(k, rows, logged):
-    logged.setLevel(logging.INFO)
-    expected = AccuracyCalculator(RANKS).get_accuracy(*rows)
-    assert AccuracyCalculator(RANKS, k=k).get_accuracy(*rows) == pytest.approx(expected, rel=1e-14)
-    assert (f"k={k} is cut to the 59 references of a query" in logged.messages) == (k > 59)
 
 
 @pytest.mark.parametrize("metric", [AccuracyCalculator, lambda **options: PrecisionAtK(3, **options)])

@@ -8,18 +8,19 @@ import pytest
 import torch
 from test_sampled_queries import TwoCellIndex
 
-from tensormetrics.retrieval import NDCG, AccuracyCalculator, EmbeddingClusterAccuracy, FirstRank, HitRate
+from tensormetrics.retrieval import AccuracyCalculator, FirstRank, HitRate
 from tensormetrics.uncertainty import compare
 
-NAME = "precision_at_1"
+NAME, N = "precision_at_1", 60
 
 
 def make_calculator(**options):
     return AccuracyCalculator(include=(NAME,), **options)
 
 
-def make_rows(generator, count=60):
-    return torch.randn(count, 4, generator=generator), torch.randint(4, (count,), generator=generator)
+@pytest.fixture
+def rows(generator):
+    return torch.randn(N, 4, generator=generator), torch.randint(6, (N,), generator=generator)
 
 
 def make_updated(x, labels, **options):
@@ -56,8 +57,7 @@ def changed(change, x, labels):
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_interval_and_compare_after_state_change_cover_all_rows(change, generator):
-    rows = make_rows(generator)
+def test_interval_and_compare_after_state_change_cover_all_rows(change, rows):
     calculator, expected = changed(change, *rows), make_updated(*rows)
     assert calculator.last is None and calculator.class_labels is None
     interval, expected_interval = (metric.interval(replicates=50)[NAME] for metric in (calculator, expected))
@@ -71,8 +71,8 @@ def test_interval_and_compare_after_state_change_cover_all_rows(change, generato
         compare(changed(change, x, labels), make_updated(x[:20], labels[:20]), replicates=50)
 
 
-def test_audit_after_more_updates_covers_all_rows(generator):
-    x, labels = make_rows(generator)
+def test_audit_after_more_updates_covers_all_rows(rows):
+    x, labels = rows
     search = {"knn_func": TwoCellIndex(), "k": 5, "audit": 60}
     calculator = make_updated(x[:20], labels[:20], **search)
     calculator.audit_report()
@@ -82,8 +82,8 @@ def test_audit_after_more_updates_covers_all_rows(generator):
     )
 
 
-def test_interval_after_get_accuracy_describes_that_call(generator):
-    x, labels = make_rows(generator)
+def test_interval_after_get_accuracy_describes_that_call(rows):
+    x, labels = rows
     calculator = make_updated(x, labels)
     calculator.compute()
     value = calculator.get_accuracy(x[:20], labels[:20])[NAME]
@@ -94,17 +94,17 @@ def test_interval_after_get_accuracy_describes_that_call(generator):
     assert calculator.interval(replicates=50)[NAME].value == calculator.compute()[NAME]
 
 
-def test_get_accuracy_groups_are_used_by_interval_and_compare(generator):
-    x, labels = make_rows(generator)
+def test_get_accuracy_groups_are_used_by_interval_and_compare(rows):
+    x, labels = rows
     groups = torch.arange(len(x)) // 2
     calculators = []
-    for rows in (x, x + torch.rand(x.shape, generator=generator)):
-        grouped, updated = AccuracyCalculator((NAME,)), AccuracyCalculator((NAME,))
-        grouped.get_accuracy(rows, labels, groups=groups)
-        updated.update(rows, labels, groups=groups)
+    for embeddings in (x, x + torch.rand(x.shape)):
+        grouped, updated = make_calculator(), make_calculator()
+        grouped.get_accuracy(embeddings, labels, groups=groups)
+        updated.update(embeddings, labels, groups=groups)
         calculators.append((grouped, updated))
     (grouped, updated), others = calculators
-    ungrouped = AccuracyCalculator((NAME,))
+    ungrouped = make_calculator()
     ungrouped.get_accuracy(x, labels)
     estimates = [grouped.interval(), ungrouped.interval(groups=groups), updated.interval()]
     assert len({tuple(map(float, estimate[NAME])) for estimate in estimates}) == 1
@@ -115,21 +115,13 @@ def test_get_accuracy_groups_are_used_by_interval_and_compare(generator):
         ungrouped.get_accuracy(x, labels, groups=groups[:3])
 
 
-def test_reset_discards_results_of_previous_call(generator):
-    calculator = make_updated(*make_rows(generator))
+def test_reset_discards_results_of_previous_call(rows):
+    calculator = make_updated(*rows)
     calculator.compute()
     calculator.reset()
     assert calculator.last is None and calculator.class_labels is None
     with pytest.raises(ValueError, match="before update"):
         calculator.interval()
-
-
-N = 60
-
-
-@pytest.fixture
-def rows(generator):
-    return torch.randn(N, 4, generator=generator), torch.randint(6, (N,), generator=generator)
 
 
 @pytest.fixture
@@ -235,14 +227,6 @@ class TestInfinities:
             assert {part.shape for part in estimate} == {(0,)}
 
 
-METRICS = {
-    "calculator": make_calculator,
-    "mean": make_hit_rate,
-    "several": lambda: HitRate((1, 5)),
-    "median": FirstRank,
-    "classes": lambda: NDCG(average="class"),
-    "clusters": lambda: EmbeddingClusterAccuracy(kmeans_func=lambda x, _: (x[:, 0] / 9).round().long()),
-}
 IDENTITIES = {
     "neither": {},
     "ids": {"ids": torch.arange(N)},
@@ -250,7 +234,6 @@ IDENTITIES = {
     "ids and groups": {"ids": torch.arange(N), "groups": torch.arange(N) // 3},
 }
 PAIRS = [(before, after) for before in IDENTITIES for after in IDENTITIES if before != after]
-every_metric = pytest.mark.parametrize("make", METRICS.values(), ids=METRICS)
 
 
 @pytest.mark.parametrize(("before", "after"), PAIRS, ids=str)
@@ -292,26 +275,15 @@ def test_loaded_state_with_incomplete_groups_raises(rows):
         other_metric.compute()
 
 
-@every_metric
-@pytest.mark.filterwarnings("ignore:all pairs are alike and the range")  # of ranks
-def test_compare_of_different_queries_raises(make, rows):
-    labels = rows[1]
-    rows = rows[0] + 9 * labels[:, None], labels
+def test_compare_of_different_queries_raises(rows):
+    embeddings, labels = rows
     options = IDENTITIES["ids and groups"]
-    metric = updated_of(make, *rows, **options)
-    differences = compare(metric, updated_of(make, *rows, **options), replicates=50)
-    for difference in differences.values() if isinstance(differences, Mapping) else [differences]:
-        assert not difference.difference.any()
-    for other_options in (
-        {**options, "ids": torch.arange(N) + 1},
-        {**options, "groups": torch.arange(N) % 20},
-        {"ids": options["ids"]},
-        {"groups": options["groups"] + 1},
-    ):
+    metric = updated_of(make_hit_rate, *rows, **options)
+    for other_options in ({**options, "groups": torch.arange(N) % 20}, {"ids": options["ids"]}):
         with pytest.raises(ValueError, match="^a, b: their items differ"):
-            compare(metric, updated_of(make, *rows, **other_options), replicates=50)
+            compare(metric, updated_of(make_hit_rate, *rows, **other_options), replicates=50)
     with pytest.raises(ValueError, match="^a, b: their items differ"):
-        compare(metric, updated_of(make, rows[0], (labels + 1) % 6, **options), replicates=50)
+        compare(metric, updated_of(make_hit_rate, embeddings, (labels + 1) % 6, **options), replicates=50)
 
 
 def test_compare_of_reordered_ids_has_no_difference(rows, permutation):

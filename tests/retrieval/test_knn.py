@@ -10,7 +10,7 @@ from tensormetrics.retrieval import TorchKNN
 from tensormetrics.retrieval.functional import positive_ranks
 from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.product_filter import Filter, exact_float32_products
-from tensormetrics.retrieval.search.topk import SymmetricTopK, smallest
+from tensormetrics.retrieval.search.topk import SymmetricTopK
 
 N = 45
 
@@ -55,19 +55,6 @@ def test_knn_order_equals_brute_force(family, dtype, distance, device):
         assert np.array_equal(TorchKNN(distance).indices(x, k, x, True).cpu(), all_indices[:, :k])
     tiled = TorchKNN(distance, memory_budget=80_000).indices(x, 10, x, True)
     assert np.array_equal(tiled.cpu(), all_indices[:, :10])
-
-
-@pytest.mark.parametrize("distance", DISTANCES)
-def test_knn_separate_references_equal_brute_force(distance, device):
-    random = np.random.RandomState(0)
-    query, reference = (np.float32(random.standard_normal((n, 7))) for n in (9, 40))
-    for k in (3, 40):
-        for budget in (None, 1):
-            knn = TorchKNN(distance, memory_budget=budget)
-            distances, indices = knn(torch.tensor(query).to(device), k, torch.tensor(reference).to(device), False)
-            expected, values = neighbors(query, reference, k, distance)
-            assert np.array_equal(indices.cpu(), expected)
-            assert np.array_equal(distances.cpu(), np.float32(values))
 
 
 @pytest.mark.parametrize("case", cases("knn").values(), ids=cases("knn").keys())
@@ -155,14 +142,6 @@ def test_knn_hundreds_of_references_equal_brute_force(family, distance, implemen
             assert np.array_equal(indices.cpu(), expected[:, :k])
 
 
-def test_smallest_returns_values_and_columns_of_sort():
-    for width, count in ((64, 3), (640, 3), (4096, 18), (640, 640)):
-        values = torch.randn(5, width)
-        smallest_values, columns = smallest(values, count)
-        assert torch.equal(smallest_values.sort(1).values, values.sort(1).values[:, :count])
-        assert torch.equal(values.gather(1, columns), smallest_values)
-
-
 @pytest.mark.parametrize("distance", DISTANCES)
 def test_knn_ignored_references_are_skipped(distance, device):
     random = np.random.RandomState(4)
@@ -197,13 +176,6 @@ def test_knn_custom_distance_equals_brute_force(device):
     assert np.array_equal(indices.cpu(), expected) and np.array_equal(distances.cpu(), np.float32(values))
     with pytest.raises(ValueError, match=r"^result of distance: got shape \(45,\), wanted \(45, 45\)$"):
         TorchKNN(lambda a, b: a.sum(1))(x, 1, x, True)
-
-
-def test_knn_inexact_equals_exact_for_distinct_rows(device):
-    x = torch.randn(N, 20, device=device)
-    for distance in DISTANCES:
-        exact, inexact = (TorchKNN(distance, exact=is_exact)(x, 12, x, True) for is_exact in (True, False))
-        assert torch.equal(exact[1], inexact[1]) and torch.equal(exact[0], inexact[0])  # no near-ties
 
 
 def test_knn_stored_references_survive_add_train_save_load(device, tmp_path):

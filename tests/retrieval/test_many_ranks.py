@@ -28,19 +28,7 @@ def make_families():
         "gaussian": x,
         "float64": x.double() * 1e30,
         "lattice": torch.randint(0, 2, (N, DIM), generator=generator),
-        "collapsed": torch.ones(N, DIM, dtype=torch.float16),
-        "far away": x.index_fill(0, torch.arange(3), 1e15),
-        "half": x.half(),
-        "bytes": (x * 20).to(torch.int8),
     }
-
-
-def families_of(sizes):
-    """Return all families for the first split, and some for the others, which take long on few cores."""
-    return list(make_families()) if sizes == SPLITS[0] else ["gaussian", "lattice"]
-
-
-SPLIT_FAMILIES = [(sizes, family) for sizes in SPLITS for family in families_of(sizes)]
 
 
 def make_labels(sorted_=False):
@@ -80,15 +68,14 @@ def results_of(rank, group_of_4):
     for sizes in SPLITS:
         if rank >= len(sizes):
             continue
-        for family in families_of(sizes):
-            rows = make_families()[family]
+        for family, rows in make_families().items():
             local_rows, group = rows.split(sizes)[rank], groups[len(sizes)]
             for k, sorted_ in OPTIONS:
                 metric = AccuracyCalculator(NAMES, k=k, process_group=group, memory_budget=20_000)
                 if len(local_rows):
                     metric.update(local_rows, make_labels(sorted_).split(sizes)[rank])
                 results[sizes, family, k, sorted_] = metric.compute()
-            for name, options in CLUSTERS.items() if family in ("gaussian", "lattice") else ():
+            for name, options in CLUSTERS.items():
                 metric = AccuracyCalculator(CLUSTERED, process_group=group, memory_budget=100_000, **options())
                 metric.update(local_rows, make_labels().split(sizes)[rank], ids=make_ids().split(sizes)[rank])
                 keeps_rows_local = metric.rows_may_stay()
@@ -127,7 +114,8 @@ def compute_with_small_budget(rank: int):
     return results
 
 
-@pytest.mark.parametrize(("sizes", "family"), SPLIT_FAMILIES, ids=str)
+@pytest.mark.parametrize("sizes", SPLITS, ids=str)
+@pytest.mark.parametrize("family", make_families())
 @pytest.mark.parametrize(("k", "sorted_"), OPTIONS)
 def test_accuracy_calculator_values_equal_single_process(ranks, sizes, family, k, sorted_):
     single_process = AccuracyCalculator(NAMES, k=k)
@@ -138,7 +126,7 @@ def test_accuracy_calculator_values_equal_single_process(ranks, sizes, family, k
 
 
 @pytest.mark.parametrize("sizes", SPLITS, ids=str)
-@pytest.mark.parametrize("family", ["gaussian", "lattice"])
+@pytest.mark.parametrize("family", make_families())
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_accuracy_calculator_clusters_equal_single_process(ranks, sizes, family, name):
     single_process = AccuracyCalculator(CLUSTERED, **CLUSTERS[name]())
@@ -150,7 +138,8 @@ def test_accuracy_calculator_clusters_equal_single_process(ranks, sizes, family,
         assert keeps_rows_local == (name != "k-means++")
 
 
-@pytest.mark.parametrize(("sizes", "family"), SPLIT_FAMILIES, ids=str)
+@pytest.mark.parametrize("sizes", SPLITS, ids=str)
+@pytest.mark.parametrize("family", make_families())
 def test_sum_metrics_on_several_ranks_equal_single_process(ranks, sizes, family):
     for name, single_process in make_sum_metrics().items():
         single_process.update(make_families()[family], make_labels(True))

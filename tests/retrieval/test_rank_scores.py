@@ -28,8 +28,6 @@ from tensormetrics.retrieval.functional import (
     recall,
     reciprocal_rank,
 )
-from tensormetrics.retrieval.ranking.positive_ranks import RankingInputs, rank_tiles
-from tensormetrics.retrieval.ranking.ranking import RankingOptions
 
 NAN = math.nan
 D3, D6 = 1 / math.log2(4), 1 / math.log2(7)  # discounts of ranks 3 and 6; rank 1 has discount 1
@@ -293,18 +291,6 @@ def test_positive_ranks_with_gains_match_oracle(device):
         ranks = positive_ranks(x, labels, reference, reference_labels, gains=gains, depth=depth)
         check(ranks, expected, (gains > 0).sum(1).tolist())
         assert [row[row > 0].tolist() for row in ranks.ideal] == sorted_gains
-
-
-def test_rank_tiles_concatenate_to_full_ranks(device):
-    x, labels, *_ = labeled_points(device)
-    full = positive_ranks(x, labels)
-    end = 0
-    for rows, ranks in rank_tiles(RankingInputs(x, labels).checked(), RankingOptions(memory_budget=20_000)):
-        assert rows.start == end and ranks.rank.shape == (rows.stop - rows.start, ranks.relevant.max())
-        assert nonzero_ranks(ranks.rank) == nonzero_ranks(full.rank[rows])
-        assert torch.equal(ranks.candidates, full.candidates[rows])
-        end = rows.stop
-    assert end == len(x)
 
 
 def test_positive_ranks_of_empty_inputs_have_empty_shapes(device):

@@ -9,13 +9,10 @@ import torch
 from torchmetrics import retrieval as peers
 
 from tensormetrics import compare
-from tensormetrics.core.numbers import ranked
 from tensormetrics.core.text.files import read_bytes
 from tensormetrics.core.text.text_columns import split_fields
 from tensormetrics.retrieval import Qrels, Run, RunMetric, evaluate_run
-from tensormetrics.retrieval.functional import PositiveRanks, average_precision, ndcg
 from tensormetrics.retrieval.runs import pairs, ranks
-from tensormetrics.structured import RankingScores
 
 OTHER = {"a": {"x": 1.0}}
 RUN = {"q1": {"a": 3.0, "b": 2.0, "c": 1.0, "d": 0.5}, "q2": {"x": 1.0, "y": 2.0}}
@@ -62,32 +59,6 @@ def test_measures_match_hand_computed_values(name):
         assert scores.summary()[name] == pytest.approx(math.exp(total / 2))
         return
     assert scores.summary()[name] == pytest.approx(total if name.startswith("num") else total / 2)
-
-
-def values_of_doors():
-    """Return average precision and nDCG of one ranking, with gains 0, 2, 0, 1 and two relevant documents."""
-    rank, gain = torch.tensor([[2, 4]]), torch.tensor([[2.0, 1.0]], dtype=torch.float64)
-    ranks = PositiveRanks(rank, torch.tensor([2]), None, gain, gain)
-    rows = RunMetric(("map", "ndcg"))
-    rows.update(torch.tensor([4.0, 3.0, 2.0, 1.0]), torch.tensor([0, 2, 0, 1]), torch.zeros(4, dtype=torch.int64))
-    keys = RankingScores((1,), ("ap", "ndcg"))
-    keys.update(torch.tensor([[0, 1, 2, 3]]), torch.tensor([[1, 3]]), ref_gain=gain)
-    run = evaluate_run({"q": {"a": 4.0, "b": 3.0, "c": 2.0, "d": 1.0}}, {"q": {"b": 2, "d": 1}}, ["map", "ndcg"])
-    return [
-        (float(average_precision(ranks)), float(ndcg(ranks))),
-        tuple(map(float, rows.compute().values())),
-        tuple(float(keys.compute()[name]) for name in ("ap", "ndcg")),
-        tuple(run.summary().values()),
-    ]
-
-
-def test_every_door_computes_scores_by_one_function(monkeypatch):
-    expected = 1 / 2, (2 / math.log2(3) + 1 / math.log2(5)) / (2 + 1 / math.log2(3))
-    assert values_of_doors() == [pytest.approx(expected, abs=1e-15)] * 4
-    monkeypatch.setattr(ranked, "precision_term", lambda hits, rank: torch.zeros_like(hits + rank).double())
-    assert [value[0] for value in values_of_doors()] == [0] * 4
-    monkeypatch.setattr(ranked, "discounted", lambda gain, rank: gain + 0 * rank)
-    assert [value[1] for value in values_of_doors()] == [1] * 4
 
 
 def test_evaluate_run_options_change_queries_and_gains():

@@ -1,10 +1,7 @@
 """References in blocks that several ranks read: scores match one process, also after one rank was interrupted."""
 
-import datetime
-import os
 import shutil
 import tempfile
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -31,14 +28,6 @@ def calculator(name):
 def arguments_of(source=None):
     rows, labels = map(torch.from_numpy, data())
     return rows[:Q], labels[:Q], rows if source is None else source, labels
-
-
-def init_group(rank, world, folder):
-    warnings.simplefilter("error")
-    torch.set_num_threads(1)
-    wait = datetime.timedelta(seconds=60)
-    dist.init_process_group("gloo", init_method=f"file://{folder}", rank=rank, world_size=world, timeout=wait)
-    return dist.group.WORLD
 
 
 def result_or_error(call):
@@ -111,37 +100,6 @@ def test_state_of_other_options_or_group_size_is_rejected(ranks):
     # In the group of two, both ranks find state files written by a group of three.
     for rank, results in enumerate(ranks[1:]):
         assert f"pt.rank{rank} was written with process = {rank} of 3, got {rank} of 2; delete it" in results["fewer"]
-
-
-def run_and_exit(rank, folder, attempt_index):
-    group, rows = init_group(rank, 2, f"{folder}/rendezvous-{attempt_index}"), torch.from_numpy(data()[0])
-    blocks = 2 if rank == 1 and not attempt_index else 100
-    source = InterruptedSource(rows, blocks)
-    options = {"checkpoint": Path(folder) / "state.pt", "checkpoint_seconds": 0, "group": group}
-    if rank == 1 and not attempt_index:
-        read = source.read
-        source.read = lambda *span: read(*span) if source.left else os._exit(9)
-    outcome = result_or_error(lambda: calculator("shallow").get_accuracy(*arguments_of(source), **options))
-    torch.save((outcome, source.seen), f"{folder}/{attempt_index}-{rank}.pt")
-    os._exit(0)  # skip the shutdown of a process group that has lost a rank
-
-
-@pytest.mark.slow
-def test_killed_rank_resumes_in_a_new_group(tmp_path):
-    make_process = torch.multiprocessing.get_context("spawn").Process
-    for attempt_index in range(2):
-        processes = [make_process(target=run_and_exit, args=(rank, str(tmp_path), attempt_index)) for rank in range(2)]
-        for process in processes:
-            process.start()
-        for process in processes:
-            process.join(200)
-    outcome, first = torch.load(tmp_path / "0-0.pt", weights_only=False)
-    assert outcome.startswith("LostRankError: an exchange between ranks failed, no answer from rank 1") and first
-    expected = calculator("shallow").get_accuracy(*arguments_of())
-    for rank in range(2):
-        outcome, seen = torch.load(tmp_path / f"1-{rank}.pt", weights_only=False)
-        assert outcome == expected
-        assert not set(seen) & set(first) and bool(seen) == (rank == 1)
 
 
 def test_group_of_one_matches_no_group(tmp_path):
