@@ -21,7 +21,7 @@ from tensormetrics.core.numbers.quantiles import equal_tailed_interval
 from tensormetrics.posterior.sampling import arrays
 from tensormetrics.retrieval import HitRate
 from tensormetrics.retrieval.scores.embedding_metric import EmbeddingMetric
-from tensormetrics.structured import RelationScores, Smatch, SpanScores
+from tensormetrics.structured import RelationScores, SpanScores
 
 
 def to_cpu(results):
@@ -166,14 +166,6 @@ def test_integers_out_of_range_on_device_end_no_process(case: MetricCase | Funct
                 metric.compute()
 
 
-def test_graphs_of_lists_are_matched_without_waiting_for_device():
-    with Device() as device:
-        metric = Smatch().to(DEVICE)
-        device.waits.clear()
-        metric.update(["(w / want :ARG0 (b / boy))"], ["(w / want :ARG0 (g / girl))"])
-        assert device.waits == []
-
-
 @pytest.mark.parametrize("make", [SpanScores, RelationScores])
 def test_label_numbers_without_a_label_on_device_raise_until_reset(make):
     rows = torch.tensor([[[0, 1, 2], [1, 3, 5]], [[2, 0, 1], [7, 2, 3]]])  # labels 2 and 7 have no name
@@ -261,27 +253,6 @@ def test_function_results_stay_on_device(case: FunctionCase, generator):
     with Device():
         results = to_cpu(case.call(*on(DEVICE, inputs)))
     assert_same(results, case.call(*inputs), case.rtol)
-
-
-@pytest.mark.full
-@rows(METRICS)
-def test_update_with_strided_input_on_device_equals_contiguous(case: MetricCase, generator):
-    inputs = case.inputs(generator, N)
-    with Device():
-        contiguous, strided = case.make().to(DEVICE), case.make().to(DEVICE)
-        contiguous.update(*on(DEVICE, inputs))
-        strided.update(*(torch.stack([t, t.flip(0)], -1)[..., 0] for t in on(DEVICE, inputs)))
-        assert_same(to_cpu(strided.compute()), to_cpu(contiguous.compute()))
-
-
-@pytest.mark.full
-@rows(FUNCTIONS)
-def test_function_of_batch_on_device_equals_loop(case: FunctionCase, generator):
-    inputs = case.inputs(generator, (2,))
-    with Device():
-        results = to_cpu(case.call(*on(DEVICE, inputs)))
-        single = [to_cpu(case.call(*on(DEVICE, tuple(t[i] for t in inputs)))) for i in range(2)]
-    assert_same(results, [torch.stack(parts) for parts in zip(*single, strict=True)], max(case.rtol, 1e-14))
 
 
 def test_rounding_of_degrees_of_freedom_on_device_changes_no_interval():

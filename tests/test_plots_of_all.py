@@ -5,7 +5,6 @@ import math
 import re
 import sys
 import warnings
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -15,7 +14,6 @@ from cases import METRICS, PLACES
 from click.testing import CliRunner
 from torch import tensor
 from torch.utils._pytree import tree_leaves
-from torchmetrics import MetricCollection
 
 from tensormetrics import association, posterior
 from tensormetrics.__main__ import main
@@ -24,15 +22,13 @@ from tensormetrics.core.arguments.labels import LABELS, label_of
 from tensormetrics.core.results import plots
 from tensormetrics.posterior import ConfusionPosterior
 from tensormetrics.posterior.plots.distributions import Shown
-from tensormetrics.retrieval import HitRate, PairwiseROC
+from tensormetrics.retrieval import PairwiseROC
 from tensormetrics.retrieval.calculator.metric_names import NAMES as NAMES_OF_CALCULATOR
 from tensormetrics.retrieval.runs.measures import CUT, FLAT
-from tensormetrics.structured import Family, derive, macro_average, micro_average
 from tensormetrics.structured.suites.coref import METRICS as COREFERENCE
 from tensormetrics.uncertainty import Estimate, Table, UncertaintyWarning
 
 matplotlib = pytest.importorskip("matplotlib")
-pd = pytest.importorskip("pandas")
 import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 from matplotlib.text import Text  # noqa: E402
@@ -40,7 +36,6 @@ from matplotlib.text import Text  # noqa: E402
 PRIORS = {"prevalence_prior": 1, "confusion_prior": 1}
 LONG = "transformers/bert-base-multilingual-cased-finetuned-on-something-else"
 SHORT = "mlp/a"
-MODELS = ["a model with a rather long name of many words", "b", "fasttext-crawl-300d-2M-with-subword-information"]
 QUERIES = [f"Male terms and female terms wrt career words and family words {i}" for i in range(10)]
 
 
@@ -192,13 +187,6 @@ def test_scores_of_a_command_are_points_with_intervals_where_there_are_some():
     assert pytest.approx([0.2, 0.3]) in bars
 
 
-def test_an_interval_is_drawn_for_every_epoch_that_is_marked():
-    for epochs, marks in (1, 1), (12, 12), (60, 15):
-        bars = demo(epochs).axes[0].containers
-        assert len(bars) == 6 and bars[0].get_label() == "accuracy"
-        assert all(sum(len(path) > 0 for path in bar.lines[2][0].get_segments()) == marks for bar in bars)
-
-
 def points(ax, axis: int) -> list[float]:
     return [float(p) for line in ax.containers for p in line.lines[0].get_data()[axis]]
 
@@ -300,43 +288,6 @@ def test_intervals_of_a_confusion_posterior():
         assert bars == [pytest.approx(ends) for ends in zip(low.tolist(), high.tolist(), strict=True)]
 
 
-def test_plot_of_values_of_forward_draws_points_and_lines():
-    metric = ConfusionPosterior(3, ["acc", "tpr"], replicates=50)
-    steps = [metric(torch.randint(0, 3, (50,)), torch.randint(0, 3, (50,))) for _ in range(2)]
-    _, ax = metric.plot(steps[0])
-    assert points(ax, 0) == pytest.approx([float(steps[0]["acc"]), *steps[0]["tpr"].tolist()])
-    _, ax = metric.plot(steps)
-    assert len(ax.containers) == 4 and ax.get_xlabel() == "step"
-    _, ax = metric.plot([metric.compute(), metric.compute()])
-    assert len(ax.containers) == 4 and len(ax.containers[0].lines[2][0].get_segments()) == 2
-
-
-def test_given_axes_and_a_collection():
-    inputs = torch.randn(30, 3), torch.randint(0, 3, (30,))
-    figure, ax = plt.subplots()
-    metric = HitRate(2)
-    assert metric.plot(metric(*inputs), ax=ax) == (figure, ax)
-    plt.close(figure)
-    collection = MetricCollection({"a": HitRate(1), "b": HitRate(3)})
-    collection.update(*inputs)
-    for (_, ax), value in zip(collection.plot(), collection.compute().values(), strict=True):
-        assert points(ax, 0) == pytest.approx([float(value)])
-
-
-@dataclass
-class Bag:
-    items: list[str]
-
-
-def test_corpora_of_objects():
-    family = Family(derive(Bag), {"micro": micro_average(["f1"]), "macro": macro_average(["f1"])}, replicates=50)
-    family.update(3 * [Bag(["a"]), Bag(["b"])], 3 * [Bag(["a"]), Bag(["c", "b"])])
-    figure, ax = family.plot()
-    assert figure is ax.figure and points(ax, 0) == pytest.approx(list(map(float, family.compute().values())))
-    _, ax = family.plot([family.interval(), family.interval()])
-    assert len(ax.containers) == 2 and ax.get_xlabel() == "step"
-
-
 def test_an_answer_of_run_query():
     model = association.WordEmbeddingModel.from_tensor(
         torch.randn(8, 5, generator=torch.Generator().manual_seed(0)), list("abcdefgh")
@@ -349,24 +300,6 @@ def test_an_answer_of_run_query():
     assert bar[:, 0].tolist() == pytest.approx([float(found.low), float(found.high)])
     _, ax = association.WEAT().plot([found, association.WEAT().run_query(query, model)])  # without an interval
     assert points(ax, 1) == [float(found)] * 2
-
-
-LABEL_OF = {
-    "VMeasure": "V-measure",
-    "mean_average_precision_at_r": "MAP@R",
-    "r_precision_level0": "R-precision, level 0",
-    "ndcg_cut_10": "nDCG@10",
-    "hit_rate_at_5": "hit rate@5",
-    "ceaf_e-recall": "CEAF-e recall",
-    "trigger_identification-f1": "trigger identification F1",
-    "f1@macro": "macro F1",
-    "micro-f1[a_b]": "micro F1[a_b]",
-    "my model (large)": "my model (large)",
-}
-
-
-def test_label_of_a_name_is_what_people_write():
-    assert {name: label_of(name) for name in LABEL_OF} == LABEL_OF
 
 
 def test_labels_of_every_name_have_no_mark_of_code():

@@ -60,26 +60,6 @@ def test_custom_metrics_of_page_join_built_in_ones(names, rows):
     assert calculator.compute().keys() == scores.keys()
 
 
-def test_custom_metrics_receive_arguments_of_page(names):
-    received = {}
-
-    class Calculator(pml.AccuracyCalculator):
-        def calculate_everything(self, **kwargs):
-            received.update(kwargs)
-            return 0.0
-
-        def requires_knn(self):
-            return super().requires_knn() + ["everything"]
-
-        def requires_clustering(self):
-            return super().requires_clustering() + ["everything"]
-
-    arguments = run(names, 4)["kwargs"]
-    listed = [line.strip(' {"').partition('"')[0] for number in (5, 6) for line in BLOCKS[number].splitlines()]
-    Calculator(["everything"]).get_accuracy(*(names[name] for name in ("query_embeddings", "query_labels")))
-    assert (len(arguments), len(listed)) == (5, 6) and received.keys() > {*arguments, *listed}
-
-
 def test_comparison_functions_of_page_define_relevance(names):
     options = {"exclude": ("NMI", "AMI"), "device": torch.device("cpu")}
     for number in (9, 10):

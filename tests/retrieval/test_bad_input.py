@@ -186,6 +186,11 @@ VALUE_ERRORS = {
     "gains: got a tuple of 2, wanted (queries, references, gains), (n,) each": [
         lambda: ranks_of_triples(QUERY, REFERENCE)
     ],
+    "gains: references: got shape (1,), wanted (2,)": [lambda: ranks_of_triples(QUERY, REFERENCE[:1], GAIN)],
+    "gains: references: got torch.float64, wanted an integer dtype; write gains: references.long()": [
+        lambda: ranks_of_triples(QUERY, REFERENCE.double(), GAIN)
+    ],
+    "gains: queries: got shape (1, 2), wanted (1,)": [lambda: ranks_of_triples(QUERY[None], REFERENCE[None], GAIN)],
     "gains: queries: got 0 to 3, wanted 0 to 2": [lambda: ranks_of_triples(3 * QUERY, REFERENCE, GAIN)],
     "gains: references: got -1 to 2, wanted 0 to 2": [lambda: ranks_of_triples(QUERY, 3 * QUERY - 1, GAIN)],
     "gains: got reference 1 of query 0 more than once, wanted each pair once": [

@@ -207,14 +207,6 @@ class TestInfinities:
         assert low[value.isinf()].isnan().all() and high[value.isinf()].isnan().all()
         assert (low <= value)[value.isfinite()].all() and (value <= high)[value.isfinite()].all()
 
-    @pytest.mark.parametrize("make", [lambda: FirstRank("mean", average="macro"), lambda: FirstRank("mean")])
-    def test_interval_of_infinite_custom_score_is_nan(self, make, rows):
-        metric = make()
-        metric.score = lambda ranks: torch.where(ranks.relevant == ranks.relevant.max(), torch.inf, 1.0).double()
-        metric.update(*rows)
-        value, low, high = metric.interval(replicates=50)
-        assert value == torch.inf == metric.compute() and low.isnan() and high.isnan()
-
     def test_interval_without_scored_query_has_shape_of_value(self):
         for metric in (
             AccuracyCalculator(include=(NAME,), return_per_class=True),

@@ -10,7 +10,6 @@ import pytest
 import torch
 from retrieval_oracle import KNN, data
 
-from tensormetrics.compat.pytorch_metric_learning import accuracy_calculator
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN
 from tensormetrics.retrieval.calculator.knn_labels import get_label_match_counts
 
@@ -163,25 +162,3 @@ def test_custom_metrics_without_rows_return_nan(device):
     ):
         scores = calculator.get_accuracy(*inputs)
         assert math.isnan(scores["precision_at_1"])
-
-
-def test_label_helpers_support_label_columns(device):
-    labels = torch.tensor([[0, 1], [0, 2], [0, 1], [3, 3]], device=device)
-    unique, counts = accuracy_calculator.get_label_match_counts(labels, labels)
-    assert unique.tolist() == [[0, 1], [0, 2], [3, 3]] and counts.tolist() == [2, 1, 1]
-    assert accuracy_calculator.get_unique_labels(labels).tolist() == unique.tolist()
-    lone, mask = accuracy_calculator.get_lone_query_labels(labels, (unique, counts), True)
-    assert lone.tolist() == [[0, 2], [3, 3]] and mask.tolist() == [True, False, True, False]
-
-    def differs_in_second(x, y):
-        return (x[..., 0] == y[..., 0]) & (x[..., 1] != y[..., 1])
-
-    unique, counts = accuracy_calculator.get_label_match_counts(labels, labels, differs_in_second)
-    assert counts.tolist() == [1, 2, 0]
-    lone, mask = accuracy_calculator.get_lone_query_labels(labels, (unique, counts), True, differs_in_second)
-    assert lone.tolist() == [[3, 3]] and mask.tolist() == [True, True, True, False]
-    knn_labels = labels[torch.tensor([[1, 2], [0, 2], [1, 0], [0, 1]], device=device)]
-    queries = labels[:, None]
-    assert accuracy_calculator.precision_at_k(knn_labels, queries, 2) == 2 / 8
-    assert accuracy_calculator.precision_at_k(knn_labels, queries, 2, label_comparison_fn=differs_in_second) == 4 / 8
-    assert accuracy_calculator.mean_reciprocal_rank(knn_labels, queries) == (1 / 2 + 0 + 1 / 2 + 0) / 4

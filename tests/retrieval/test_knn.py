@@ -10,6 +10,7 @@ from tensormetrics.retrieval import TorchKNN
 from tensormetrics.retrieval.functional import positive_ranks
 from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.product_filter import Filter, exact_float32_products
+from tensormetrics.retrieval.search.stages import ExhaustiveStage
 from tensormetrics.retrieval.search.topk import SymmetricTopK
 
 N = 45
@@ -80,20 +81,6 @@ def test_knn_distance_dtype_follows_input_dtype(device):
         assert distances.dtype == expected_dtype and distances.tolist() == [[1]] * 6
         assert indices.dtype == torch.int64 and indices.tolist() == [[1], [0], [1], [2], [3], [4]]
     assert TorchKNN()(x.float(), 1, x.double(), True)[0].dtype == torch.float64
-
-
-def test_knn_result_ignores_matmul_precision_and_autocast(device):
-    x = torch.randn(200, 64, device=device) + 3
-    distances, indices = TorchKNN()(x, 20, x, True)
-    previous = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("medium")
-    try:
-        with torch.autocast(device.type, dtype=torch.bfloat16):
-            switched = TorchKNN()(x.requires_grad_(), 20, x, True)
-    finally:
-        torch.set_float32_matmul_precision(previous)
-    assert torch.equal(switched[0], distances) and torch.equal(switched[1], indices)
-    assert not switched[0].requires_grad
 
 
 def test_knn_result_ignores_backend_precision(device):
@@ -348,3 +335,27 @@ def test_positive_ranks_batch_with_two_label_columns_equals_separate_items(devic
             query[i], labels[i], reference[i], reference_labels[i], self_index=self_index[i], **options
         )
         assert nonzero_ranks(ranks.rank[i]) == nonzero_ranks(expected.rank)
+
+
+def test_memory_budget_of_8_mib_gives_same_result(device):
+    x, labels = torch.randn(2500, 16, device=device), torch.arange(2500, device=device) % 40
+    options = {"memory_budget": 2**23}
+    for distance in ("l2", "cosine"):
+        assert torch.equal(
+            TorchKNN(distance, **options).indices(x, 70, x, True), TorchKNN(distance).indices(x, 70, x, True)
+        )
+        for depth in (None, 70):
+            tiled = positive_ranks(x, labels, distance=distance, depth=depth, **options)
+            assert torch.equal(tiled.rank, positive_ranks(x, labels, distance=distance, depth=depth).rank)
+
+
+@pytest.mark.parametrize("points", [1, 7])
+@pytest.mark.parametrize("k", [10, 99])
+def test_knn_equal_rows_avoid_exhaustive_stage(k, points, device, monkeypatch):
+    monkeypatch.setattr(ExhaustiveStage, "search", None)
+    x = torch.randn(points, 32, device=device)[torch.arange(3000, device=device) % points]
+    # References at the point of the query come first, in index order, without the query itself.
+    indices = TorchKNN().indices(x, k, x, True)
+    for query in (0, 1, 2999):
+        expected = [j for j in range(3000) if (j - query) % points == 0 and j != query]
+        assert indices[query].tolist() == expected[:k]

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import torch
 from fake_device import DEVICE, Device
-from kernels import INTERPRETED, interpreted
+from kernels import INTERPRETED
 
 from tensormetrics.retrieval import (
     NDCG,
@@ -199,17 +199,6 @@ def test_iterations_of_k_means_reach_goal_and_equal_the_cpu(kind, max_work, monk
     assert added <= {(10, 1)} and (added or INTERPRETED or kind != "random")
 
 
-@pytest.mark.full
-@pytest.mark.skipif(INTERPRETED, reason="takes hours in the interpreter")
-def test_search_of_5000_rows_reaches_goal():
-    with Device(kernels=True) as device:
-        x = torch.randn(5000, 64, generator=torch.Generator().manual_seed(0)).to(DEVICE)
-        device.operators = 0
-        device.waits.clear()
-        TorchKNN()(x, 10, x, True)
-        assert device.operators <= 6 and not device.waits
-
-
 @pytest.mark.skipif(INTERPRETED, reason="counts calls of the library")
 def test_update_makes_few_python_calls():
     scored, batch, calls = RecallAtK(1), rows(SIZES[1]), []
@@ -218,11 +207,3 @@ def test_update_makes_few_python_calls():
     scored.update(*batch)
     sys.setprofile(None)
     assert len(calls) <= 240
-
-
-@pytest.mark.emulated
-@pytest.mark.skipif(INTERPRETED, reason="the tests above run in this process")
-def test_launches_in_interpreter_give_same_results():
-    pytest.importorskip("triton")
-    result = interpreted(__file__, "not slow")
-    assert result.returncode == 0, result.stdout

@@ -7,13 +7,10 @@ import torch
 
 from tensormetrics.retrieval import (
     AccuracyCalculator,
-    EmbeddingClusterAccuracy,
-    NearestCentroidAccuracy,
     TorchKMeans,
 )
 from tensormetrics.retrieval.clusters import communicator
 from tensormetrics.retrieval.ranking import sharded
-from tensormetrics.retrieval.scores import embedding_metric
 from tensormetrics.retrieval.search import ring_pass
 
 N, DIM, WORLD = 90, 16, 5
@@ -31,13 +28,8 @@ def make_families():
     }
 
 
-def make_labels(sorted_=False):
-    """Draw labels; if sorted, most classes are on a single rank."""
-    values = torch.randint(0, 9, (N,), generator=torch.Generator().manual_seed(7))
-    return values.sort().values if sorted_ else values
-
-
-OPTIONS = [(None, False), (None, True), (3, False), (3, True)]
+def make_labels():
+    return torch.randint(0, 9, (N,), generator=torch.Generator().manual_seed(7))
 
 
 def make_ids():
@@ -53,15 +45,6 @@ CLUSTERS = {
 }
 
 
-def make_sum_metrics(group=None):
-    """Return metrics by name that combine sums of local rows, so that rows are never sent."""
-    return {
-        "class means": NearestCentroidAccuracy(average="class", process_group=group),
-        "directions": NearestCentroidAccuracy(distance="cosine", process_group=group),
-        "accuracy": EmbeddingClusterAccuracy(n_clusters=5, process_group=group),
-    }
-
-
 def results_of(rank, group_of_4):
     ring_pass.FEWEST = 5  # so that a small budget sends rows in many blocks
     groups, results = {4: group_of_4, 5: None}, {}
@@ -70,21 +53,11 @@ def results_of(rank, group_of_4):
             continue
         for family, rows in make_families().items():
             local_rows, group = rows.split(sizes)[rank], groups[len(sizes)]
-            for k, sorted_ in OPTIONS:
-                metric = AccuracyCalculator(NAMES, k=k, process_group=group, memory_budget=20_000)
-                if len(local_rows):
-                    metric.update(local_rows, make_labels(sorted_).split(sizes)[rank])
-                results[sizes, family, k, sorted_] = metric.compute()
             for name, options in CLUSTERS.items():
                 metric = AccuracyCalculator(CLUSTERED, process_group=group, memory_budget=100_000, **options())
                 metric.update(local_rows, make_labels().split(sizes)[rank], ids=make_ids().split(sizes)[rank])
                 keeps_rows_local = metric.rows_may_stay()
                 results[sizes, family, name] = metric.compute(), metric.last.cluster_labels, keeps_rows_local
-            for name, metric in make_sum_metrics(group).items():
-                if len(local_rows):
-                    metric.update(local_rows, make_labels(True).split(sizes)[rank])
-                assert metric.rows_may_stay()
-                results[sizes, family, name] = metric.compute()
     ring_pass.FEWEST = 64
     results["floor"] = compute_with_small_budget(rank)
     return results
@@ -116,17 +89,6 @@ def compute_with_small_budget(rank: int):
 
 @pytest.mark.parametrize("sizes", SPLITS, ids=str)
 @pytest.mark.parametrize("family", make_families())
-@pytest.mark.parametrize(("k", "sorted_"), OPTIONS)
-def test_accuracy_calculator_values_equal_single_process(ranks, sizes, family, k, sorted_):
-    single_process = AccuracyCalculator(NAMES, k=k)
-    single_process.update(make_families()[family], make_labels(sorted_))
-    expected = single_process.compute()
-    for rank in ranks[: len(sizes)]:
-        assert rank[sizes, family, k, sorted_] == expected
-
-
-@pytest.mark.parametrize("sizes", SPLITS, ids=str)
-@pytest.mark.parametrize("family", make_families())
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_accuracy_calculator_clusters_equal_single_process(ranks, sizes, family, name):
     single_process = AccuracyCalculator(CLUSTERED, **CLUSTERS[name]())
@@ -136,16 +98,6 @@ def test_accuracy_calculator_clusters_equal_single_process(ranks, sizes, family,
         values, clusters, keeps_rows_local = rank[sizes, family, name]
         assert values == expected and torch.equal(clusters, single_process.last.cluster_labels)
         assert keeps_rows_local == (name != "k-means++")
-
-
-@pytest.mark.parametrize("sizes", SPLITS, ids=str)
-@pytest.mark.parametrize("family", make_families())
-def test_sum_metrics_on_several_ranks_equal_single_process(ranks, sizes, family):
-    for name, single_process in make_sum_metrics().items():
-        single_process.update(make_families()[family], make_labels(True))
-        expected = single_process.compute()
-        for rank in ranks[: len(sizes)]:
-            assert torch.equal(rank[sizes, family, name], expected), name
 
 
 @pytest.mark.parametrize(("k", "bytes_per_row"), [(None, 128 * DIM + 512 * 13 + 128), (3, 8 * 4 * DIM)])
@@ -169,14 +121,3 @@ def test_digests_of_different_rows_are_distinct():
     assert torch.equal(digests, communicator._digests(distinct)[inverse])
     signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * 10)  # rows differ only in the sign bit of each column
     assert len((communicator._digests(signs) % 2**32).unique()) == len(signs) == 2**10
-
-
-def test_gathering_all_rows_warns_with_metric_name(monkeypatch):
-    metric = AccuracyCalculator(("nearest_centroid_accuracy",))
-    metric.update(torch.zeros(10, 4), torch.zeros(10, dtype=torch.int64))
-    monkeypatch.setattr(embedding_metric, "all_gather_status", lambda held, group: [held] * 3)
-    monkeypatch.setattr(embedding_metric, "WARN_BYTES", 479)
-    with pytest.warns(UserWarning, match="^AccuracyCalculator gathers all rows, 0.0 GB, on every process"):
-        metric._warn_about_gathering()
-    monkeypatch.setattr(embedding_metric, "WARN_BYTES", 480)
-    metric._warn_about_gathering()

@@ -291,14 +291,3 @@ def test_positive_ranks_with_gains_match_oracle(device):
         ranks = positive_ranks(x, labels, reference, reference_labels, gains=gains, depth=depth)
         check(ranks, expected, (gains > 0).sum(1).tolist())
         assert [row[row > 0].tolist() for row in ranks.ideal] == sorted_gains
-
-
-def test_positive_ranks_of_empty_inputs_have_empty_shapes(device):
-    x, labels = torch.zeros(3, 2, device=device), torch.arange(3, device=device)
-    for ranks, shape in (
-        (positive_ranks(x, labels), (3, 0)),
-        (positive_ranks(x[:0], labels[:0], x, labels), (0, 0)),
-        (positive_ranks(x, labels, x[:0], labels[:0]), (3, 0)),
-        (positive_ranks(x[:1], labels[:1]), (1, 0)),
-    ):
-        assert ranks.rank.shape == shape and ranks.relevant.tolist() == [0] * shape[0]

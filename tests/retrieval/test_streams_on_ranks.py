@@ -4,13 +4,12 @@ import shutil
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from test_streams import BUDGET, DEEP, GAIN_TRIPLES, SHALLOW, InterruptedSource, Q, data, within_1
 from torch import distributed as dist
 
-from tensormetrics.retrieval import AccuracyCalculator, open_embeddings
+from tensormetrics.retrieval import AccuracyCalculator
 
 CASES = {
     "deep": (DEEP, {"memory_budget": BUDGET}),
@@ -100,17 +99,3 @@ def test_state_of_other_options_or_group_size_is_rejected(ranks):
     # In the group of two, both ranks find state files written by a group of three.
     for rank, results in enumerate(ranks[1:]):
         assert f"pt.rank{rank} was written with process = {rank} of 3, got {rank} of 2; delete it" in results["fewer"]
-
-
-def test_group_of_one_matches_no_group(tmp_path):
-    """Scores with a group of one process match those without a group."""
-    rows, labels = data()
-
-    np.save(tmp_path / "x.npy", rows)
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    try:
-        source, group = open_embeddings(tmp_path / "x.npy"), dist.group.WORLD
-        scores = calculator("shallow").get_accuracy(rows[:Q], labels[:Q], source, labels, group=group)
-    finally:
-        dist.destroy_process_group()
-    assert scores == calculator("shallow").get_accuracy(*arguments_of())
