@@ -1,4 +1,4 @@
-"""Inputs that are easily scored wrongly: the full error message or the correct score."""
+"""Inputs that are easily scored wrongly: the full error message."""
 
 import math
 import re

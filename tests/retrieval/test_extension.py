@@ -1,9 +1,7 @@
 """Subclasses of AccuracyCalculator: custom metrics and the arguments that they receive."""
 
-import copy
 import logging
 import math
-import pickle
 
 import numpy as np
 import pytest
@@ -120,16 +118,6 @@ def test_built_in_metrics_from_knn_labels_equal_get_accuracy(options, columns, d
         AccuracyCalculator().get_function_dict(["NMI", "AMI"]), query_labels=labels, cluster_labels=clusters
     )
     assert 0.5 < scores["AMI"] < scores["NMI"] < 1
-
-
-def test_copied_and_pickled_calculators_call_their_methods(device):
-    x, labels = (tensor.to(device) for tensor in data())
-    calculator = YourCalculator(k=9)
-    expected = calculator.get_accuracy(x, labels)
-    for copied in (copy.deepcopy(calculator), pickle.loads(pickle.dumps(calculator))):
-        assert copied.get_accuracy(x, labels) == expected
-        assert all(function.__self__ is copied for function in copied.original_function_dict.values())
-        assert copied.last is not calculator.last
 
 
 def test_knn_labels_above_memory_budget_warn(logged):

@@ -190,12 +190,3 @@ def test_cameras_of_a_part_of_the_updates_raise(device):
     calculator.update(x, labels, role="reference")
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         calculator.compute()
-
-
-def test_update_label_dtypes_may_differ_between_roles(device):
-    x, labels = (tensor.to(device) for tensor in data())
-    calculator = AccuracyCalculator()
-    calculator.update(x[:20], labels[:20], role="query")
-    calculator.update(x[20:], labels[20:].double(), role="reference")
-    expected = AccuracyCalculator().get_accuracy(x[:20], labels[:20], x[20:], labels[20:])
-    assert {name: float(value) for name, value in calculator.compute().items()} == expected

@@ -276,6 +276,8 @@ def test_precision_follows_ties_and_ignore(device):
     x, labels = torch.zeros(6, 2), torch.tensor([0, 0, 0, 1, 1, 1])  # all distances are equal
     for ties, expected in (("optimistic", 1.0), ("pessimistic", 0.0)):
         assert float(updated(PrecisionAtK(2, ties=ties), device, x, labels).compute()) == expected
+        calculator = AccuracyCalculator(["precision_at_2"], ties=ties)
+        assert calculator.get_accuracy(x.to(device), labels) == {"precision_at_2": expected}
     ignore = torch.zeros(6, 6, dtype=torch.bool, device=device)
     ignore[:, :3] = True  # leaves three queries without a relevant reference
     metric = updated(PrecisionAtK(2, ignore=ignore, average="none"), device, x, labels)

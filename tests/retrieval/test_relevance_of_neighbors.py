@@ -244,6 +244,3 @@ def test_ranks_without_gain_triples_have_no_positives(device):
     none = torch.empty(0, dtype=torch.int64, device=device)
     ranks = positive_ranks(x, torch.zeros(40, device=device), gains=(none, none, none.double()))
     assert ranks.relevant.sum() == 0 and ndcg(ranks).isnan().all()
-
-
-QUERY, REFERENCE, GAIN = torch.tensor([0, 1]), torch.tensor([1, 2]), torch.tensor([1.0, 2.0])

@@ -365,9 +365,3 @@ def test_options_that_need_all_rows_are_rejected(files):
         AccuracyCalculator(SHALLOW, memory_budget=BUDGET).get_accuracy(
             *inputs[:2], InterruptedSource(with_nan, 999), labels
         )
-
-
-def test_cluster_metrics_in_blocks_match_in_memory(files):
-    pattern, rows, labels = files
-    expected = AccuracyCalculator().get_accuracy(rows[:Q], labels[:Q], rows, labels)
-    assert AccuracyCalculator().get_accuracy(rows[:Q], labels[:Q], open_embeddings(pattern), labels) == expected

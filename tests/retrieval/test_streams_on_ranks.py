@@ -55,12 +55,6 @@ def results_of(rank, pair):
     results["options"] = result_or_error(
         lambda: calculator_of_rank.get_accuracy(*arguments_of(InterruptedSource(rows, 0)), **options)
     )
-    changed_options = {"include": ("rank_1",)} if rank == 1 else {}
-    results["names"] = result_or_error(
-        lambda: calculator("deep").get_accuracy(
-            *arguments_of(InterruptedSource(rows, 0)), **changed_options, group=group
-        )
-    )
     calculator_of_rank = AccuracyCalculator(DEEP, label_levels=rank == 1)
     results["blocks"] = result_or_error(
         lambda: calculator_of_rank.get_accuracy(*arguments_of(InterruptedSource(rows, 0)), group=group)
@@ -93,7 +87,6 @@ def test_state_of_other_options_or_group_size_is_rejected(ranks):
         assert results["options"].startswith("ValueError: distance: got 'l2' on rank 0 and 2, 'cosine' on rank 1")
         assert "group: got one without references in blocks" in results["memory"]
         prefix = "" if rank == 1 else "RuntimeError: rank 1 failed with "
-        assert results["names"].startswith(f"{prefix}ValueError: include: got 'rank_1'")
         assert results["blocks"].startswith(f"{prefix}ValueError: label_levels: got True with references in blocks")
         assert results["files"] == [f"shallow.pt.rank{rank}" for rank in range(3)]
     # In the group of two, both ranks find state files written by a group of three.
