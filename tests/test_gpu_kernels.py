@@ -295,14 +295,6 @@ def test_report_of_failed_trial_exits_with_error(report, monkeypatch):
     assert report("its trial gave other values than the CPU")[0] == 1
 
 
-def test_report_times_operations_with_and_without_kernels(gpu, monkeypatch):
-    used: list[bool] = []
-    parts = (None, lambda: used.append(can_use("solver", DEVICE)))
-    monkeypatch.setattr(gpu_kernels, "ask", lambda *_: Answer(True))
-    monkeypatch.setattr(gpu_report, "TIMED", {"an operation": (lambda device: parts, lambda device: parts)})
-    assert len([*gpu_report._times(DEVICE)]) == 1 and used == [True] * 12 + [False] * 12
-
-
 needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
 
 

@@ -89,16 +89,6 @@ def test_solver_strided_layouts_equal_contiguous() -> None:
     assert equal(linear_sum_assignment(matrix, mask=mask.T.contiguous().T), linear_sum_assignment(matrix, mask=mask))
 
 
-def test_solver_shifts_and_permutations_keep_optimum() -> None:
-    cost = costs("integers", 25, 25)
-    base = linear_sum_assignment(cost).cost
-    shifted = linear_sum_assignment(cost + torch.arange(25.0)[:, None] - 3 * torch.arange(25.0)).cost
-    assert shifted == base + sum(range(25)) - 3 * sum(range(25))
-    order = torch.randperm(25, generator=torch.Generator().manual_seed(0))
-    assert linear_sum_assignment(cost[order][:, order.flip(0)]).cost == base
-    assert linear_sum_assignment(-cost, maximize=True).cost == -base
-
-
 @pytest.mark.parametrize("name", ["int64", "uint64"])
 def test_solver_huge_integers_in_padding_are_ignored(name: str) -> None:
     cost = torch.ones(2, 3, 3, dtype=torch.int64)
@@ -118,16 +108,6 @@ def test_solver_empty_problems_match_nothing(shape: tuple[int, ...]) -> None:
         assert result.col_of_row.shape == shape[:-1] and result.row_of_col.shape == (*shape[:-2], shape[-1])
         assert (result.col_of_row == -1).all() and (result.row_of_col == -1).all() and (result.status == 0).all()
     assert linear_sum_assignment(torch.zeros(shape)).cost.tolist() == np.zeros(shape[:-2]).tolist()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(300, 300), (300, 600), (600, 300), (1000, 1000)])
-def test_solver_large_problems_satisfy_certificate(dtype: torch.dtype, shape: tuple[int, int]) -> None:
-    for family in ["uniform", "ties", "integers"]:
-        problem = Problem(costs(family, *shape, dtype=dtype))
-        certify(problem, problem.solve("op"))
-        assert all(equal(problem.solve("op"), problem.solve(lanes)) for lanes in LANES)
 
 
 def solve_and_prove(cost: Tensor, maximize: bool = False) -> None:

@@ -105,6 +105,19 @@ def test_run_queries_nan_scores_have_reasons(query, models):
     assert caption(RND(p_value=True, method="exact"), *far) == f"first, T and U wrt A: {reason}"
 
 
+def test_run_queries_thousand_subqueries_equal_single_calls(models):
+    set_names = [f"T{i}" for i in range(8)], [f"A{i}" for i in range(10)]
+    query = Query(sets_of([6] * 8, 2), sets_of([6] * 10, 3), *set_names)
+    got = run_queries(WEAT, [query], models[:1], generate_subqueries=True)
+    subqueries = query.get_subqueries((2, 2))
+    assert got.caption is None and [*got.columns] == [single.query_name for single in subqueries]
+    assert len(subqueries) == 28 * 45
+    for single in subqueries[::100]:
+        assert got["first", single.query_name] == pytest.approx(
+            float(WEAT().run_query(single, models[0])), rel=1e-12, abs=1e-14
+        )
+
+
 def test_run_queries_template_n_generates_subqueries(query, models):
     without_lost_set = Query(query.target_sets[:3], query.attribute_sets, ["T0", "T1", "T2"], ["A0", "A1", "A2"])
     got = run_queries(association.RNSB, [without_lost_set], models, generate_subqueries=True)

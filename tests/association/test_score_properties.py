@@ -112,6 +112,35 @@ def test_score_empty_set_affects_only_its_batch_element(score, expected, sets, g
 
 
 @every_score
+def test_score_order_of_words_and_rotations_change_nothing(score, expected, sets, generator, device):
+    tensors = random_sets(sets, generator, device)
+    rotation = torch.linalg.qr(torch.randn(5, 5, generator=generator, dtype=torch.float64)).Q.to(device)
+    value = score(*tensors).cpu()
+    rotated = score(*(t @ rotation for t in tensors))
+    np.testing.assert_allclose(rotated.cpu(), value, rtol=1e-10)
+    flipped = score(*(t.flip(-2) for t in tensors))
+    np.testing.assert_allclose(flipped.flip(-1).cpu() if flipped.ndim else flipped.cpu(), value, rtol=1e-10)
+
+
+@every_score
+def test_score_of_cosines_lengths_of_vectors_change_nothing(score, expected, sets, generator, device):
+    if sets in ("xya", "ppa", "tab"):
+        pytest.skip("reads vectors at their length")
+    tensors = random_sets(sets, generator, device)
+    scaled = [t * (10 * torch.rand(t.shape[:-1], generator=generator).to(device)).unsqueeze(-1) for t in tensors]
+    assert agrees(score(*scaled), score(*tensors).cpu().numpy())
+
+
+@pytest.mark.parametrize("name", ["weat", "rnd", "ripa"])
+def test_score_swapped_targets_or_attributes_change_the_sign(name, generator, device):
+    score, _, sets = SCORES[name]
+    x, y, *rest = random_sets(sets, generator, device)
+    assert agrees(score(y, x, *rest), -score(x, y, *rest).cpu().numpy())
+    if name == "weat":
+        assert agrees(score(x, y, *reversed(rest)), -score(x, y, *rest).cpu().numpy())
+
+
+@every_score
 def test_score_counts_equal_repeated_words(score, expected, sets, generator, device):
     tensors = random_sets(sets, generator, device)
     for n, name in enumerate(sets):

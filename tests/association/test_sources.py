@@ -93,6 +93,20 @@ def test_from_fasttext_invalid_files_raise(save, content, message):
         WordEmbeddingModel.from_fasttext(path)
 
 
+def test_from_fasttext_damaged_header_raises_value_error_or_reads_model(save):
+    """Flip bits of the header one by one, and look up words of the models that can still be read."""
+    content = fasttext_file(["a", "bc"], MATRIX[:10], 50, pruned=3, bucket_rows=[(3, 0), (7, 1), (11, 2)])
+    header = content.index(MATRIX[0].tobytes())
+    for bit in range(0, 8 * header, 5):
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        try:
+            model = WordEmbeddingModel.from_fasttext(save(bytes(damaged), "x.bin"))
+            model.arrays(word for word in ("a", "bc", "unseen") if word in model)
+        except ValueError as error:
+            assert str(error).startswith(str(save(b"", "x.bin")))  # noqa: PT017
+
+
 def test_from_fasttext_lone_surrogate_is_not_in_vocabulary(save):
     model = WordEmbeddingModel.from_fasttext(save(fasttext_file(["a"], MATRIX[:51], 50), "x.bin"))
     assert "\ud800" not in model and "b" in model
@@ -229,6 +243,22 @@ def test_from_transformers_input_layer_averages_token_rows(bert):
     assert model.name == "tiny"
 
 
+@pytest.mark.parametrize("layer", [0, 1, -1])
+def test_from_transformers_layers_average_states_of_word(bert, layer):
+    net, tokenizer, ids = bert
+    templates = ["this is .{}.", "{} is {}"]  # adjacent full stops are not part of a word
+    model = WordEmbeddingModel.from_transformers(net, tokenizer, layer=layer, templates=templates, batch_size=2)
+    rows = model.rows("nurses")
+    vectors = model.vectors[rows]
+    assert model.index_query(Query([["he"], ["nurses"]], [["she"]])).reason is None  # batches of unequal lengths
+    tokens = [["this", "is", ".", "nurse", "##s", "."], ["nurse", "##s", "is", "nurse", "##s"]]
+    for row, words, positions in zip(vectors, tokens, ([4, 5], [1, 2, 4, 5]), strict=True):
+        token_ids = torch.tensor([[2, *(ids[word] for word in words), 3]])
+        with torch.no_grad():
+            states = net(input_ids=token_ids, output_hidden_states=True).hidden_states[layer]
+        torch.testing.assert_close(row, states[0, positions].mean(0), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize(("pool", "positions"), [("all", [1, 2]), ("first", [0]), ("last", [3])])
 def test_from_transformers_pool_selects_positions(bert, pool, positions):
     net, tokenizer, ids = bert
@@ -236,6 +266,23 @@ def test_from_transformers_pool_selects_positions(bert, pool, positions):
     with torch.no_grad():
         states = net(input_ids=torch.tensor([[2, ids["this"], ids["he"], 3]])).last_hidden_state[0]
     torch.testing.assert_close(torch.tensor(model["he"]), states[positions].mean(0), rtol=1e-5, atol=1e-6)
+
+
+def test_from_transformers_byte_level_tokenizer_equals_single_passes(bert):
+    from tiny_models import make
+
+    net, tokenizer = make("gpt2")  # it has no token for padding
+    model = WordEmbeddingModel.from_transformers(net, tokenizer, templates=[" {}"])
+    (she,) = tokenizer(" she")["input_ids"]
+    torch.testing.assert_close(torch.tensor(model["she"]), net.get_input_embeddings().weight[she].detach())
+    templates = ["a {}", "a b a {}"]
+    model = WordEmbeddingModel.from_transformers(net, tokenizer, templates=templates, layer=-1)
+    rows = model.rows("she")
+    for row, template in zip(model.vectors[rows], templates, strict=True):
+        token_ids = torch.tensor([tokenizer(template.format("she"))["input_ids"]])
+        with torch.no_grad():
+            states = net(input_ids=token_ids, output_hidden_states=True).hidden_states[-1]
+        torch.testing.assert_close(row, states[0, -1], rtol=1e-5, atol=1e-6)
 
 
 def test_from_transformers_invalid_arguments_raise(bert):

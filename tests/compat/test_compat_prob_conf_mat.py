@@ -132,20 +132,6 @@ def test_study_from_dictionary_compares_all_experiments(study):
     assert f"{random}" == "random" and torch.equal(*values)
 
 
-def test_options_of_plots_draw_and_hide_parts(study):
-    pytest.importorskip("matplotlib")
-    study.add_metric("acc")
-    options = {"extrema_line_width": 3.0, "background_colour": "ivory", "plot_obs_point": False, "figsize": (5, 4)}
-    figure = study.plot_metric_summaries("acc", median_line_colour="red", median_line_format=":", **options)
-    lines = figure.axes[0].lines
-    medians, others = ([line for line in lines if (line.get_color() == "red") is is_red] for is_red in (True, False))
-    assert [line.get_linestyle() for line in medians] == [":"] and figure.get_facecolor() == (1.0, 1.0, 240 / 255, 1.0)
-    assert [line.get_markeredgewidth() for line in others if line.get_marker() == "|"] == [3.0]
-    assert not any(line.get_marker() == "D" for line in others) and figure.get_size_inches().tolist() == [5.0, 4.0]
-    with pytest.raises(TypeError, match="'axis_fontsize'"):
-        study.plot_metric_summaries("acc", axis_fontsize=9)
-
-
 def test_functions_take_arrays_by_their_names():
     means = np.random.default_rng(0).normal([0.8, 0.7], 0.05, (4000, 2))
     summary = pcm.summarize_posterior(posterior_samples=means[:, 0], ci_probability=0.9)

@@ -12,7 +12,7 @@ from tensormetrics.compat import prob_conf_mat as pcm
 from tensormetrics.core.results.text_tables import escaped_latex
 from tensormetrics.posterior.sampling.rng import RNG
 
-ACC, PAIR = pcm.get_metric("acc"), {"experiment_a": "mlp/a", "experiment_b": "svm/b"}
+ACC = pcm.get_metric("acc")
 FORMATS = ["github", "pipe", "html", "latex", "csv", "plain", "rst"]
 REPORTS = {
     "report_metric_summaries": {},

@@ -31,11 +31,6 @@ def accelerated() -> None:
     assert metric.compute()["acc/low"] == alone.compute()["acc/low"]
 
 
-def test_accelerate():
-    pytest.importorskip("accelerate")
-    accelerated()
-
-
 def test_two_processes_of_accelerate():
     accelerate = pytest.importorskip("accelerate")
     accelerate.debug_launcher(accelerated, num_processes=2)

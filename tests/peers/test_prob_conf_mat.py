@@ -17,7 +17,6 @@ with warnings.catch_warnings():
     pcm = pytest.importorskip("prob_conf_mat")
     from prob_conf_mat.experiment_aggregation import get_experiment_aggregator
     from prob_conf_mat.experiment_aggregation.heterogeneity import heterogeneity_dl, heterogeneity_pm
-    from prob_conf_mat.stats import summarize_posterior
     from prob_conf_mat.utils import RNG
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -107,24 +106,6 @@ def test_samples_have_the_same_distribution(metric, name, studies):
 def test_observed_values(metric, studies):
     theirs, ours = (study.get_metric_samples(metric, "g/b", "input").values for study in studies)
     np.testing.assert_allclose(ours.numpy().ravel(), np.asarray(theirs).ravel(), rtol=1e-9)
-
-
-def test_summaries(studies):
-    samples = studies[1].get_metric_samples("mcc", "g/a").values[:, 0].double()
-    theirs, ours = (summarize(samples.numpy(), 0.95) for summarize in (summarize_posterior, compat.summarize_posterior))
-    np.testing.assert_allclose(ours.median, theirs.median)
-    np.testing.assert_allclose(ours.hdi, theirs.hdi, rtol=1e-12)
-    np.testing.assert_allclose([ours.skew, ours.kurtosis], [theirs.skew, theirs.kurtosis], rtol=1e-9)
-
-
-def test_comparisons(studies):
-    theirs, ours = (study.get_pairwise_comparison("acc", **PAIR, min_sig_diff=0.05) for study in studies)
-    for field in "p_direction", "p_rope", "p_sig_neg", "p_sig_pos", "p_bi_sig":
-        assert float(getattr(ours, field)) == pytest.approx(float(getattr(theirs, field)), abs=0.02), field
-    assert ours.direction == theirs.direction
-    assert float(ours.observed_diff) == pytest.approx(float(theirs.observed_diff))
-    rows = [study.report_expected_reward("acc", rewards=[3, 1], table_fmt="records") for study in studies]
-    assert rows[1][0]["E[Reward]"] == pytest.approx(3, abs=0.1)
 
 
 def test_heterogeneity(generator):

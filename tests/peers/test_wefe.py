@@ -17,7 +17,7 @@ with warnings.catch_warnings():
     metrics = pytest.importorskip("wefe.metrics")
     import gensim
     from wefe.query import Query
-    from wefe.utils import calculate_ranking_correlations, create_ranking, run_queries
+    from wefe.utils import run_queries
     from wefe.word_embedding_model import WordEmbeddingModel
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -111,19 +111,6 @@ def test_run_queries_equals_wefe_tables(metric, models):
     theirs = run_queries(getattr(metrics, metric), [next(queries)], [models[1]], **options)
     assert list(ours.columns) == list(theirs.columns) and list(ours.index) == list(theirs.index)
     np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
-
-
-def test_rankings_equal_wefe_rankings(models):
-    queries = [both(association.Query, "TUV", "ABC")]
-    other = association.WordEmbeddingModel(models[0].to(dtype=torch.float32), "narrow")
-    tables = [
-        wefe.run_queries(metric, queries, [models[0], other], generate_subqueries=True, aggregate_results=True)
-        for metric in (wefe.WEAT, wefe.RND)
-    ]
-    ours, theirs = wefe.create_ranking(tables), create_ranking(tables)
-    np.testing.assert_array_equal(ours, theirs)
-    ours, theirs = wefe.calculate_ranking_correlations(ours), calculate_ranking_correlations(theirs)
-    np.testing.assert_allclose(ours, theirs)
 
 
 def parameters(function):

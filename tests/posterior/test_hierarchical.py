@@ -5,7 +5,7 @@ import pytest
 import scipy.special
 import torch
 
-from tensormetrics.posterior import ConfusionPosterior
+from tensormetrics.posterior import ConfusionPosterior, get_metric
 from tensormetrics.posterior.functional import sample_confusion_matrices, sample_metrics, sample_sums
 from tensormetrics.uncertainty.statistics.samples import equal_tailed
 
@@ -77,6 +77,44 @@ def test_hierarchical_prior_of_groups_raises(device):
     grouped.update(cells % 4, cells // 4, groups=torch.arange(len(cells), device=device))
     with pytest.raises(ValueError, match="^confusion_prior: got 'hierarchical' with items or groups, wanted another"):
         grouped.compute()
+
+
+def simulate_counts(C, items, accuracy, sets, generator):
+    """Simulate tables whose recalls differ by class around `accuracy`, with unequally frequent wrong classes."""
+    recalls = (accuracy + (1 - accuracy) * torch.linspace(-0.8, 0.8, C, dtype=torch.float64))[:, None]
+    wrong = torch.rand(C, C, generator=generator, dtype=torch.float64).fill_diagonal_(0)
+    cells = (torch.diag_embed(recalls[:, 0]) + (1 - recalls) * wrong / wrong.sum(1, keepdim=True)) / C
+    cell_ids = torch.multinomial(cells.flatten().expand(sets, -1), items * C, replacement=True, generator=generator)
+    counts = torch.zeros(sets, C * C, dtype=torch.float64).scatter_add_(1, cell_ids, torch.ones_like(cell_ids).double())
+    return cells, counts.view(sets, C, C)
+
+
+METRICS = ["acc", "tpr", "f1@macro"]
+
+
+def coverages_of(counts, cells, **priors):
+    samples_by_metric = sample_metrics(counts, METRICS, 1500, names=[str(i) for i in range(len(counts))], **priors)
+    coverages = []
+    for metric, samples in zip(METRICS, samples_by_metric, strict=True):
+        _, low, high = equal_tailed(samples.double())
+        truth = get_metric(metric)(cells[None])[0]
+        coverages.append(float(((low <= truth + 1e-12) & (truth <= high + 1e-12)).double().mean()))
+    return coverages
+
+
+@pytest.mark.slow
+def test_hierarchical_intervals_cover_class_rates(generator):
+    """Equal-tailed 95 % intervals; the table is printed with -s."""
+    for C, items, accuracy in [(10, 5, 0.6), (10, 5, 0.9), (10, 10, 0.9), (10, 20, 0.9)]:
+        cells, counts = simulate_counts(C, items, accuracy, 200, generator)
+        rows = {
+            prior: coverages_of(counts, cells, confusion_prior=prior)
+            for prior in ("hierarchical", "balanced", 0, "perks")
+        }
+        for prior, coverages in rows.items():
+            print(C, items, accuracy, prior, *(f"{coverage:.2f}" for coverage in coverages))
+        acc, tpr, f1 = rows.pop("hierarchical")
+        assert 0.88 <= acc <= 0.99 and 0.88 <= tpr <= 0.98 and f1 >= rows["balanced"][2] - 0.02
 
 
 HARD = torch.tensor([0.99] * 8 + [0.4] * 2, dtype=torch.float64)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from emulated_operators import lanes
 
+from tensormetrics.core.native import native
 from tensormetrics.core.numbers import philox as _philox
 from tensormetrics.posterior.sampling import operators, reference
 
@@ -97,6 +98,14 @@ def test_item_sums_operator_equals_reference(N, device):
     assert torch.equal(part, sums[..., 97:102])
 
 
+@pytest.mark.parametrize("n", [0, 1, 6, 256, 1001])
+def test_uniforms_operator_equals_reference(n, device):
+    uniforms, expected = (torch.full((n,), torch.nan, dtype=torch.float64, device=device) for _ in range(2))
+    for operator, out in (operators.uniforms, uniforms), (reference.uniforms, expected):
+        operator(out, keys(1, device=device)[0], 5)
+    assert torch.equal(uniforms, expected) and ((uniforms > 0) & (uniforms < 1)).all()
+
+
 def test_dirichlet_sums_tiny_concentrations_sum_to_one(device):
     cells = torch.full((1, 4, 4), 1e-4, dtype=torch.float64, device=device)
     for kernel in [*kernels(device), reference.dirichlet_sums]:
@@ -149,3 +158,28 @@ def test_reference_sums_scratch_size_changes_rounding_only(device, monkeypatch):
     monkeypatch.setitem(reference.SCRATCH_CELLS, device.type, 1000)
     sums = sums_by(reference.dirichlet_sums, 4, 0.3, torch.float64, device)
     torch.testing.assert_close(sums, expected, rtol=200 * torch.finfo(torch.float64).eps, atol=0)
+
+
+def test_sampling_operators_invalid_outputs_raise(device):
+    cells = torch.rand(2, 3, 3, dtype=torch.float64, device=device)
+    with pytest.raises(RuntimeError, match="uniforms: got out of float32"):
+        operators.uniforms(torch.zeros(9, device=device), keys(1, device=device)[0], 2)
+    with pytest.raises(RuntimeError, match="item_sums: got out of float32"):
+        items = torch.tensor([[0, 3], [2, 2]], device=device)
+        operators.item_sums(torch.zeros(2, 4, 5, device=device), items, keys(1, device=device)[0], 0)
+    with pytest.raises(RuntimeError, match="got out of 11 fields, wanted 12"):
+        out = torch.zeros(2, 11, 5, device=device)
+        operators.dirichlet_sums(out, cells.sum(-1), cells, None, keys(2, 3, device=device), 0)
+
+
+def test_log_gamma_without_native_code_warns_once(recwarn):
+    native.warn_missing.cache_clear()
+    arguments = torch.ones(1, 1, 3, dtype=torch.float64), keys(1, device="cpu"), 0
+    fallback, compiled = (torch.empty(1, 1, 3, 5, dtype=torch.float64) for _ in range(2))
+    reference = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
+    with pytest.warns(RuntimeWarning, match="^sample_dirichlet: there is no native code for cpu"):
+        torch.ops.tensormetrics.log_gamma.default.redispatch(reference, fallback, *arguments)
+    torch.ops.tensormetrics.log_gamma.default.redispatch(reference, fallback, *arguments)
+    operators.log_gamma(compiled, *arguments)
+    assert not recwarn.list
+    torch.testing.assert_close(fallback, compiled, rtol=1e-12, atol=1e-12)

@@ -89,6 +89,10 @@ def study(**experiment):
 
 # Public functions, and functions that read their arguments anyway.
 REFUSALS = {
+    "validate_confusion_matrix": lambda x: posterior.functional.validate_confusion_matrix(corrupted_matrix(x)),
+    "dirichlet_prior": lambda x: posterior.functional.dirichlet_prior([x, 1], (2,)),
+    "sample_dirichlet": lambda x: posterior.functional.sample_dirichlet(torch.tensor([1, x]), 2),
+    "sample_log_gamma": lambda x: posterior.functional.sample_log_gamma(torch.tensor([1, x]), 2),
     "sample_sums": lambda x: posterior.functional.sample_sums(corrupted_matrix(x), 2),
     "sample_sums of the input": lambda x: posterior.functional.sample_sums(corrupted_matrix(x), 2, method="input"),
     "sample_sums under a prior": lambda x: posterior.functional.sample_sums(MATRIX, 2, prevalence_prior=x),
@@ -101,6 +105,7 @@ REFUSALS = {
     "ConfusionPosterior of a probability": lambda x: ConfusionPosterior(2, confidence=x),
     "Experiment": lambda x: posterior.Experiment("a", corrupted_matrix(x)),
     "Study": lambda x: study(confusion_matrix=corrupted_matrix(x)),
+    "Study under a prior": lambda x: study(confusion_prior=x),
     "Study of a probability": lambda x: Study(0, confidence=x),
     "hdi": lambda x: uncertainty.functional.hdi(SAMPLES, x),
     "compare_samples": lambda x: uncertainty.compare_samples(SAMPLES, SAMPLES, confidence=x),
@@ -111,6 +116,7 @@ REFUSALS = {
     "items_needed of a matrix": lambda x: posterior.items_needed(corrupted_matrix(x), "acc", 0.1),
     "kde": lambda x: density.kde(SAMPLES, bw_adjust=x),
     "kde and its cut": lambda x: density.kde(SAMPLES, cut=x),
+    "interpret_i2": lambda x: posterior.functional.interpret_i2(x),
     "pool_correlated": lambda x: pooling.pool_correlated(SAMPLES, U, (0.0, 1.0), rho=x),
     "pool_histogram": lambda x: pooling.pool_histogram(SAMPLES, U, (0.0, 1.0), pseudo_count_weight=x),
     "pool_beta": lambda x: pooling.pool_beta(SAMPLES, U, (0.0, x)),

@@ -80,6 +80,16 @@ def test_metrics_equal_scikit_learn(metric):
     np.testing.assert_allclose(values, np.atleast_1d(function(target, preds, **options)), 1e-12)
 
 
+def test_metric_options_equal_scikit_learn():
+    preds, target = np.random.default_rng(2).integers(0, 4, (2, 200))
+    matrix = sklearn.metrics.confusion_matrix(target, preds)
+    adjusted = sklearn.metrics.balanced_accuracy_score(target, preds, adjusted=True)
+    assert float(evaluate("ba+adjusted=True", matrix)) == pytest.approx(adjusted)
+    for power, weights in (1, "linear"), (2, "quadratic"):
+        kappa = sklearn.metrics.cohen_kappa_score(target, preds, weights=weights)
+        assert float(evaluate(f"pwkappa+power={power}", matrix)) == pytest.approx(kappa)
+
+
 def test_metrics_perfect_classifier_has_exact_values(device):
     perfect = "acc", "mcc", "kappa", "tpr", "ppv", "f1", "p4", "f1@macro", "f1@weighted", "f1@micro", "jaccard"
     perfect += (

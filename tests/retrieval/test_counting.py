@@ -76,22 +76,6 @@ def test_positive_ranks_ties_bound_all_orders_of_equal_references(implementation
         assert ranks.rank.tolist() == [list(expected)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("family", ["gaussian", "every point five times", "integer lattice", "outliers"])
-@pytest.mark.parametrize("classes", [10, 300])
-def test_positive_ranks_thousands_of_references_equal_oracle(family, classes, implementation, device):
-    x = torch.tensor(families(3000, 24)[family], dtype=torch.float16, device=device).clamp(-500, 500)
-    labels = torch.arange(3000, device=device) % classes
-    embeddings, subset = x.double().cpu().numpy(), slice(0, 3000, 75)
-    eye = np.eye(3000, dtype=bool)[subset]
-    match = (labels[subset, None] == labels).cpu().numpy() & ~eye
-    for ties, budget in (("index", None), ("pessimistic", 2**23)):
-        expected = oracle(embeddings[subset], embeddings, match, eye, ties=ties)[0]
-        assert nonzero_ranks(positive_ranks(x, labels, ties=ties, memory_budget=budget).rank[subset]) == expected
-    expected = oracle(embeddings[subset], embeddings, match, eye, depth=90)[0]
-    assert nonzero_ranks(positive_ranks(x, labels, depth=90).rank[subset]) == expected
-
-
 def make_near_ties(count, classes):
     """Return embeddings with integer distances, distances one float64 step apart, and exact ties, with labels."""
     x = torch.arange(count, dtype=torch.float64) // 3 + 1

@@ -137,22 +137,6 @@ def test_faiss_knn_invalid_input_raises(rows):
     )
 
 
-def test_faiss_knn_in_inference_model_equals_peer(rows, tmp_path):
-    inference = pytest.importorskip("pytorch_metric_learning.utils.inference")
-    results = []
-    for knn_class in (FaissKNN, inference.FaissKNN):
-        model = inference.InferenceModel(torch.nn.Identity(), knn_func=knn_class(False, False), data_device="cpu")
-        model.train_knn(rows[:40])
-        model.add_to_knn(rows[40:])
-        model.save_knn_func(str(tmp_path / "index"))
-        model.knn_func.reset()
-        model.load_knn_func(str(tmp_path / "index"))
-        results.append(model.get_nearest_neighbors(rows[:5], 4))
-    (distances, indices), (squares, peer_indices) = results
-    assert torch.equal(indices, peer_indices)
-    torch.testing.assert_close(distances.square(), squares, rtol=1e-6, atol=0)
-
-
 # The branch for GPUs is tested with fake GPU indexes that are searched on the CPU.
 
 

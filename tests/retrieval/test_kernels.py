@@ -1,5 +1,7 @@
 """Triton kernels return the same indices and ranks as plain torch; without a GPU Triton's interpreter runs them."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from kernels import INTERPRETED, interpreted
@@ -22,12 +24,13 @@ DIFFICULT = ("gaussian", "large common mean", "outliers", "three distinct points
 
 
 @pytest.mark.emulated
-@pytest.mark.skipif(torch.cuda.is_available() or INTERPRETED, reason="the tests below run in this process")
+@pytest.mark.skipif(torch.cuda.is_available() or INTERPRETED, reason="the tests run in this process")
 @pytest.mark.parametrize("which", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
-def test_kernels_in_interpreter_pass_tests_of_this_file(which):
+@pytest.mark.parametrize("file", ["test_kernels.py", "test_prepare.py", "test_launches.py"])
+def test_kernels_in_interpreter_pass_tests_of_file(file, which):
     pytest.importorskip("triton")
-    result = interpreted(__file__, which)
-    assert result.returncode == 0, result.stdout
+    result = interpreted(str(Path(__file__).with_name(file)), which)
+    assert result.returncode in (0, 5), result.stdout  # 5: no test is slow
 
 
 @pytest.fixture(autouse=True)

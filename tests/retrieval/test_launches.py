@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import torch
 from fake_device import DEVICE, Device
-from kernels import INTERPRETED, interpreted
+from kernels import INTERPRETED
 
 from tensormetrics.retrieval import (
     NDCG,
@@ -218,11 +218,3 @@ def test_update_makes_few_python_calls():
     scored.update(*batch)
     sys.setprofile(None)
     assert len(calls) <= 240
-
-
-@pytest.mark.emulated
-@pytest.mark.skipif(INTERPRETED, reason="the tests above run in this process")
-def test_launches_in_interpreter_give_same_results():
-    pytest.importorskip("triton")
-    result = interpreted(__file__, "not slow")
-    assert result.returncode == 0, result.stdout

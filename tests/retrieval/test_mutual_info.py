@@ -6,12 +6,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy.optimize
 import sklearn.metrics
 import torch
 from retrieval_oracle import cases
 from sklearn.metrics.cluster import contingency_matrix, expected_mutual_information
 
-from tensormetrics.retrieval import ClusterAccuracy, EmbeddingClusterAccuracy, NormalizedMutualInfo, TorchKMeans
+from tensormetrics.retrieval import ClusterAccuracy, EmbeddingClusterAccuracy, NormalizedMutualInfo
 from tensormetrics.retrieval.clusters.mutual_info import AVERAGES
 from tensormetrics.retrieval.functional import (
     adjusted_mutual_info,
@@ -30,6 +31,12 @@ from tensormetrics.uncertainty import compare
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of unique classes")  # of older scikit-learns
 
+
+def best_matching(labels, clusters):
+    table = contingency_matrix(labels, clusters)
+    return table[scipy.optimize.linear_sum_assignment(table, maximize=True)].sum() / len(labels)
+
+
 SCORES = {
     "NMI": (normalized_mutual_info, sklearn.metrics.normalized_mutual_info_score),
     "AMI": (adjusted_mutual_info, sklearn.metrics.adjusted_mutual_info_score),
@@ -39,6 +46,7 @@ SCORES = {
     "v_measure": (v_measure, sklearn.metrics.v_measure_score),
     "FMI": (fowlkes_mallows, sklearn.metrics.fowlkes_mallows_score),
     "mutual_information": (mutual_info, sklearn.metrics.mutual_info_score),
+    "cluster_accuracy": (cluster_accuracy, best_matching),
 }
 
 
@@ -81,7 +89,7 @@ def tensor_pair(labels, clusters, device):
 def test_golden_cases_scores_match_golden_file(case, device):
     table = contingency(*tensor_pair(case["labels"], case["clusters"], device))
     functions = {name: ours for name, (ours, _) in SCORES.items()}
-    functions |= {"expected_mutual_information": expected_mutual_info, "cluster_accuracy": cluster_accuracy}
+    functions["expected_mutual_information"] = expected_mutual_info
     for name, expected in case["expected"].items():
         assert float(functions[name](table)) == pytest.approx(expected, abs=1e-9), name
 
@@ -102,11 +110,9 @@ def test_random_labelings_scores_match_sklearn(name, device):
 def test_edge_cases_scores_match_sklearn(name, edge, device):
     labels, clusters = EDGES[edge]
     ours, theirs = SCORES[name]
-    if name == "mutual_information" and not labels:
-        expected = 0.0  # scikit-learn raises an error
-    else:
-        expected = theirs(labels, clusters)
-    assert float(ours(*tensor_pair(labels, clusters, device))) == pytest.approx(expected, abs=1e-12)
+    without_items = {"mutual_information": 0.0, "cluster_accuracy": math.nan}  # where the others have a value
+    expected = without_items[name] if name in without_items and not labels else theirs(labels, clusters)
+    assert float(ours(*tensor_pair(labels, clusters, device))) == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 
 @pytest.mark.parametrize("average", AVERAGES)
@@ -177,17 +183,6 @@ def test_expected_mutual_info_memory_budget_changes_nothing(monkeypatch, device)
     module = importlib.import_module("tensormetrics.retrieval.clusters.mutual_info")
     monkeypatch.setattr(module, "budget", lambda *_: 2**17)  # 128 terms at a time
     assert torch.equal(expected_mutual_info(*pair), expected)
-
-
-@pytest.mark.parametrize("name", SCORES)
-def test_scores_ignore_cluster_names_and_item_order(name, device):
-    function = SCORES[name][0]
-    labels, clusters = torch.randint(0, 7, (2, 100), device=device)
-    value, order = function(labels, clusters), torch.randperm(100, device=device)
-    renamed = torch.randperm(7, device=device)[clusters]
-    for pair in ((labels[order], clusters[order]), (-labels, renamed), (labels / 3, renamed.float())):
-        assert float(function(*pair)) == pytest.approx(float(value), abs=1e-13)
-    assert float(function(contingency(labels, clusters))) == float(value)
 
 
 def test_equal_partitions_and_refinements_score_exactly_one(device):
@@ -261,11 +256,6 @@ def test_contingency_large_labels_stay_distinct(device):
     assert contingency(labels, labels).row_size.tolist() == [1, 1, 1]
 
 
-def test_contingency_without_items_is_empty(device):
-    table = contingency(*torch.zeros(2, 0, device=device))
-    assert table.total == 0 and [part.shape for part in table[:-1]] == [(0,)] * 5
-
-
 @pytest.mark.parametrize("offset", [0, -7, 2**62])
 @pytest.mark.parametrize("classes, groups", [(3, 4), (30, 2), (1, 1), (200, 90)])
 def test_contingency_counted_table_equals_sorted_table(classes, groups, offset, device):
@@ -278,36 +268,6 @@ def test_contingency_counted_table_equals_sorted_table(classes, groups, offset, 
     for part, expected_part in zip(table[:5], expected[:5], strict=True):
         assert torch.equal(part, expected_part[0])
     assert table.total == expected.total == 60
-
-
-def best_over_permutations(labels, clusters):
-    classes, groups = sorted(set(labels)), sorted(set(clusters))
-    groups += [None] * (len(classes) - len(groups))
-    return max(
-        np.mean([cluster_of.get(label, object()) == cluster for label, cluster in zip(labels, clusters, strict=True)])
-        for cluster_of in (
-            dict(zip(classes, permutation, strict=False)) for permutation in itertools.permutations(groups)
-        )
-    )
-
-
-@pytest.mark.parametrize(("classes", "groups"), [(3, 3), (2, 5), (5, 2), (1, 4)])
-def test_cluster_accuracy_equals_best_permutation(classes, groups, device):
-    random = np.random.RandomState(classes)
-    labels, clusters = (random.randint(-1, top - 1, (2, 3, 17)) for top in (classes, groups))
-    values = cluster_accuracy(torch.tensor(labels, device=device), torch.tensor(clusters, device=device))
-    assert values.shape == (2, 3)
-    for i in np.ndindex(2, 3):
-        assert float(values[i]) == pytest.approx(best_over_permutations(labels[i], clusters[i]), abs=1e-15)
-
-
-def test_cluster_accuracy_small_example_has_known_value(device):
-    labels = torch.tensor([0, 0, 0, 1, 1, 2], dtype=torch.uint8, device=device)
-    clusters = torch.tensor([5, 5, 9, 9, 9, 5], device=device)
-    assert float(cluster_accuracy(labels, clusters)) == 4 / 6
-    assert float(cluster_accuracy(contingency(labels, clusters))) == 4 / 6
-    assert float(cluster_accuracy(labels / 7, clusters.float())) == 4 / 6
-    assert math.isnan(cluster_accuracy(labels[:0], clusters[:0]))
 
 
 def make_unconnected_blocks(random, blocks):
@@ -341,16 +301,10 @@ def test_cluster_accuracy_connected_block_above_budget_raises(device):
     assert float(cluster_accuracy(labels, clusters, memory_budget=40_400)) == 0.5
 
 
-def test_embedding_cluster_accuracy_clusters_all_updates(device):
+@pytest.mark.parametrize(("n_clusters", "accuracy"), [(None, 1), (6, 0.5)])
+def test_embedding_cluster_accuracy_clusters_all_updates(n_clusters, accuracy, device):
     labels = torch.arange(60, device=device) % 3
-    x = torch.eye(3, device=device)[labels] * 100 + torch.randn(60, 3, device=device)
-    metric = EmbeddingClusterAccuracy(kmeans_func=TorchKMeans(init="k-means++"))
-    for batch in zip(x.split(25), labels.split(25), strict=True):
+    metric = EmbeddingClusterAccuracy(n_clusters, kmeans_func=lambda x, n: np.arange(len(x)) % n)
+    for batch in zip(torch.zeros(60, 3, device=device).split(25), (labels / 2).split(25), strict=True):
         metric.update(*batch)
-    assert metric.compute().shape == () and float(metric.compute()) == 1
-    six_clusters = EmbeddingClusterAccuracy(n_clusters=6, kmeans_func=lambda x, n: np.arange(len(x)) % n)
-    six_clusters.update(x, labels)
-    assert float(six_clusters.compute()) == 0.5
-    float_labels = EmbeddingClusterAccuracy(kmeans_func=lambda x, n: torch.arange(len(x)) % n)
-    float_labels.update(x, labels / 2)
-    assert float(float_labels.compute()) == 1
+    assert float(metric.compute()) == accuracy

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from fake_device import DEVICE, Device
-from kernels import INTERPRETED, interpreted
+from kernels import INTERPRETED
 from retrieval_oracle import families
 from torch import Tensor
 
@@ -13,14 +13,6 @@ from tensormetrics.retrieval.search.product_filter import Filter, Normalization
 
 N = 70
 HARD = ("gaussian", "large common mean", "outliers", "three distinct points", "all zeros")
-
-
-@pytest.mark.emulated
-@pytest.mark.skipif(torch.cuda.is_available() or INTERPRETED, reason="the tests below run in this process")
-def test_file_with_interpreted_kernels_passes():
-    pytest.importorskip("triton")
-    result = interpreted(__file__, "not slow")
-    assert result.returncode == 0, result.stdout
 
 
 def make_filter(x: Tensor, distance: str, parts: int, normalization: Normalization | None = None) -> Float16Filter:

@@ -244,21 +244,3 @@ def test_ranks_without_gain_triples_have_no_positives(device):
     none = torch.empty(0, dtype=torch.int64, device=device)
     ranks = positive_ranks(x, torch.zeros(40, device=device), gains=(none, none, none.double()))
     assert ranks.relevant.sum() == 0 and ndcg(ranks).isnan().all()
-
-
-QUERY, REFERENCE, GAIN = torch.tensor([0, 1]), torch.tensor([1, 2]), torch.tensor([1.0, 2.0])
-
-
-def test_gain_triples_of_wrong_shape_or_dtype_are_rejected():
-    x, labels = torch.zeros(3, 2), torch.zeros(3)
-    for triples in (
-        (QUERY, REFERENCE[:1], GAIN),
-        (QUERY, REFERENCE.double(), GAIN),
-        (QUERY[None], REFERENCE[None], GAIN[None]),
-    ):
-        with pytest.raises(ValueError, match="^gains"):
-            positive_ranks(x, labels, gains=triples)
-    with pytest.raises(ValueError, match="^gains"):
-        AccuracyCalculator(("ndcg",), gains=(np.zeros(2, dtype=int), np.zeros(2, dtype=int), np.ones(2))).get_accuracy(
-            x, labels
-        )

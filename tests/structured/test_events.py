@@ -1,6 +1,7 @@
 """Events, relations and their dataclasses: both entry points agree; errors."""
 
 import random
+from collections import Counter
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from tensormetrics.structured import (
     EventScores,
     EventSet,
     Mention,
+    MultisetMatch,
     Relation,
     RelationScores,
     RelationSet,
@@ -70,6 +72,20 @@ def test_dataclasses_give_the_same_overlaps(documents, empty, duplicates):
         assert sums(metric, name) == [float(part.sum()) for part in overlap[:3]], name
 
 
+def test_arguments_linked_by_type_are_counted_over_the_document(documents):
+    metric = EventScores(link="type")
+    metric.update_events(*documents)
+    for name, read in (
+        ("argument_identification", lambda event, arg: (event.trigger.type, arg.mention)),
+        ("argument_classification", lambda event, arg: (event.trigger.type, arg)),
+    ):
+        shared = pred = ref = 0
+        for p, r in zip(*documents, strict=True):
+            one, two = (Counter(read(e, a) for e in part.events for a in e.args) for part in (p, r))
+            shared, pred, ref = shared + (one & two).total(), pred + one.total(), ref + two.total()
+        assert sums(metric, name) == [shared, pred, ref]
+
+
 @pytest.mark.parametrize("link", ["trigger", "type"])
 def test_arguments_of_no_event_do_not_count(link, device):
     triggers = torch.tensor([[[0, 1, 1], [4, 6, 6]], [[3, 2, 2], [3, 6, 6]]])
@@ -104,3 +120,12 @@ def test_relation_scores_match_hand_computation():
     baseline.update_relations([RelationSet(ours), []], [theirs, theirs])
     overlap = RelationSet.metric.overlap([RelationSet(ours), RelationSet([])], [RelationSet(theirs)] * 2)
     assert baseline.sums[:3].tolist() == [float(part.sum()) for part in overlap[:3]] == [1, 3, 4]
+
+
+def test_relations_are_rows_that_are_equal(generator):
+    inputs = [torch.randint(0, 2, (30, n, 5), generator=generator) for n in (6, 7)]
+    lengths = [torch.randint(0, n + 1, (30,), generator=generator) for n in (6, 7)]
+    ours, counted = RelationScores(), MultisetMatch(columns=True)
+    for metric in (ours, counted):
+        metric.update(*inputs, *lengths)
+    assert ours.compute() == counted.compute()

@@ -36,6 +36,15 @@ def test_overlaps_equal_enumeration(constraint, generator):
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_counts_equal_the_pairwise_overlap(constraint, generator, device):
+    pred, ref = (torch.randint(0, 3, (200, n, 2), generator=generator).to(device) for n in (4, 5))
+    counts = multiset_overlap(pred, ref, constraint=constraint, columns=True)
+    for value, (x, y) in zip(counts, ((pred, ref), (pred, pred), (ref, ref)), strict=True):
+        equal = (x[:, :, None] == y[:, None]).all(-1).double()
+        assert torch.equal(value.double(), set_overlap(equal, constraint=constraint))
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
 def test_multiset_overlap_set_cross_equals_the_metric_of_objects(constraint):
     pred, ref = [1, 1, 2], [1, 2, 2, 2]
     counts = multiset_overlap(torch.tensor(pred), torch.tensor(ref), constraint=constraint, duplicates="set_cross")
@@ -69,6 +78,28 @@ def test_gradient_of_padded_documents(overlap, constraint, generator):
         (expected,) = torch.autograd.grad(overlap(single, constraint=constraint), single)
         assert torch.equal(inputs[document, :n, :m], expected)
         assert inputs[document].abs().sum() == expected.abs().sum()
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_extra_dimensions_strides_and_no_documents(constraint, generator):
+    similarity = torch.rand(2, 3, 4, 5, generator=generator).transpose(0, 1)
+    for overlap in (set_overlap, sequence_overlap):
+        value = overlap(similarity, constraint=constraint)
+        assert torch.equal(value, overlap(similarity.flatten(0, 1), constraint=constraint).view(3, 2))
+        for empty, shape in (((0, 4, 5), (0,)), ((2, 0, 5), (2,)), ((2, 4, 0), (2,)), ((2, 0, 0), (2,))):
+            result = overlap(torch.zeros(empty), constraint=constraint)
+            assert result.shape == shape and result.dtype == torch.float64 and not result.any()
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+@pytest.mark.parametrize("overlap", [set_overlap, sequence_overlap])
+def test_overlap_nan_affects_only_its_document_and_minus_infinity_forbids(overlap, constraint):
+    similarity = torch.ones(3, 2, 2)
+    similarity[0, 1, 1] = torch.nan
+    similarity[1, 0, 0] = torch.inf
+    similarity[2] = -torch.inf
+    assert overlap(similarity, constraint=constraint).isnan().tolist() == [True, True, False]
+    assert overlap(similarity, constraint=constraint)[2] == 0
 
 
 def test_half_precision_is_summed_from_single(device):
@@ -162,6 +193,17 @@ def test_equals_the_torch_code(shape, dtype, constraint, generator):
     value = sequence_overlap(similarity, constraint=constraint)
     assert value.dtype == torch.float64 and value[1::3].isnan().all()
     assert torch.equal(value.nan_to_num(torch.inf), antidiagonals(similarity, *constraint.once))
+
+
+def test_heaviest_chain_passes_opcheck():
+    arguments = torch.rand(3, 4, 5), True, False
+    torch.library.opcheck(torch.ops.tensormetrics.heaviest_chain.default, arguments)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64, torch.bool])
+def test_heaviest_chain_other_dtypes_raise(dtype):
+    with pytest.raises(RuntimeError, match="wanted similarity: real B N M"):
+        torch.ops.tensormetrics.heaviest_chain(torch.ones(1, 8, 8, dtype=dtype), True, True)
 
 
 # torch's own forward mode is written with it.

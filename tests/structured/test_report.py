@@ -1,7 +1,9 @@
 """Reports of fields: rows, intervals, comparisons, single documents, pages; and `FieldScores` as a metric."""
 
+import copy
 import html.parser
 import json
+import pickle
 import random
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -107,6 +109,14 @@ def test_intervals_contain_the_score_and_are_those_of_the_metric():
     assert str(metric.report()) == str(report).rsplit("\nlowest", 1)[0]
 
 
+def test_groups_widen_intervals():
+    preds, refs = invoices(60, 0.3, 1)
+    preds, refs = [[document for document in part for _ in range(5)] for part in (preds, refs)]
+    single = evaluate(preds, refs, Invoice, replicates=300)["total"].f1
+    grouped = evaluate(preds, refs, Invoice, replicates=300, groups=[n // 5 for n in range(300)])["total"].f1
+    assert float(grouped.high - grouped.low) > 1.5 * float(single.high - single.low)
+
+
 def test_comparison_by_field_corrects_the_fields_in_which_models_differ():
     refs = invoices(50, 0, 0)[1]
     better, worse = (invoices(50, errors, 0)[0] for errors in (0.1, 0.5))
@@ -149,6 +159,24 @@ def test_null_hypotheses_are_rejected_at_the_nominal_rate():
         p_values = [c.p_corrected for c in compare(*reports).values() if c.p_corrected is not None]
         rejected.append(any(float(p) <= 0.05 for p in p_values))
     assert sum(rejected) <= 8  # of 60 at .05: more with probability .004
+
+
+def test_metric_survives_copies_merges_and_files():
+    preds, refs = invoices(20, 0.4, 2)
+    full, first, second = (FieldScores(Invoice, replicates=20) for _ in range(3))
+    ids = list(range(20))
+    full.update(preds, refs, ids=ids)
+    first.update(preds[:7], refs[:7], ids=ids[:7])
+    second.update(preds[7:], refs[7:], ids=ids[7:])
+    first.merge_state(second)
+    twins = [pickle.loads(pickle.dumps(full)), copy.deepcopy(full), first]
+    loaded = FieldScores(Invoice, replicates=20)
+    loaded.persistent(True)
+    full.persistent(True)
+    loaded.load_state_dict(full.state_dict())
+    for twin in [*twins, loaded]:
+        assert str(twin.interval()) == str(full.interval()) and str(twin.report()) == str(full.report())
+    assert torch.equal(first.support, full.support)
 
 
 def test_inferred_metrics_need_references_and_others_a_schema():

@@ -106,6 +106,7 @@ def test_several_thresholds_and_formats():
 
 N = 24
 LENGTHS = ("MultisetMatch", "RankingScores", "BoxMatch", "SpanScores", "RelationScores", "EventScores")
+SYMMETRIC = ("MultisetMatch", "BoxMatch", "SpanScores", "RelationScores", "EventScores", "CorefScores")
 
 
 def scored(name: str, inputs: tuple[Tensor, ...]) -> dict[str, float]:
@@ -133,7 +134,44 @@ def test_padding_never_matters(name, inputs, garbage):
     assert scored(name, (*padded, *lengths)) == scored(name, inputs)
 
 
-@pytest.mark.parametrize("name", sorted(METRICS.keys() - {"Family", "FieldScores"}))  # which take lists of documents
-def test_documents_in_any_shape(name, inputs):
-    several = tuple(tensor.unflatten(0, (2, 3, 4)) for tensor in inputs)
-    assert scored(name, several) == pytest.approx(scored(name, inputs), rel=1e-12)
+@pytest.mark.parametrize("name", ["SetMatch", "SequenceMatch"])
+@pytest.mark.parametrize("garbage", [1.0, float("nan"), float("inf"), -float("inf")])
+def test_padding_of_similarities_never_matters(name, inputs, garbage):
+    similarity, *lengths = inputs
+    wide = torch.nn.functional.pad(similarity, (0, 2, 0, 2))
+    rows, columns = (torch.arange(size) < n[:, None] for size, n in zip(wide.shape[1:], lengths, strict=True))
+    padded = wide.where(rows[:, :, None] & columns[:, None], garbage)
+    assert scored(name, (padded, *lengths)) == scored(name, inputs)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_documents_in_any_order_and_shape(name, inputs, generator):
+    expected = pytest.approx(scored(name, inputs), rel=1e-12)
+    order = torch.randperm(N, generator=generator)
+    assert scored(name, tuple(t[order] for t in inputs)) == expected
+    if name not in ("Family", "FieldScores"):  # which take lists of documents
+        assert scored(name, tuple(t.unflatten(0, (2, 3, 4)) for t in inputs)) == expected
+
+
+@pytest.mark.parametrize("name", SYMMETRIC)
+def test_suites_swapped_inputs_swap_precision_and_recall(name, inputs):
+    indices = [index ^ 1 for index in range(len(inputs))]  # predictions and references take turns
+    result = scored(name, tuple(inputs[index] for index in indices))
+    other = {"precision": "recall", "recall": "precision"}
+    for key, value in scored(name, inputs).items():
+        head, dash, score = key.rpartition("-")
+        score, bracket, label = score.partition("[")
+        mirrored = head + dash + other.get(score, score) + bracket + label
+        if "blanc" not in key:  # it asks which links the reference has
+            assert result[mirrored] == pytest.approx(value), key
+
+
+@pytest.mark.parametrize("name", ["MultisetMatch", "BoxMatch", "SpanScores", "RelationScores"])
+def test_items_in_any_order(name, inputs, generator):
+    tables, lengths = inputs[: len(inputs) // 2], inputs[len(inputs) // 2 :]
+    shuffled = []
+    for table, length in zip(tables, lengths, strict=True):
+        index = torch.rand(table.shape[:2], generator=generator)
+        order = (index + 2 * (torch.arange(table.shape[1]) >= length[:, None])).argsort(1)
+        shuffled.append(table[torch.arange(N)[:, None], order])
+    assert scored(name, (*shuffled, *lengths)) == pytest.approx(scored(name, inputs), rel=1e-12)

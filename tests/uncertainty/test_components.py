@@ -63,6 +63,18 @@ def test_crossed_batches_equal_mean_squares(generator, device):
         np.testing.assert_allclose([float(part[index]) for part in parts.parts.values()], expected, rtol=1e-9)
 
 
+def test_balanced_nested_components_equal_reml(generator):
+    pd, formula = pytest.importorskip("pandas"), pytest.importorskip("statsmodels.formula.api")
+    items = torch.arange(90) // 3
+    scores = torch.randn(30, generator=generator)[items] + torch.randn(90, generator=generator).double()
+    frame = pd.DataFrame({"score": scores.numpy(), "item": items.numpy()})
+    model = formula.mixedlm("score ~ 1", frame, groups=frame["item"]).fit(reml=True, gtol=1e-10)
+    parts = variance_components(scores, items)
+    assert float(parts.items) == pytest.approx(float(model.cov_re.iloc[0, 0]), rel=1e-4)
+    assert float(parts.within) == pytest.approx(model.scale, rel=1e-4)
+    assert float(parts.se()) == pytest.approx(float(model.bse_fe.iloc[0]), rel=1e-4)
+
+
 def test_standard_error_of_other_counts_follows_from_the_components(generator):
     table = torch.randn(8, 1, generator=generator) + torch.randn(1, 5, generator=generator).double()
     parts = crossed(table + 0.5 * torch.randn(8, 5, generator=generator))

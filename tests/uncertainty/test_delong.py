@@ -6,7 +6,7 @@ import torch
 from golden import golden
 from scipy import stats
 
-from tensormetrics.uncertainty.functional import delong
+from tensormetrics.uncertainty.functional import binary_auroc, delong
 
 
 def tensors(case, device="cpu"):
@@ -64,6 +64,17 @@ def test_groups_of_one_item_change_nothing(generator):
     ungrouped = delong(preds, target)
     for groups in (torch.arange(50) - 9, [f"patient {i}" for i in range(50)]):
         torch.testing.assert_close([*delong(preds, target, groups)], [*ungrouped], rtol=1e-12, atol=1e-15)
+
+
+def test_delong_areas_equal_auroc_in_any_order_of_models(generator):
+    preds, target = (
+        torch.randn(5, 3, 60, generator=generator).round(),
+        (torch.rand(5, 60, generator=generator) < 0.3).long(),
+    )
+    result, other = delong(preds, target), delong(preds.flip(1), target)
+    torch.testing.assert_close(result.auroc, binary_auroc(preds, target[:, None].expand(5, 3, 60)), rtol=1e-13, atol=0)
+    torch.testing.assert_close(other.p_value.flip(1, 2), result.p_value, rtol=1e-9, atol=0)
+    assert torch.equal(result.p_value, result.p_value.mT)
 
 
 def test_delong_p_value_of_equal_areas_is_one_and_without_variance_nan(generator):

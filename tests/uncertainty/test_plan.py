@@ -24,6 +24,16 @@ def power_by_scipy(items, ratio, confidence=0.95):
     return stats.nct.sf(limit, df, shift) + np.nan_to_num(stats.nct.cdf(-limit, df, shift))  # NaN for tiny ones
 
 
+def test_power_equals_statsmodels(device):
+    power = pytest.importorskip("statsmodels.stats.power").TTestPower()
+    items = torch.tensor([2, 3, 5, 10, 50, 200, 3000, 100_000])
+    ratio = torch.tensor([2.0, 2.0, 1.2, 0.8, 0.4, 0.2, 0.05, 0.01], dtype=torch.float64)
+    result = plan(sd=torch.full((8,), 0.5, dtype=torch.float64, device=device), difference=0.5 * ratio, items=items)
+    expected = [power.power(r, n, 0.05) for r, n in zip(ratio.tolist(), items.tolist(), strict=True)]
+    np.testing.assert_allclose(result.power.cpu(), expected, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(expected, power_by_scipy(items.numpy(), ratio.numpy()), atol=1e-9)
+
+
 @pytest.mark.parametrize("confidence", [0.8, 0.95, 0.999])
 def test_items_are_the_fewest_that_have_the_power(confidence):
     ratio = torch.logspace(-2.5, 0.7, 12, dtype=torch.float64)
