@@ -16,6 +16,7 @@ from typing import Any
 from torch import Tensor
 
 from ..core.arguments import checks
+from .objects.columns import as_list, record_check
 from .objects.derive import Derivation, TypePlan, name_of, no_check, union_of
 from .objects.metric import StructuredMetric
 from .objects.nodes.function import Function, TensorFunction
@@ -26,7 +27,6 @@ from .objects.nodes.node import Fields, LeafNode, Node, Product
 from .objects.nodes.ranking import ObjectRanking
 from .objects.nodes.sequence import Sequence
 from .objects.nodes.set import Matched, MaxPair, Set
-from .objects.values.columns import as_list, record_check
 from .tensors.constraints import Constraint
 from .tensors.normalizers import Normalizer
 from .tensors.policy import Policy

@@ -28,7 +28,7 @@ from tensormetrics.retrieval.sources.arrow import read_column
 from tensormetrics.retrieval.sources.state import State
 from tensormetrics.structured.suites.amr import read_amr_file
 from tensormetrics.structured.suites.conll import read_coref_file
-from tensormetrics.structured.suites.entities.tag_files import read_tag_file
+from tensormetrics.structured.suites.entities.tags import read_tag_file
 
 ROWS = np.arange(24, dtype=np.float32).reshape(6, 4) / 8
 VOCABULARY = ["he", "him", "she", "her", "café", "work"]
@@ -480,7 +480,7 @@ READERS = {
     "AMR": Reader(".amr", text("(c / cat)"), lambda path: repr(read_amr_file(path)), (f"{SUITES}amr",), needs="penman"),
     "coreference": Reader(".conll", CONLL, lambda path: repr(read_coref_file(path)), (f"{SUITES}conll",)),
     "tags": Reader(
-        ".conll", text("EU B-ORG", "", "Peter B-PER", "Black I-PER"), tags_of, ("structured.suites.entities.tag_files",)
+        ".conll", text("EU B-ORG", "", "Peter B-PER", "Black I-PER"), tags_of, ("structured.suites.entities.tags",)
     ),
     "run": of_pairs(".txt", RUN, retrieval.Run),
     "qrels": of_pairs(".txt", QRELS, retrieval.Qrels),

@@ -27,8 +27,7 @@ from ...structured.fields.reading import Reader
 from ...structured.objects.metric import StructuredMetric
 from ...structured.suites.amr import read_amr_file
 from ...structured.suites.conll import read_coref_file
-from ...structured.suites.entities.tag_files import read_tag_file
-from ...structured.suites.entities.tags import tag_code
+from ...structured.suites.entities.tags import read_tag_file, tag_code
 from ...structured.types.class_tree import schema_of
 from ...structured.types.records import is_record, is_tuple
 from ..inputs.documents import read_documents

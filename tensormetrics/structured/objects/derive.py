@@ -14,12 +14,12 @@ from ..tensors.constraints import Constraint
 from ..tensors.policy import Policy
 from ..types.records import class_of, field_names, is_record, is_tuple, kind_of, reader, resolve_alias, resolved_types
 from ..types.values import INVALID
+from .columns import LeafType, RowPath, as_list, elements_of, pairs_of, record_check
 from .metric import StructuredMetric
 from .nodes.function import Reader
 from .nodes.latent import LatentSet, VariableLeaf
 from .nodes.node import Fields, LeafNode, Node, Product, UnionNode, Variable
 from .nodes.set import Matched, Set
-from .values.columns import LeafType, RowPath, as_list, elements_of, pairs_of, record_check
 
 SCALARS = (str, bytes, bool, int, float, complex, type(None))
 SWAPPED: dict[type, type] = {list: tuple, tuple: list}  # JSON has one of them

@@ -13,10 +13,10 @@ from ..comparators.base import Answers, reuse_answers
 from ..tensors.normalizers import Normalizer, Raw, normalize, normalized, required_self_overlaps
 from ..tensors.overlap import Overlap
 from ..tensors.policy import Policy
+from .columns import rows_of_both
 from .matching import Match, Matching, Path
 from .nodes.function import FunctionError
 from .nodes.node import NeedsTensors, Node, Normalized, Preprocess, upper_bound_mode
-from .values.columns import rows_of_both
 
 
 class SolvedOverlap(NamedTuple):

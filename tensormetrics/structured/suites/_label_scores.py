@@ -1,6 +1,7 @@
 """Scores of matched labeled items, in total and for each label."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -152,20 +153,17 @@ class LabelScores(CountMetric):
         def join(results: list[dict[str, Any]]) -> dict[str, Any]:
             return {name: (results[0] | results[1])[name] for name in order}
 
-        def means(sums: Tensor) -> dict[str, Tensor]:
-            return {name: score for name, score in self.read_sums(sums).items() if not name.endswith("]")}
+        means = resampled._replace(read=partial(self._read_part, of_labels=False))
+        return combine([means, self._resampled_labels(resampled)], join)
 
-        return combine([resampled._replace(read=means), self._resampled_labels(resampled)], join)
+    def _read_part(self, sums: Tensor, of_labels: bool) -> dict[str, Tensor]:
+        return {name: score for name, score in self.read_sums(sums).items() if name.endswith("]") is of_labels}
 
     def _resampled_labels(self, resampled: Resampled) -> Resampled:
         """Return the scores of single labels; for each, the bounds are those of one full item of the label."""
         bounds, none = self._count_bounds(1.0), torch.zeros(1, dtype=torch.float64, device="cpu")
-
-        def read(sums: Tensor) -> dict[str, Tensor]:
-            return {name: score for name, score in self.read_sums(sums).items() if name.endswith("]")}
-
         ends = Bounds(torch.cat([bounds.worst, none]), torch.cat([bounds.best, none]))
-        return resampled._replace(read=read, bounds=ends)
+        return resampled._replace(read=partial(self._read_part, of_labels=True), bounds=ends)
 
     def report(self, digits: int = 2, confidence: float = 0.95) -> str:
         """Return the scores as a text table: a row for each label that occurs, then the averages.

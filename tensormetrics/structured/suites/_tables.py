@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..objects.values.columns import check_type
+from ..objects.columns import check_type
 
 
 def items_of(inputs: Sequence[Any], attribute: str, item_type: type, name: str) -> list[list[Any]]:
@@ -43,6 +43,15 @@ def numbered_rows(
                 except (AttributeError, TypeError, ValueError, RuntimeError) as error:
                     raise TypeError(f"{where.format(document, position)}: got {item!r:.120}: {error}") from error
         raise
+
+
+def check_tensors(rows: str, lists: str, **tensors: Any) -> None:
+    """Raise a TypeError that names the first argument that is no tensor, beside what tensors and lists hold."""
+    for name, x in tensors.items():
+        if not isinstance(x, Tensor):
+            raise TypeError(
+                f"{name}: got a {type(x).__name__}, wanted a tensor of {rows}, or lists of {lists} as both arguments"
+            )
 
 
 def rows(columns: Sequence[Sequence[int]]) -> Tensor:

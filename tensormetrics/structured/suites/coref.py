@@ -16,7 +16,7 @@ from ..tensors._groups import group_rows
 from ..tensors._lengths import in_chunks, total
 from ..tensors.normalizers import normalize
 from ..tensors.reduction import CountMetric
-from ._tables import sizes
+from ._tables import check_tensors, sizes
 from .clusters import assigned, read_ids, used_width
 from .conll import read_coref_file
 
@@ -76,12 +76,7 @@ class CorefScores(CountMetric):
 
         Shapes: pred_ids, ref_ids: (..., W) int. Lists of clusters go to `update_clusters`.
         """
-        for name, ids in (("pred_ids", pred_ids), ("ref_ids", ref_ids)):
-            if not isinstance(ids, Tensor):
-                raise TypeError(
-                    f"{name}: got a {type(ids).__name__}, wanted a tensor of the numbers of clusters, or lists of "
-                    "clusters as both arguments"
-                )
+        check_tensors("the numbers of clusters", "clusters", pred_ids=pred_ids, ref_ids=ref_ids)
         tables = read_ids(pred_ids=pred_ids, ref_ids=ref_ids)
         lengths = torch.maximum(*map(used_width, tables))
         self.add_documents(in_chunks(self._count, tables, (lengths, lengths), total), **items)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ...comparators.base import call, current_answers, to_float
-from ..values.columns import RowPath
+from ..columns import RowPath
 from .node import NeedsTensors, Node, below
 
 

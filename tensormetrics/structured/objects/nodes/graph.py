@@ -11,7 +11,7 @@ from torch import Tensor
 from ...tensors._integer_program import SolverResult
 from ...tensors._pairs import expand
 from ...tensors.graph import graph_overlap, reachability
-from ..values.columns import RowPath, check
+from ..columns import RowPath, check
 from .set import Bounded, BoundedRows
 
 

@@ -12,7 +12,7 @@ from ...tensors._integer_program import PROOF, IntegerProgram, ProgramAnswer, so
 from ...tensors._pairs import expand, positions_in_blocks
 from ...tensors.constraints import Constraint
 from ...tensors.latent.latent import SolvedMapping, latent_overlap
-from ..values.columns import Keys, RowPath, check_type
+from ..columns import Keys, RowPath, check_type
 from .node import Node, Variable
 from .relations import equal_pairs
 from .set import Bounded, BoundedRows, CandidatePairs

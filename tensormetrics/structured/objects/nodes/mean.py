@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..values.columns import RowPath
+from ..columns import RowPath
 from .node import Fields, LeafNode, Node, Normalized, Product
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ...tensors.normalizers import FScore, Jaccard, Normalizer, Precision, Recall, normalize, required_self_overlaps
-from ..values.columns import Keys, LeafType, RowPath, check, check_no_nan, combine_keys
+from ..columns import Keys, LeafType, RowPath, check, check_no_nan, combine_keys
 
 upper_bound_mode = ContextVar("bounding", default=False)  # if set, inexact nodes return an upper bound
 
@@ -270,9 +270,9 @@ class UnionNode(Node):
         case_row, columns = torch.zeros_like(case), []
         for index, node in enumerate(self.cases):
             (rows,) = (case == index).nonzero(as_tuple=True)
-            row_list = rows.tolist()
             case_values = list(compress(values, (case == index).tolist()))
             case_split = int((rows < split).sum())
+            row_list = rows.tolist()
 
             def path(n: int, rows: Sequence[int] = row_list) -> str:
                 return where(rows[n])

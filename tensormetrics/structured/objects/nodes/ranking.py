@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from ....assignment import linear_sum_assignment
 from ....core.arguments import checks
 from ...tensors._pairs import join_once
+from ..columns import as_list, check_collection, rows_of_both
 from ..metric import StructuredMetric
-from ..values.columns import as_list, check_collection, rows_of_both
 from .set import Collection, RaggedRows, length_groups
 
 

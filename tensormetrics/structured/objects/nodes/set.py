@@ -16,7 +16,7 @@ from ...tensors._pairs import counted_overlap, expand, join, matched
 from ...tensors.constraints import Constraint
 from ...tensors.overlap import common, set_overlap
 from ...tensors.policy import Policy
-from ..values.columns import (
+from ..columns import (
     COLLECTIONS,
     MAX_TUPLES,
     Keys,

@@ -12,6 +12,7 @@ from ....core.arguments import checks
 from ....core.resampling.weights import ResamplingUnits
 from ...tensors._lengths import Cells, documents, in_chunks, product, total
 from .._label_scores import LabelScores
+from .._tables import check_tensors
 from .tags import (
     MODES,
     Marked,
@@ -75,13 +76,9 @@ class SpanScores(LabelScores):
         Labels are indices of `labels`, or any numbers that mean the same in prediction and reference. Lists of tags go
         to `update_tags`.
         """
-        for name, spans in (("pred_spans", pred_spans), ("ref_spans", ref_spans)):
-            if not isinstance(spans, Tensor):
-                raise TypeError(
-                    f"{name}: got a {type(spans).__name__}, wanted a tensor of rows (label, first, last), or lists of "
-                    "tags as both arguments"
-                )
-        tables, lengths = self.read_rows(n_pred, n_ref, 3, pred_spans=pred_spans, ref_spans=ref_spans)
+        rows = {"pred_spans": pred_spans, "ref_spans": ref_spans}
+        check_tensors("rows (label, first, last)", "tags", **rows)
+        tables, lengths = self.read_rows(n_pred, n_ref, 3, **rows)
         self.add_documents(in_chunks(self._count, tables, lengths, self._cells), **items)
 
     def update_tags(

@@ -1,6 +1,7 @@
-"""Readers of chunk tags such as B-PER, I-PER, O."""
+"""Readers of chunk tags such as B-PER, I-PER, O, in lists and in files with a token and its tag on a line."""
 
 import hashlib
+import re
 import warnings
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -15,14 +16,16 @@ from torch import Tensor
 from ....core.arguments import checks
 from ....core.arguments.callers import level_of_caller
 from ....core.native.device_cache import cached_per_device
-from ....core.text.joining import join_paths
-from .tag_files import read_tag_file
+from ....core.text.files import read_text
+from ....core.text.joining import Item, join_paths
+from ....core.text.tables import blocks_of
 
 _PREFIXES = {"O": 0, "B": 1, "I": 2, "M": 2, "E": 3, "L": 3, "S": 4, "U": 4}
 _RULED = _PREFIXES | {"!": 0, "=": 1}  # whether labels are equal
 O, B, I, E, S = range(5)  # noqa: E741
 MIN_SPANS = 10  # needed to distinguish tags of a model from reference tags
 MAX_LOOSE = 0.2  # fraction of spans begun by I or E: more indicate a scheme such as IOB1, fewer indicate errors
+INDEX = re.compile(r"\d+([-.]\d+)?")  # of a word in CoNLL-U, of a range of words, or of a word that is not written
 UNNAMED = "_"  # the label of a bare B, I, E or S
 
 
@@ -119,6 +122,28 @@ def read_tags(
 
 def is_path(tags: Any) -> bool:
     return isinstance(tags, PathLike) or (isinstance(tags, str) and Path(tags).is_file())
+
+
+def read_tag_file(path: str | PathLike) -> list[Item]:
+    """Return the tags of each sentence, with its tokens.
+
+    The token is in the first column. Where that numbers the words of a sentence, as in CoNLL-U, it is in the second;
+    comments, ranges of words ("1-2") and words that are not written ("1.1") are then left out.
+    """
+    blocks = blocks_of(read_text(path))
+    blocks = [[row for row in block if not row[1].startswith("-DOCSTART-")] for block in blocks]
+    return [_sentence(block) for block in blocks if block]
+
+
+def _sentence(block: list[tuple[int, str]]) -> Item:
+    rows = [(line, text.split()) for line, text in block]
+    words = [(line, row) for line, row in rows if row[0][0] != "#"]
+    is_numbered = bool(words) and all(len(row) > 2 and INDEX.fullmatch(row[0]) for _, row in words)
+    if is_numbered and words[0][1][0] in ("1", "1-2"):
+        rows = [(line, row) for line, row in words if row[0].isdecimal()]
+        return Item([row[-1] for _, row in rows], [line for line, _ in rows], [row[1] for _, row in rows])
+    tokens = [row[0] if row[1:] else "" for _, row in rows]
+    return Item([row[-1] for _, row in rows], [line for line, _ in rows], tokens)
 
 
 def documents_of(tags: Iterable[Iterable[Any]] | str | PathLike, name: str = "tags") -> list[Sequence[Any]]:

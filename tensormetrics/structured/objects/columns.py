@@ -12,10 +12,10 @@ import torch
 import typing_extensions
 from torch import Tensor
 
-from ...comparators.base import code_table
-from ...types.class_tree import scalar_type
-from ...types.records import class_of, is_tuple
-from ...types.values import INVALID, KINDS, leaf_reader, type_description
+from ..comparators.base import code_table
+from ..types.class_tree import scalar_type
+from ..types.records import class_of, is_tuple
+from ..types.values import INVALID, KINDS, leaf_reader, type_description
 
 RowPath = Callable[[int], str]  # returns the path of a row, for messages
 MAX_TUPLES = 1000  # more tuples than that slow down Python's garbage collector
@@ -201,9 +201,8 @@ class LeafType:
         self.name = type_description(leaf)
         self._read = leaf_reader(leaf)
         self.exact = KINDS[leaf.kind].exact if leaf.kind in KINDS else frozenset()
-        self.members: frozenset[Hashable] = frozenset()
-        if typing.get_origin(tp) is typing.Literal:
-            self.members = frozenset((type(member), member) for member in typing.get_args(tp))
+        members = typing.get_args(tp) if typing.get_origin(tp) is typing.Literal else ()
+        self.members: frozenset[Hashable] = frozenset(zip(map(type, members), members, strict=True))
         self.is_number = leaf.kind == "number"
 
     def read(self, value: Any) -> Any:

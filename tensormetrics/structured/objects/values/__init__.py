@@ -1,1 +1,0 @@
-"""Values of objects: of which types they are, and columns of them."""
