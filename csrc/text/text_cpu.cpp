@@ -1,6 +1,7 @@
 // Text files of columns: positions of their fields, and the numbers in them.
 #include <locale.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
@@ -18,56 +19,55 @@ namespace text {
 
 using common::data, common::ScalarType, common::Tensor;
 
-constexpr int64_t kSectionBytes = 1 << 20;  // minimum size of a section
 constexpr int64_t kMaxColumns = 1 << 24;
-constexpr int64_t kGrain = 1 << 14;    // numbers that justify a thread
+constexpr int64_t kGrain = 1 << 14;  // numbers or lines that justify a thread
 
 inline bool is_blank(uint8_t c) { return c <= ' '; }
 
-// A section of complete lines: begin and end of the fields to keep; lines without fields are skipped.
-struct Section {
-  int64_t begin, end;
-  int64_t lines = 0;              // line breaks in it
-  int64_t wrong = 0, fields = 0;  // number, from 1, and field count of the first line with a different field count
-  std::vector<int64_t> positions{};  // (rows, selected, 2)
+inline uint64_t eight_bytes(const uint8_t* bytes) {
+  uint64_t chunk;
+  std::memcpy(&chunk, bytes, 8);
+  return chunk;
+}
 
-  void split(const uint8_t* data, int64_t columns, const std::vector<bool>& is_selected) {
-    int64_t position = begin, count = 0;
-    const auto is_valid = [&] {
-      if (count == 0 || count == columns) return true;
-      wrong = lines + 1, fields = count;
-      return false;
-    };
-    while (position < end) {
-      while (position < end && is_blank(data[position])) {
-        if (data[position++] != '\n') continue;
-        if (!is_valid()) return;
-        ++lines, count = 0;
-      }
-      if (position == end) break;
-      const int64_t first = position;
-      while (position < end && !is_blank(data[position])) ++position;
-      if (count < columns && is_selected[count]) positions.push_back(first), positions.push_back(position);
-      ++count;
-    }
-    is_valid();
+// Returns the end of the field at `position`: eight bytes at a time, the highest bit of each is whether it is above ' '.
+inline int64_t field_end(const uint8_t* data, int64_t position, int64_t end) {
+  for (; position + 8 <= end; position += 8) {
+    const uint64_t chunk = eight_bytes(data + position);
+    const uint64_t above = ((chunk & 0x7F7F7F7F7F7F7F7F) + 0x5F5F5F5F5F5F5F5F) | chunk;
+    if (const uint64_t blank = ~above & 0x8080808080808080) return position + __builtin_ctzll(blank) / 8;
   }
-};
+  while (position < end && !is_blank(data[position])) ++position;
+  return position;
+}
 
-std::vector<Section> sections(const uint8_t* data, int64_t bytes) {
-  std::vector<Section> parts;
-  for (int64_t begin = 0; begin < bytes;) {
-    const auto* line_end = static_cast<const uint8_t*>(
-        begin + kSectionBytes < bytes ? std::memchr(data + begin + kSectionBytes, '\n', bytes - begin - kSectionBytes) : nullptr);
-    const int64_t end = line_end ? line_end - data + 1 : bytes;
-    parts.push_back({begin, end});
-    begin = end;
+inline int64_t field_begin(const uint8_t* data, int64_t position, int64_t end) {
+  while (position < end && is_blank(data[position])) ++position;
+  return position;
+}
+
+// Returns the begin of each line, then the end of the last; lines without fields belong to the one before if they are skipped.
+std::vector<int64_t> line_begins(const uint8_t* data, int64_t size, bool skip) {
+  std::vector<int64_t> begins;
+  for (int64_t begin = 0; begin < size;) {
+    const auto* line_end = static_cast<const uint8_t*>(std::memchr(data + begin, '\n', size - begin));
+    const int64_t next = line_end ? line_end - data + 1 : size;
+    if (!skip || field_begin(data, begin, next) < next) begins.push_back(begin);
+    begin = next;
   }
-  return parts;
+  begins.push_back(size);
+  return begins;
 }
 
 Tensor new_int64(const Tensor& like, std::initializer_list<int64_t> sizes) {
-  return torch::stable::new_empty(like, std::vector<int64_t>(sizes), ScalarType::Long);
+  Tensor tensor = torch::stable::new_empty(like, std::vector<int64_t>(sizes), ScalarType::Long);
+#ifdef MADV_HUGEPAGE  // otherwise large tensors take longer to map than to write
+  constexpr uintptr_t kPage = 1 << 21;
+  const auto first = reinterpret_cast<uintptr_t>(data<int64_t>(tensor)), aligned = (first + kPage - 1) & -kPage;
+  const uintptr_t last = (first + 8 * tensor.numel()) & -kPage;
+  if (aligned < last) madvise(reinterpret_cast<void*>(aligned), last - aligned, MADV_HUGEPAGE);
+#endif
+  return tensor;
 }
 
 // (bytes,) uint8, complete lines of `columns` fields; `selected` selects fields  ->  (selected, rows, 2) int64 positions, and (2,)
@@ -79,31 +79,32 @@ std::tuple<Tensor, Tensor> split_columns(Tensor file, int64_t columns, std::vect
   STD_TORCH_CHECK(!selected.empty() && selected[0] >= 0 && selected.back() < columns &&
                       std::adjacent_find(selected.begin(), selected.end(), std::greater_equal<>()) == selected.end(),
                   "split_columns: wanted some of ", columns, " columns, ascending");
-  std::vector<bool> is_selected(columns);
-  for (const int64_t column : selected) is_selected[column] = true;
-  std::vector<Section> parts = sections(bytes, file.size(0));
-  common::in_parallel("split_columns", parts.size(), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) parts[i].split(bytes, columns, is_selected);
+  const std::vector<int64_t> begins = line_begins(bytes, file.size(0), true);
+  const int64_t width = selected.size(), rows = begins.size() - 1;
+  Tensor spans = new_int64(file, {width, rows, 2}), wrong = new_int64(file, {2});
+  std::vector<int64_t*> bounds(columns);  // null for columns that are not selected
+  for (int64_t k = 0; k < width; ++k) bounds[selected[k]] = data<int64_t>(spans) + 2 * rows * k;
+  std::atomic<int64_t> first_wrong{rows};
+  // Returns the number of fields, the positions of which are written.
+  const auto split = [&](int64_t row) {
+    int64_t count = 0;
+    const int64_t end = begins[row + 1];
+    for (int64_t position = begins[row]; (position = field_begin(bytes, position, end)) < end; ++count) {
+      const int64_t first = position;
+      position = field_end(bytes, position, end);
+      if (count < columns && bounds[count]) bounds[count][2 * row] = first, bounds[count][2 * row + 1] = position;
+    }
+    return count;
+  };
+  common::in_parallel("split_columns", rows, kGrain, [&](int64_t begin, int64_t end) {
+    while (begin < end && split(begin) == columns) ++begin;
+    for (int64_t other = first_wrong; begin < end && begin < other && !first_wrong.compare_exchange_weak(other, begin);) {}
   });
-  const int64_t width = selected.size();
-  Tensor wrong = new_int64(file, {2});
-  auto* first_wrong = data<int64_t>(wrong);
-  first_wrong[0] = first_wrong[1] = 0;
-  int64_t lines = 0, rows = 0;
-  for (const Section& part : parts) {
-    if (part.wrong && !first_wrong[0]) first_wrong[0] = lines + part.wrong, first_wrong[1] = part.fields;
-    lines += part.lines, rows += part.positions.size() / (2 * width);
-  }
-  if (first_wrong[0]) return {new_int64(file, {width, 0, 2}), wrong};
-  Tensor spans = new_int64(file, {width, rows, 2});
-  auto* bounds = data<int64_t>(spans);
-  for (const Section& part : parts) {
-    const int64_t n = part.positions.size() / (2 * width);
-    for (int64_t i = 0; i < n; ++i)
-      for (int64_t k = 0; k < width; ++k) std::copy_n(&part.positions[2 * (i * width + k)], 2, bounds + 2 * (k * rows + i));
-    bounds += 2 * n;
-  }
-  return {spans, wrong};
+  auto* line = data<int64_t>(wrong);
+  line[0] = line[1] = 0;
+  if (first_wrong == rows) return {spans, wrong};
+  line[0] = 1 + std::count(bytes, bytes + begins[first_wrong], '\n'), line[1] = split(first_wrong);
+  return {new_int64(file, {width, 0, 2}), wrong};
 }
 
 // Checks that all fields lie within the bytes.
@@ -117,36 +118,54 @@ void check_spans(const char* operation, const Tensor& file, const Tensor& spans)
   STD_TORCH_CHECK(!wrong, operation, ": got spans outside of 0 to ", bytes, ", or that end before they begin");
 }
 
-constexpr double kTens[] = {1,   1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8, 1e9,
-                            1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18};
+constexpr double kTens[] = {1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16};
 
-// Reads digits with at most one point. If the digits as an integer and the power of ten are exact in float64, their quotient
-// is the float64 nearest to the number. Returns false if they are not, or for other characters.
-bool read_digits(const char* first, const char* last, double& value) {
-  const bool negative = first < last && *first == '-';
-  const char* const start = first += negative;
-  if (last - first > 19) return false;  // the integer stays below 2^64
-  const char* point = nullptr;
-  uint64_t digits = 0;
-  for (; first < last; ++first) {
-    const auto digit = static_cast<unsigned char>(*first - '0');
-    if (digit < 10)
-      digits = 10 * digits + digit;
-    else if (*first == '.' && !point)
-      point = first;
-    else
-      return false;
+// Returns the number of leading digits in the next eight bytes, and their value. All eight are processed at once, the last
+// in the highest byte: neighbors are joined to numbers of two, four and eight digits.
+inline int read_eight(const uint8_t* bytes, uint64_t& digits) {
+  uint64_t chunk = eight_bytes(bytes) ^ 0x3030303030303030;
+  const uint64_t non_digits = (((chunk & 0x7F7F7F7F7F7F7F7F) + 0x7676767676767676) | chunk) & 0x8080808080808080;
+  const int count = non_digits ? __builtin_ctzll(non_digits) / 8 : 8;
+  chunk = count ? chunk << (64 - 8 * count) : 0;
+  chunk = chunk * 10 + (chunk >> 8);
+  const uint64_t upper = (chunk & 0x000000FF000000FF) * (100 + (uint64_t{1000000} << 32));
+  const uint64_t lower = (chunk >> 16 & 0x000000FF000000FF) * (1 + (uint64_t{10000} << 32));
+  digits = (upper + lower) >> 32;
+  return count;
+}
+
+constexpr int64_t kShort = 26;  // bytes: a sign, eight digits, the point, and two times eight
+
+// Reads up to seven digits, and a point with up to 16 digits, the form in most files; kShort bytes must be readable. If the
+// digits as an integer and the power of ten are exact in float64, their quotient is the float64 nearest to the number.
+// Returns the end of the digits, or null if they are not, or for other numbers.
+inline const uint8_t* read_short(const uint8_t* first, double& value) {
+  const bool negative = *first == '-';
+  first += negative;
+  uint64_t digits, more;
+  int decimals = 0;
+  const int count = read_eight(first, digits);
+  if (count == 0 || count == 8) return nullptr;
+  first += count;
+  if (*first == '.') {
+    decimals = read_eight(++first, more);
+    digits = digits * static_cast<uint64_t>(kTens[decimals]) + more;
+    if (decimals == 8) {
+      const int rest = read_eight(first + 8, more);
+      if (count + rest > 10) return nullptr;  // the integer stays below 2^64
+      digits = digits * static_cast<uint64_t>(kTens[rest]) + more;
+      decimals += rest;
+    }
   }
-  if (last - start == (point ? 1 : 0) || digits > uint64_t{1} << 53) return false;
-  value = static_cast<double>(digits) / kTens[point ? last - point - 1 : 0];
+  if (digits > uint64_t{1} << 53) return nullptr;
+  value = static_cast<double>(digits) / kTens[decimals];
   if (negative) value = -value;
-  return true;
+  return first + decimals;
 }
 
 // Reads a decimal number as Python does; returns false if the field is no number.
 bool read(const uint8_t* begin, const uint8_t* end, double& value) {
   const char *first = reinterpret_cast<const char*>(begin), *last = reinterpret_cast<const char*>(end);
-  if (read_digits(first, last, value)) return true;
   if (last - first > 1 && *first == '+' && first[1] != '-') ++first;
   const auto [stop, error] = std::from_chars(first, last, value);
   if (error == std::errc::result_out_of_range) {  // infinity or 0, in any locale
@@ -167,10 +186,12 @@ std::tuple<Tensor, Tensor> parse_numbers(Tensor file, Tensor spans) {
   const auto* bounds = data<const int64_t>(spans);
   auto* value = data<double>(values);
   auto* bad = data<bool>(wrong);
+  const int64_t last_short = file.size(0) - kShort;
   common::in_parallel("parse_numbers", n, kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
+      const uint8_t *const first = bytes + bounds[2 * i], *const last = bytes + bounds[2 * i + 1];
       value[i] = 0;
-      bad[i] = !read(bytes + bounds[2 * i], bytes + bounds[2 * i + 1], value[i]);
+      bad[i] = (bounds[2 * i] > last_short || read_short(first, value[i]) != last) && !read(first, last, value[i]);
     }
   });
   return {values, wrong};
@@ -197,45 +218,6 @@ Tensor pack_fields(Tensor file, Tensor spans, int64_t width) {
 
 // White space of Python's bytes.split().
 inline bool is_space(uint8_t c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-
-// Returns the number of leading digits in the next eight bytes, and their value. All eight are processed at once, the last
-// in the highest byte: neighbors are joined to numbers of two, four and eight digits.
-inline int read_eight(const uint8_t* bytes, uint64_t& digits) {
-  uint64_t chunk = 0;
-  for (int i = 0; i < 8; ++i) chunk |= uint64_t{bytes[i]} << (8 * i);
-  chunk ^= 0x3030303030303030;
-  const uint64_t non_digits = (((chunk & 0x7F7F7F7F7F7F7F7F) + 0x7676767676767676) | chunk) & 0x8080808080808080;
-  const int count = non_digits ? __builtin_ctzll(non_digits) / 8 : 8;
-  chunk = count ? chunk << (64 - 8 * count) : 0;
-  chunk = chunk * 10 + (chunk >> 8);
-  const uint64_t upper = (chunk & 0x000000FF000000FF) * (100 + (uint64_t{1000000} << 32));
-  const uint64_t lower = (chunk >> 16 & 0x000000FF000000FF) * (1 + (uint64_t{10000} << 32));
-  digits = (upper + lower) >> 32;
-  return count;
-}
-
-constexpr int64_t kShort = 19;  // bytes: a sign, a digit, the point, and two times eight
-
-// Reads a number of one digit, a point and up to 16 digits, the form in most files; kShort bytes must be readable. Returns
-// its end, by the same rule as `read_digits`, or null for other numbers.
-inline const uint8_t* read_short(const uint8_t* first, double& value) {
-  const bool negative = *first == '-';
-  first += negative;
-  const auto leading = static_cast<uint8_t>(*first - '0');
-  if (leading > 9 || first[1] != '.') return nullptr;
-  uint64_t digits, more;
-  int count = read_eight(first + 2, digits);
-  digits += leading * (count == 8 ? uint64_t{100000000} : static_cast<uint64_t>(kTens[count]));
-  if (count == 8) {
-    const int rest = read_eight(first + 10, more);
-    digits = digits * static_cast<uint64_t>(kTens[rest]) + more;
-    count += rest;
-  }
-  if (!count || digits > uint64_t{1} << 53) return nullptr;
-  value = static_cast<double>(digits) / kTens[count];
-  if (negative) value = -value;
-  return first + 2 + count;
-}
 
 // Reads the fields from `position` on; returns false if they are not `columns` numbers.
 bool read_numbers(const uint8_t* data, int64_t position, int64_t end, int64_t size, int64_t columns, float* row) {
@@ -271,14 +253,8 @@ std::tuple<Tensor, Tensor, Tensor> parse_word_vectors(Tensor file, int64_t colum
   common::check_integer("parse_word_vectors", "columns", columns, 1, kMaxColumns);
   const auto* bytes = data<const uint8_t>(file);
   const int64_t size = file.size(0);
-  std::vector<int64_t> starts;
-  for (int64_t begin = 0; begin < size;) {
-    starts.push_back(begin);
-    const auto* line_end = static_cast<const uint8_t*>(std::memchr(bytes + begin, '\n', size - begin));
-    begin = line_end ? line_end - bytes + 1 : size;
-  }
-  const int64_t n = starts.size();
-  starts.push_back(size);
+  const std::vector<int64_t> starts = line_begins(bytes, size, false);
+  const int64_t n = starts.size() - 1;
   Tensor spans = new_int64(file, {n, 2}), wrong = torch::stable::new_empty(file, {}, ScalarType::Bool);
   Tensor values = torch::stable::new_empty(file, {n, columns}, ScalarType::Float);
   auto* bounds = data<int64_t>(spans);

@@ -146,6 +146,16 @@ def read_bytes(path: str | os.PathLike, max_bytes: int | None = None) -> bytearr
     return data
 
 
+def read_array(path: str | os.PathLike) -> np.ndarray:
+    """Read a file, a pipe or a gzip file as bytes, (n,) uint8."""
+    with open_stream(path) as file:
+        size = 0 if isinstance(file.raw, _Unpacked) else os.fstat(file.fileno()).st_size
+        data = np.empty(size, np.uint8)  # a bytearray would be filled with zeros first
+        data = data[: file.readinto(data)]
+        rest = np.frombuffer(file.read(), np.uint8)
+    return np.concatenate([data, rest]) if len(rest) else data
+
+
 def read_text(path: str | os.PathLike) -> str:
     """Read text as `text_of` does."""
     return text_of(read_bytes(path), path)

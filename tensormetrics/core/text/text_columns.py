@@ -58,10 +58,11 @@ parse_word_vectors = native.define(
 
 @dataclass(frozen=True)
 class Fields:
-    """Column of a file: `data` and the start and end of each field in it."""
+    """Column of a file: `data`, the start and end of each field in it, and the length of the longest."""
 
     data: np.ndarray  # (bytes,) uint8
     spans: np.ndarray  # (n, 2), start and end of each field
+    longest: int
 
     def __getitem__(self, row: int) -> str:
         start, end = self.spans[row]
@@ -70,8 +71,8 @@ class Fields:
     def codes(self) -> np.ndarray:
         # ->  (n, W) uint64
         """Return the bytes of each field, padded by 0: two fields are equal if these are."""
-        longest = int((self.spans[:, 1] - self.spans[:, 0]).max(initial=1))
-        codes = pack_fields(torch.from_numpy(self.data), torch.from_numpy(self.spans), -(-longest // CODE_BYTES))
+        width = max(1, -(-self.longest // CODE_BYTES))
+        codes = pack_fields(torch.from_numpy(self.data), torch.from_numpy(self.spans), width)
         return codes.numpy().view(np.uint64)
 
     def parse_numbers(self) -> tuple[np.ndarray, np.ndarray]:
@@ -80,23 +81,24 @@ class Fields:
         return values.numpy(), wrong.nonzero().flatten().numpy()
 
 
-def split_fields(content: bytearray, path: Path, names: Sequence[str]) -> list[Fields]:
+def split_fields(data: np.ndarray, path: Path, names: Sequence[str]) -> list[Fields]:
     """Return the columns of a file's content that have a name other than "-".
 
     Each line has a field for each name, or is empty: ValueError names the first other line.
     """
-    data = np.frombuffer(content, np.uint8)
-    if data.max(initial=0) >= 0x80 or not data.min(initial=1):
-        data = np.frombuffer(bytearray(text_of(content, path).encode()), np.uint8)
+    # data: (bytes,) uint8
+    if data.view(np.int8).min(initial=1) <= 0:  # not ASCII
+        data = np.frombuffer(bytearray(text_of(data.tobytes(), path).encode()), np.uint8)
     requested = [i for i, name in enumerate(names) if name != "-"]
     bounds, wrong = split_columns(torch.from_numpy(data), len(names), requested)
     line, fields = wrong.tolist()
     if line:
         raise ValueError(f"{path}, line {line}: got {fields} fields, wanted {len(names)}: {' '.join(names)}")
     positions = bounds.numpy()
-    if (longest := int((positions[..., 1] - positions[..., 0]).max(initial=0))) > LONGEST:
-        raise ValueError(f"{path}: got a field of {longest} bytes, wanted at most {LONGEST}")
-    return [Fields(data, column) for column in positions]
+    longest = (positions[..., 1] - positions[..., 0]).max(1, initial=0).tolist()
+    if max(longest) > LONGEST:
+        raise ValueError(f"{path}: got a field of {max(longest)} bytes, wanted at most {LONGEST}")
+    return [Fields(data, *column) for column in zip(positions, longest, strict=True)]
 
 
 @native.reference("split_columns")

@@ -3,6 +3,7 @@
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from ...core.arguments import checks
-from ...core.text.files import read_bytes
+from ...core.text.files import read_array
 from ...core.text.tables import is_frame
 from ...core.text.text_columns import Fields, split_fields
 from .tables import columns_of, ranked_lists, ranks_as_scores, read_table
@@ -44,27 +45,17 @@ class QueryDocuments:
     def __repr__(self) -> str:
         return f"<{self.source} of {len(self)} documents for {len(self.queries)} queries>"
 
-    def keys(self) -> np.ndarray:
-        # ->  (n,) uint64
-        """Compute a hash of the names of each pair."""
-        key = np.array([hash_of(query) for query in self.queries], np.uint64)[self.query]
-        for i, part in enumerate(self.document.T):  # the zeros at the end of shorter names add nothing
-            key += (part ^ (part >> np.uint64(32))) * np.uint64(pow(MIX, i + 1, 2**64))
-        return key ^ (key >> np.uint64(29))
-
-    def names(self, indices: np.ndarray) -> list[bytes]:
-        """Return the names of documents, given by index."""
-        encoded = np.ascontiguousarray(self.document[indices])
-        return encoded.view(f"S{8 * encoded.shape[1]}").reshape(-1).tolist()
-
     def _refuse_repeated(self) -> None:
-        self.key = self.keys()
+        # The key of a pair is a hash of its names, whose first digits depend on all bytes.
+        self.key = np.array([hash_of(query) for query in self.queries], np.uint64)[self.query]
+        for i, part in enumerate(self.document.T):  # the zeros at the end of shorter names add nothing
+            self.key += part * np.uint64(pow(MIX, i + 1, 2**64))
         ordered = np.sort(self.key)
         if (ordered[1:] != ordered[:-1]).all():
             return
         seen = set()
         for index in np.flatnonzero(np.isin(self.key, ordered[1:][ordered[1:] == ordered[:-1]])).tolist():
-            pair = self.queries[self.query[index]], self.names(np.array([index]))[0].decode()
+            pair = self.queries[self.query[index]], self.document[index].tobytes().rstrip(b"\0").decode()
             if pair in seen:
                 raise ValueError(f"{self.source}: got the document {pair[1]!r} twice for the query {pair[0]!r}")
             seen.add(pair)
@@ -108,9 +99,9 @@ class Run(QueryDocuments):
         query, document, and a score or the rank, as in MS MARCO. Errors name the line.
         """
         path = Path(path)
-        data = read_bytes(path)
+        data = read_array(path)
         columns = _num_columns(data)
-        if columns != 6 and (table := read_table(data, path, is_run=True)) is not None:
+        if columns != 6 and (table := read_table(data.tobytes(), path, is_run=True)) is not None:
             return cls._of(*_from_table(str(path), table, float))
         if columns == 3:
             query, document, score = split_fields(data, path, ("query", "document", "score"))
@@ -188,9 +179,9 @@ class Qrels(QueryDocuments):
         Errors name the line.
         """
         path = Path(path)
-        data = read_bytes(path)
+        data = read_array(path)
         columns = _num_columns(data)
-        if columns not in (3, 6) and (table := read_table(data, path, is_run=False)) is not None:
+        if columns not in (3, 6) and (table := read_table(data.tobytes(), path, is_run=False)) is not None:
             return cls._of(*_from_table(str(path), table, int))
         if columns == 6:
             raise ValueError(
@@ -199,7 +190,7 @@ class Qrels(QueryDocuments):
         if columns == 3:  # BEIR
             query, document, gain = split_fields(data, path, ("query", "document", "gain"))
             if len(gain.spans) and not gain[0].lstrip("-").isdecimal():
-                query, document, gain = (Fields(x.data, x.spans[1:]) for x in (query, document, gain))
+                query, document, gain = (replace(x, spans=x.spans[1:]) for x in (query, document, gain))
         else:
             query, document, gain = split_fields(data, path, ("query", "-", "document", "gain"))
         values = _parse_values(path, "gain", gain)
@@ -208,7 +199,7 @@ class Qrels(QueryDocuments):
         return cls._of(*_factorize(query), document.codes(), values.astype(np.int64), str(path))
 
 
-def _num_columns(data: bytearray) -> int:
+def _num_columns(data: np.ndarray) -> int:
     first = re.search(rb"\S[^\n]*", data)
     return 0 if first is None or first[0].startswith(b"{") else len(first[0].split())
 

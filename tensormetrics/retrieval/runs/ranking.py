@@ -11,62 +11,52 @@ from .ranks import RankedRows
 
 def ranked_rows(run: Run, qrels: Qrels, complete: bool, judged_only: bool) -> tuple[list[str], RankedRows]:
     """Return the queries that are evaluated, in the order of the run, and their judged documents."""
-    qrels_index = {query: i for i, query in enumerate(qrels.queries)}
-    judged = [query for query in run.queries if query in qrels_index]
+    with_judgements = {*qrels.queries}
+    names = [name for name in run.queries if name in with_judgements]
     if complete:
-        judged += [query for query in qrels.queries if query not in set(judged)]
-    code = {query: i for i, query in enumerate(judged)}
-    run_query = np.array([code.get(query, -1) for query in run.queries], np.int64)
-    qrels_query = np.array([code.get(query, -1) for query in qrels.queries], np.int64)
-    gain, is_judged, is_missed = _gains(run, qrels, run_query, qrels_query)
-    is_ranked = run_query[run.query] >= 0
-    if judged_only:
-        is_ranked &= is_judged & (gain >= 0)  # a negative gain is no judgement: not in the pool, or junk
-    documents = np.flatnonzero(is_ranked)
-    documents = documents[_order(run, run_query, documents)]
-    query = run_query[run.query[documents]]
-    retrieved = np.bincount(query, minlength=len(judged))
-    rank = np.arange(1, len(documents) + 1) - (np.cumsum(retrieved) - retrieved)[query]
-    # Judged documents that are not ranked come last: those that the run lacks, and those that were removed.
-    hit, missed, removed = is_judged[documents], np.flatnonzero(is_missed), np.flatnonzero(is_judged & ~is_ranked)
-    removed = removed[run_query[run.query[removed]] >= 0]
-    queries = np.concatenate([query[hit], qrels_query[qrels.query[missed]], run_query[run.query[removed]]])
-    gains = np.concatenate([gain[documents[hit]], qrels.value[missed], gain[removed]])
-    ranks = np.concatenate([rank[hit], np.zeros(len(missed) + len(removed), np.int64)])
-    order = queries.argsort(kind="stable")
-    counts = np.bincount(queries, minlength=len(judged))
-    position = np.arange(1, len(queries) + 1) - (np.cumsum(counts) - counts)[queries[order]]
-    query, rank, gain, position, retrieved = map(
-        torch.from_numpy, (queries[order], ranks[order], gains[order], position, retrieved)
+        names = [*dict.fromkeys([*names, *qrels.queries])]
+    code = {name: i for i, name in enumerate(names)}
+    run_query, query = (
+        np.array([code.get(name, -1) for name in pairs.queries], np.int64)[pairs.query] for pairs in (run, qrels)
     )
-    return judged, RankedRows(query, rank, gain, position, len(judged), retrieved, int(counts.max(initial=0)))
+    found = _found(run, qrels, run_query, query)
+    if judged_only:
+        found[qrels.value < 0] = -1  # a negative gain is no judgement: not in the pool, or junk
+        is_kept = np.zeros(len(run), bool)
+        is_kept[found[found >= 0]] = True
+        run_query[~is_kept] = -1
+    rank = np.zeros(len(qrels), np.int64)
+    rank[found >= 0], retrieved = _ranks(run, run_query, found[found >= 0], len(names))
+    rows = np.flatnonzero(query >= 0)
+    rows = rows[np.lexsort(((rank[rows] - 1).view(np.uint64), query[rows]))]  # 0, not retrieved, is the last
+    query = query[rows]
+    counts = np.bincount(query, minlength=len(names))
+    position = np.arange(1, len(rows) + 1) - (np.cumsum(counts) - counts)[query]
+    columns = map(torch.from_numpy, (query, rank[rows], qrels.value[rows], position))
+    return names, RankedRows(*columns, len(names), torch.from_numpy(retrieved), int(counts.max(initial=0)))
 
 
-def _gains(run: Run, qrels: Qrels, run_query: np.ndarray, qrels_query: np.ndarray) -> tuple[np.ndarray, ...]:
-    # ->  (n,) gains of the documents of the run, (n,) bool: judged documents, (m,) bool: judgements of no document
-    gain, is_judged = np.zeros(len(run), np.int64), np.zeros(len(run), bool)
-    is_missed = qrels_query[qrels.query] >= 0
-    low = np.uint64(2 ** min((16 * len(qrels)).bit_length(), 24) - 1)  # bits that exclude most unjudged pairs
-    judged = np.zeros(int(low) + 1, bool)
-    judged[qrels.key & low] = True
-    candidates = np.flatnonzero(judged[run.key & low])
+def _found(run: Run, qrels: Qrels, run_query: np.ndarray, query: np.ndarray) -> np.ndarray:
+    # run_query: (n,)  query: (m,), -1 for queries that are not evaluated  ->  (m,)
+    """Return the index in the run of each judged document, -1 for those that it lacks."""
+    found = np.full(len(qrels), -1)
+    digits = np.uint64(64 - min((16 * len(qrels)).bit_length(), 24))  # the others exclude most unjudged documents
+    is_judged = np.zeros(2 ** (64 - int(digits)), bool)
+    is_judged[qrels.key >> digits] = True
+    candidates = np.flatnonzero(is_judged[run.key >> digits])
     by_key = candidates[run.key[candidates].argsort()]
     keys = run.key[by_key]
     position = keys.searchsorted(qrels.key)
-    remaining = np.flatnonzero((position < len(keys)) & (qrels_query[qrels.query] >= 0))
+    remaining = np.flatnonzero((position < len(keys)) & (query >= 0))
     while len(remaining):  # pairs of equal keys are compared by name; keys are almost always unique
         remaining = remaining[keys[position[remaining]] == qrels.key[remaining]]
         other = by_key[position[remaining]]
-        equal = (run_query[run.query[other]] == qrels_query[qrels.query[remaining]]) & _same_names(
-            run, qrels, other, remaining
-        )
-        is_judged[other[equal]] = True
-        gain[other[equal]] = qrels.value[remaining[equal]]
-        is_missed[remaining[equal]] = False
+        equal = (run_query[other] == query[remaining]) & _same_names(run, qrels, other, remaining)
+        found[remaining[equal]] = other[equal]
         remaining = remaining[~equal]
         position[remaining] += 1
         remaining = remaining[position[remaining] < len(keys)]
-    return gain, is_judged, is_missed
+    return found
 
 
 def _same_names(a: QueryDocuments, b: QueryDocuments, of_a: np.ndarray, of_b: np.ndarray) -> np.ndarray:
@@ -77,24 +67,31 @@ def _same_names(a: QueryDocuments, b: QueryDocuments, of_a: np.ndarray, of_b: np
     return same
 
 
-def _order(run: Run, run_query: np.ndarray, documents: np.ndarray) -> np.ndarray:
-    # ->  (n,) by query, the highest score first, at equal scores the greater name
+def _ranks(run: Run, query: np.ndarray, wanted: np.ndarray, queries: int) -> tuple[np.ndarray, np.ndarray]:
+    # query: (n,), -1 for documents that are not ranked  wanted: (m,) indices  ->  (m,), (queries,)
+    """Return ranks of wanted documents, and how many each query has: by score, at equal scores by the greater name."""
+    ranked = np.flatnonzero(query >= 0)
+    of_ranked = query[ranked]
     with np.errstate(over="ignore"):  # values above the range of float32 are infinite, as in trec_eval
-        scores = run.value[documents].astype(np.float32)
-    query = run_query[run.query[documents]].astype(np.uint64)
-    bits = (scores + np.float32(0)).view(np.int32)  # converts -0 to 0
-    ascending = np.where(bits < 0, ~bits, bits | np.int32(-(2**31))).view(np.uint32)  # same order as the scores
-    key = query << np.uint64(32) | (~ascending).astype(np.uint64)
-    order = key.argsort() if (key[1:] < key[:-1]).any() else np.arange(len(key))  # most files are sorted
-    sorted_key = key[order]
-    is_tied = np.append(False, sorted_key[1:] == sorted_key[:-1])  # with the entry before
-    if is_tied.any():
-        members = np.flatnonzero(is_tied | np.append(is_tied[1:], False))
-        group = np.cumsum(~is_tied)[members].astype(np.uint64)
-        names = run.document[documents[order[members]]].byteswap()  # as numbers they have the order of the bytes
-        keys = _pack_keys([group, *~names.T])
-        order[members] = order[members[keys[0].argsort() if len(keys) == 1 else np.lexsort(keys[::-1])]]
-    return order
+        bits = np.subtract(0, run.value[ranked], dtype=np.float32).view(np.int32)  # 0 for -0, too
+    key = (of_ranked << 32) + (bits ^ (bits >> 31 & 0x7FFFFFFF))  # integers in the order of the numbers
+    if (key[1:] < key[:-1]).any():  # most files are sorted
+        order = key.argsort()
+        ranked, key = ranked[order], key[order]
+    place = np.empty(len(query), np.int64)
+    place[ranked] = np.arange(len(ranked))
+    tied = key[place[wanted]]  # names matter in groups of equal keys that have a wanted document
+    first, last = (np.unique(key.searchsorted(tied, side)) for side in ("left", "right"))
+    first, size = first[last - first > 1], (last - first)[last - first > 1]
+    if len(first):
+        members = np.arange(size.sum()) + np.repeat(first - (np.cumsum(size) - size), size)
+        group = np.repeat(first, size).astype(np.uint64)
+        words = run.document[ranked[members]].byteswap()  # as numbers they have the order of the bytes
+        keys = _pack_keys([group, *~words.T])
+        order = keys[0].argsort() if len(keys) == 1 else np.lexsort(keys[::-1])
+        place[ranked[members[order]]] = members
+    retrieved = np.bincount(of_ranked, minlength=queries)
+    return place[wanted] + 1 - (np.cumsum(retrieved) - retrieved)[query[wanted]], retrieved
 
 
 def _pack_keys(columns: list[np.ndarray]) -> list[np.ndarray]:
