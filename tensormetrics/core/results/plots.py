@@ -51,7 +51,9 @@ def plot_values(
         else:
             axes.errorbar(values, positions, xerr=errorbars, capsize=2, **line_style(first) | {"linestyle": "none"})
     set_limits, set_label = (axes.set_ylim, axes.set_ylabel) if has_steps else (axes.set_xlim, axes.set_xlabel)
-    set_limits(*_widened(*bounds))
+    low, high = bounds
+    margin = 0.03 if low is None or high is None else 0.03 * (high - low)  # so that a point on a bound is fully visible
+    set_limits(*(None if end is None else end + sign * margin for end, sign in zip(bounds, (-1, 1), strict=True)))
     subject = label_of(names[0]) if len(names) == 1 and not first else "score"
     set_label(wrapped(f"{subject}{direction_text(higher_is_better)}"))
     if has_steps:
@@ -63,12 +65,6 @@ def plot_values(
         name_rows(axes, [text.get_text() for text in axes.get_yticklabels()][:first] + labels)
     dress(axes, grid="y" if has_steps else "x")
     return figure, axes
-
-
-def _widened(low: float | None, high: float | None) -> tuple[float | None, float | None]:
-    """Move the bounds of a metric apart, so that a point on one is fully visible."""
-    margin = 0.03 if low is None or high is None else 0.03 * (high - low)
-    return None if low is None else low - margin, None if high is None else high + margin
 
 
 def plot_curves(
