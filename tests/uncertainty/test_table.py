@@ -221,14 +221,14 @@ def assert_families_agree(models: dict[str, Metric], asked: dict[str, Any]) -> N
             for row, column in itertools.product(table.rows, table.columns):
                 if not isinstance(cell := table[row, column], Comparison):
                     continue
-                if row in pair.rows and confidence == asked["confidence"] and cell.low.isfinite():
+                if row in pair.rows and confidence == asked["confidence"] and cell.difference.isfinite():
                     assert cell.low <= pair[row, column].low and cell.high >= pair[row, column].high
-                p_value, p_corrected = float(cell.p_value), float(cell.p_corrected)
+                p_value, p_corrected, finest = float(cell.p_value), float(cell.p_corrected), 1 / (1 + REPLICATES)
                 if correction == "max-t" and p_value <= 1 - confidence < p_corrected and cell.se > 0:
-                    # The corrected interval holds 0 by the same critical value, not because it is extended to 0.
-                    assert cell.low < 0 if cell.difference > 0 else cell.high > 0
-                elif p_value < p_corrected < 1 - p_value and len(confidences) < 3:
-                    confidences.append(1 - (p_value + p_corrected) / 2)
+                    # Where draws can tell, the interval holds 0 by their critical value, not by being extended to 0.
+                    assert 1 - confidence <= finest or (cell.low < 0 if cell.difference > 0 else cell.high > 0)
+                elif p_value < p_corrected and finest < (level := (p_value + p_corrected) / 2) < 0.5:
+                    confidences += [1 - level] * (len(confidences) < 3)
 
 
 def assert_agrees(comparison: Comparison, confidence: float) -> None:

@@ -13,7 +13,7 @@ from ...core.arguments.checks import takes_arrays
 from ...core.metric.base import Metric, Options
 from ...core.metric.row_metric import RowMetric
 from ...core.native.compiling import breaks_graph
-from ...core.resampling.draws import t_scales
+from ...core.resampling.draws import pseudo_masses
 from ...core.resampling.resampling import Items
 from ...core.resampling.weights import ItemNames, ResamplingUnits
 from ..deterministic import distinct
@@ -155,7 +155,9 @@ def _unseen_scores(
     two items, half of which these keep.
     """
     shape = 1 + int(((table.count == 1) | (table.count == 2)).sum())
-    mass = unit * shape / t_scales(seed, replicates, 2.0 * shape, table.count.device).square()  # of Gamma(shape)
+    normal = torch.special.ndtri((-pseudo_masses(seed, replicates, table.count.device).sum(0)).exp())
+    # Wilson & Hilferty 1931, doi:10.1073/pnas.17.12.684
+    mass = unit * shape * (1 - 1 / (9 * shape) + normal / (3 * shape**0.5)).clamp(min=0) ** 3  # of Gamma(shape)
     shares, width = 1 - (-mass / max(table.total, 1)).exp(), len(table.row_size) + len(table.col_size) + 1
     step = max(budget(None, mass.device) // (64 * width), 1)
     return torch.cat([score(SmoothedTable(table, part)) for part in shares.split(step)])

@@ -273,9 +273,9 @@ def _smoothed_information(table: Contingency, shares: Tensor) -> tuple[Tensor, T
         sums = kept.new_zeros(2, len(size)).index_add_(1, index, torch.stack([kept, is_kept]))
         rare = (len(other) - sums[1]) / max(num_rare, 1)
         entropies.append(torch.special.entr((1 - share) * sums[0] + share * rare).sum(1))
-    joint = torch.special.entr(torch.cat([(1 - share) * kept, share / max(num_rare, 1)], 1))
-    info = entropies[0] + entropies[1] - joint[:, :-1].sum(1) - num_rare * joint[:, -1]
-    return info.clamp(min=0), entropies[0], entropies[1]
+    of_kept = (1 - share) * torch.special.entr(kept).sum() + torch.special.entr(1 - share)
+    joint = of_kept + num_rare * torch.special.entr(share / max(num_rare, 1))
+    return (entropies[0] + entropies[1] - joint[:, 0]).clamp(min=0), entropies[0], entropies[1]
 
 
 def _uses_kernels(table: Contingency) -> bool:
