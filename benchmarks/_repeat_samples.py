@@ -48,7 +48,7 @@ class Independent(NamedTuple):
     sd: float = 1.0
 
 
-INDEPENDENT_SETS = 300
+INDEPENDENT_SETS = 1000
 INDEPENDENT = (
     Independent((5, 5), (0.5, 0.5)),
     Independent((10, 10), (0.9, 0.9)),

@@ -163,7 +163,9 @@ def compare(
     if model is not None:
         a = source.models(a, model)
         source = NO_SOURCE
-    _check_paired(paired, anytime, b)
+    if not paired and (anytime or b is None or is_number(b)):
+        what = "anytime=True" if anytime else "several models" if b is None else "a number"
+        raise ValueError(f"paired: got False with {what}, wanted two samples")
     if isinstance(a, Mapping) and not (b is not None and is_scores(a)):
         if b is not None:
             raise TypeError("b: got a second argument beside several models, wanted baseline='name of a model'")
@@ -192,12 +194,6 @@ def compare(
         return _of_collections(a, b, options, correction)
     source.check_unused(source._fields, f"a {type(a).__name__}, which knows its items")
     return _of_metrics(a, b, options, correction)
-
-
-def _check_paired(paired: bool, anytime: bool, b: Any) -> None:
-    if not paired and (anytime or b is None or is_number(b)):
-        what = "anytime=True" if anytime else "several models" if b is None else "a number"
-        raise ValueError(f"paired: got False with {what}, wanted two samples")
 
 
 def _of_metrics(a: Any, b: Any, options: ComparisonOptions, correction: str) -> Any:

@@ -1,32 +1,20 @@
 """Interval, p-value and p_better agree in comparisons of two metrics or of a metric with a constant."""
 
-import math
-
+import numpy as np
 import pytest
 import scipy.stats
 import small_samples_oracle as oracle
 import torch
-from test_small_samples import (
-    ALTERNATIVES,
-    BOUNDS,
-    KINDS,
-    MASSES,
-    UNKNOWN,
-    by_unit,
-    mean,
-    means,
-    resampled,
-    weights_of,
-)  # fmt: skip
+from test_small_samples import ALTERNATIVES, BOUNDS, KINDS, MASSES, by_unit, mean, means, resampled, weights_of
 from torchmetrics.classification import BinaryAccuracy, BinaryF1Score, MulticlassAccuracy
 
 from tensormetrics.core.resampling import swaps
-from tensormetrics.core.resampling.draws import mean_bounds
-from tensormetrics.core.resampling.intervals import interval
 from tensormetrics.core.resampling.paired import _exact_test, comparisons_with
 from tensormetrics.core.resampling.resampling import values_of
 from tensormetrics.core.resampling.statements import Question
-from tensormetrics.uncertainty import Comparison, Uncertain, compare
+from tensormetrics.retrieval import Completeness, Homogeneity, NormalizedMutualInfo, VMeasure
+from tensormetrics.structured import CorefScores, Smatch, SpanScores
+from tensormetrics.uncertainty import Comparison, Uncertain, UncertaintyWarning, compare, interval, plan
 
 
 def contradictions(comparison: Comparison, confidence: float, direction: int = 1) -> list[str]:
@@ -59,6 +47,67 @@ def contradictions(comparison: Comparison, confidence: float, direction: int = 1
     return [name for name, value in is_wrong.items() if value]
 
 
+@pytest.mark.parametrize(("alternative", "sign"), [("greater", 1), ("less", -1)])
+def test_corrected_p_of_skewed_differences_is_that_of_an_independent_bootstrap(alternative, sign):
+    """One-sided maxima depend on the sign of the deviations: with the other one p-values would be half of these."""
+    rng, n, draws = np.random.default_rng(1), 15, 20_000
+    base, skewed = rng.random(n), rng.exponential(size=(2, n)) ** 1.5
+    models = {"a": base, "b": base - skewed[0], "c": base - skewed[1]}
+    differences = np.stack([skewed[0], skewed[1], skewed[1] - skewed[0]])
+    statistics = differences.mean(1) / (differences.std(1, ddof=1) / n**0.5)
+    means = rng.dirichlet(np.ones(n), draws) @ differences.T
+    scales = np.sqrt((n - 1) / rng.chisquare(n - 1, means.shape))
+    maxima = ((means - differences.mean(1)) / means.std(0) * scales).max(1)
+    expected = [(maxima >= statistic).mean() for statistic in statistics]
+    table = compare({name: sign * x for name, x in models.items()}, alternative=alternative, replicates=4000)
+    assert table.columns["corrected p"].tolist() == pytest.approx(expected, abs=0.01) and 0.02 < min(expected) < 0.04
+
+
+def test_eight_perfect_documents_are_no_evidence_of_more():
+    spans, coref, smatch = SpanScores(replicates=300), CorefScores(["conll"], replicates=300), Smatch(replicates=300)
+    spans.update_tags([["B-P"]] * 8, [["B-P"]] * 8)
+    coref.update_clusters([[["a", "b"]]] * 8, [[["a", "b"]]] * 8)
+    smatch.update(["(a / b)"] * 8, ["(a / b)"] * 8)
+    for metric, key in ((spans, "f1"), (coref, "conll-f1"), (smatch, "f1")):
+        jeffreys = scipy.stats.beta(8.5, 0.5).ppf(0.025)  # of documents, which have several spans' worth of weight
+        assert jeffreys - 0.03 < metric.interval()[key].low < 0.88 and compare(metric, 0.99)[key].p_value > 2 * 2**-8
+
+
+def test_few_items_that_all_agree_are_no_knowledge():
+    table = compare({"a": [1.0] * 30, "b": [1.0] * 26 + [0.0] * 4})
+    assert table["a - b", "p"] == 2 * 0.5**4 and table.best == ("a", "b") and {*table.ranks.values()} == {(1, 2)}
+    with pytest.warns(UncertaintyWarning, match="^3 pairs"):
+        opposite = compare([1, 1, 1], [0, 0, 0])
+    assert float(opposite.p_value) == pytest.approx(2 * 0.5**3) and [*map(float, opposite.assurance(0))] == [0, 0]
+    with pytest.raises(ValueError, match="^sd: wanted numbers above 0; differences that are all alike"):
+        plan(compare([1.0] * 30, [1.0] * 30), difference=0.05, power=0.8)
+    with pytest.raises(ValueError, match="the bounds of the score; percent"):
+        compare([1.0, 0.0, 1.0] * 5, 80)
+    assert str(interval([1.0] * 99_995 + [0.0] * 5)) == "0.99995 [0.99989, 0.99998]"
+
+
+@pytest.mark.parametrize("kind", [NormalizedMutualInfo, VMeasure, Homogeneity, Completeness])
+def test_clustering_without_an_error_reaches_down_to_what_n_items_may_miss(kind):
+    """A mass of 1 - .025^(1/100), spread over the six other cells, leaves no item there in .025 of all samples."""
+    labels, metric, coarse = torch.arange(100) % 3, kind(), kind()
+    metric.update(labels, labels)
+    coarse.update(labels, labels // 2)
+    sizes, share = np.bincount(labels) / 100, 1 - 0.025**0.01
+    cells = np.full((3, 3), share / 6) + np.diag((1 - share) * sizes - share / 6)
+    entropies = [-(x * np.log(x)).sum() for x in (cells.sum(0), cells.sum(1), cells)]
+    _, low, high = metric.interval(replicates=4000)
+    assert float(low) == pytest.approx(2 - 2 * entropies[2] / sum(entropies[:2]), abs=0.02) and high == 1
+    # The cells of the other clustering have the same items, but not all the same score.
+    assert (compare(metric, coarse).p_value > 0.05) == (kind is Completeness)
+
+
+def test_clustering_by_chance_has_no_interval(generator):
+    metric = NormalizedMutualInfo()
+    metric.update(*torch.randint(10, (2, 100), generator=generator))  # the truth is 0, and samples have .21
+    with pytest.raises(NotImplementedError, match="of 100 items are alone in their class and cluster"):
+        metric.interval()
+
+
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 @pytest.mark.parametrize("constant", [0.45, 0.8])
 @pytest.mark.parametrize("grouped", [False, True])
@@ -77,38 +126,6 @@ def test_comparison_with_a_constant_equals_oracle(kind, grouped, constant, alter
     assert float(comparison.p_value) == pytest.approx(p_value, rel=1e-9)
     assert float(comparison.p_better) == pytest.approx(p_better, rel=1e-9)
     assert comparison.alternative == alternative and comparison.discordant is None
-
-
-def test_comparison_with_a_constant_has_the_interval_of_the_metric(generator):
-    """One-sided intervals have the same bound and end at the limits of the range."""
-    metric = resampled(means(torch.rand(40, generator=generator)))
-    estimate = interval(metric, 0.95)
-    comparison = comparisons_with(metric, 0.2, Question(0.95))
-    assert [float(comparison.low), float(comparison.high)] == pytest.approx([float(end) - 0.2 for end in estimate][1:])
-    for alternative, end in (("greater", 0.8), ("less", -0.2)):
-        one_sided = comparisons_with(metric, 0.2, Question(0.975, alternative))
-        free, bound = ("high", "low") if alternative == "greater" else ("low", "high")
-        assert float(getattr(one_sided, free)) == pytest.approx(end)
-        assert float(getattr(one_sided, bound)) == pytest.approx(float(getattr(comparison, bound)))
-    unbounded = resampled(
-        means(torch.rand(40, generator=generator)), bounds=mean_bounds(1, *UNKNOWN), value_range=UNKNOWN
-    )
-    assert comparisons_with(unbounded, 0.2, Question(0.95, "greater")).high == math.inf
-
-
-@pytest.mark.parametrize("alternative", ALTERNATIVES)
-@pytest.mark.parametrize(("right", "count", "constant"), [(10, 10, 0.8), (7, 10, 0.3), (30, 100, 0.5), (0, 30, 0.01)])
-def test_comparison_of_binary_scores_with_a_constant_has_no_smaller_p_value_than_binomial_test(
-    right, count, constant, alternative
-):
-    comparison = comparisons_with(resampled(means(torch.arange(count) < right)), constant, Question(0.95, alternative))
-    exact = scipy.stats.binomtest(right, count, constant, alternative=alternative).pvalue
-    if alternative == "two-sided":
-        tails = (scipy.stats.binomtest(right, count, constant, alternative=tail).pvalue for tail in ALTERNATIVES[1:])
-        exact = min(1, 2 * min(tails))
-    assert float(comparison.p_value) >= exact * (1 - 1e-9)
-    if exact > 0.02:
-        assert float(comparison.p_value) == pytest.approx(exact, rel=0.35)
 
 
 @pytest.mark.parametrize("make", [lambda: BinaryAccuracy(), lambda: MulticlassAccuracy(3, average="micro")])

@@ -1,10 +1,11 @@
-"""Coverage of 95 % intervals in simulations, for one metric of each domain and for groups of correlated items.
+"""Coverage of 95 % intervals and error rates in simulations, for groups of correlated items and at the edges.
 
-Intervals cover the truth in .92 to .97 of all samples. With -s
-the fractions are printed."""
+With -s the fractions are printed."""
 
 import os
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -44,13 +45,45 @@ def test_macro_f1_interval_with_groups_covers_the_truth(generator):
     groups = torch.arange(60).repeat_interleave(10)
     truth = float(torch.special.ndtr(torch.tensor(1.0, dtype=torch.float64)))
 
-    def run(grouped: bool) -> Callable[[int], Estimate]:
-        def interval(i: int) -> Estimate:
-            metric = ConfusionPosterior(3, "f1@macro", replicates=500, interval="eti", seed=i)
-            metric.update(*classified(generator), **({"groups": groups} if grouped else {}))
-            return metric.interval()["f1@macro"]
+    def run(i: int, **groups: Tensor) -> Estimate:
+        metric = ConfusionPosterior(3, "f1@macro", replicates=500, interval="eti", seed=i)
+        metric.update(*classified(generator), **groups)
+        return metric.interval()["f1@macro"]
 
-        return interval
+    assert 0.92 <= covered(partial(run, groups=groups), truth) <= 0.97
+    assert covered(run, truth) < 0.85  # items are treated as independent
 
-    assert 0.92 <= covered(run(True), truth) <= 0.97
-    assert covered(run(False), truth) < 0.85  # items are treated as independent
+
+@pytest.fixture
+def edges(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+    import _edge_samples
+
+    return _edge_samples
+
+
+# Sets of each row, and limits of its columns: errors are at most .06, coverage at least .90, and three standard errors.
+LIMITS = {
+    "families": (200, {2: (0, 0.11)}),
+    "differing": (20, {1: (1, 1)}),
+    "margins": (400, {3: (0, 0.095), 4: (0, 0.095), 5: (0, 0.095)}),
+    "strong": (200, {1: (0.88, 1), 2: (0.88, 1), 5: (0, 0.11)}),
+    "alike": (200, {2: (0.88, 1), 3: (0, 0.13)}),
+    "growing": (400, {2: (0, 0.083)}),
+}
+
+
+@pytest.mark.filterwarnings("ignore::tensormetrics.uncertainty.UncertaintyWarning")
+@pytest.mark.parametrize("name", LIMITS)
+def test_cells_at_the_edges_are_within_their_limits(name, edges):
+    sets, limits = LIMITS[name]
+    for row in getattr(edges, name)(sets):
+        print(row)
+        assert all(low <= float(row[column]) <= high for column, (low, high) in limits.items()), row
+
+
+@pytest.mark.parametrize("kind", range(4))
+@pytest.mark.parametrize("size", [(100, 3, 0.95), (100, 3, 0.99), (300, 10, 0.95), (300, 10, 0.99), (1000, 10, 0.95)])
+def test_intervals_of_information_hold_the_truth_or_are_refused(size, kind, edges):
+    held, refused = edges.clustering_shares(edges.CLUSTER_METRICS[kind], *size, 200)
+    assert report(held) >= 0.88 and refused < 0.9

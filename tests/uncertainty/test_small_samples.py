@@ -17,7 +17,7 @@ from tensormetrics.core.resampling.paired import comparisons
 from tensormetrics.core.resampling.resampling import Items, Resampled
 from tensormetrics.core.resampling.statements import Question
 from tensormetrics.core.resampling.units import read_entries
-from tensormetrics.uncertainty import BinaryAUROC, BrierScore, Uncertain, UncertaintyWarning, compare
+from tensormetrics.uncertainty import BinaryAUROC, BrierScore, Uncertain, UncertaintyWarning
 
 R = 300
 MASSES = pseudo_masses(0, R, torch.device("cpu")).numpy()
@@ -139,20 +139,6 @@ def test_pseudo_draws_of_binary_means_are_jeffreys(n):
             assert float(estimate.low) == pytest.approx(0 if right == 0 else law.ppf(0.025), abs=0.01)
 
 
-def test_interval_of_one_unit_is_the_full_range():
-    rows = means(torch.tensor([0.2, 0.4]))
-    groups = torch.zeros(2, dtype=torch.int64)
-    with pytest.warns(UncertaintyWarning, match="^one group: its spread cannot be known"):
-        estimate = interval(resampled(rows, groups), 0.95)
-    assert [float(end) for end in estimate] == pytest.approx([0.3, 0, 1])
-    with pytest.warns(UncertaintyWarning, match="^one item"):
-        estimate = interval(resampled(rows[:1], bounds=mean_bounds(1, *UNKNOWN), value_range=UNKNOWN), 0.95)
-    assert estimate.low == -math.inf and estimate.high == math.inf
-    with pytest.warns(UncertaintyWarning, match="^one pair"):
-        comparison = comparisons(resampled(rows, groups), resampled(rows.flip(0), groups), Question(0.95))
-    assert comparison.p_value == 1 and comparison.p_better == 0.5
-
-
 def test_interval_of_three_groups_warns_and_is_wider(generator):
     rows, groups = means(torch.rand(30, generator=generator)), torch.arange(30) % 3
     with pytest.warns(UncertaintyWarning, match="^3 groups: the interval rests on the range of the scores"):
@@ -164,13 +150,6 @@ def test_interval_of_three_groups_warns_and_is_wider(generator):
 def test_interval_of_no_items_is_nan():
     estimate = interval(resampled(means(torch.zeros(0))), 0.95)
     assert all(end.isnan() for end in estimate) and estimate.items == 0
-
-
-def test_comparison_of_five_pairs_warns():
-    a, b = torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5]), torch.tensor([0.6, 0.7, 0.8, 0.85, 0.99])
-    with pytest.warns(UncertaintyWarning, match=r"^5 pairs: no p-value below 2\^\(1-5\) = 0.0625 exists"):
-        comparison = comparisons(resampled(means(a)), resampled(means(b)), Question(0.95))
-    assert float(comparison.p_value) == pytest.approx(0.0625) and comparison.high == 0
 
 
 def test_interval_above_the_unit_limit_counts_groups_of_stored_rows():
@@ -285,12 +264,6 @@ def test_update_with_and_without_groups_is_refused():
     metric.merge_state(brier(preds, target, ids=torch.arange(6)))
     with pytest.raises(ValueError, match="identified in different ways"):
         metric.interval()
-
-
-def test_compare_of_other_targets_is_refused():
-    preds, target = torch.rand(20), torch.arange(20) % 2
-    with pytest.raises(ValueError, match="^a, b: their items differ"):
-        compare(brier(preds, target), brier(preds, 1 - target))
 
 
 SCORES = "Accuracy", "Precision", "Recall", "F1Score", "Specificity", "JaccardIndex", "HammingDistance"

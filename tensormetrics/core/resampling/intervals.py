@@ -177,6 +177,8 @@ def draw_sets(operands: list[Operand], value: Tensor, jackknife: Jackknife | Non
         is_alike = kurtosis == torch.inf
         heavy = has_bounds & (is_alike if jackknife is not None and _lacks_bounds(operands) else kurtosis > HEAVY_TAILS)
         pseudo = _pseudo_draws(operands, value, None, replicates) if bool(heavy.any()) else replicates
+        pseudo = _with_unseen_cells(operands, value, jackknife, pseudo)
+        heavy = heavy | (operands[0].resampled.unseen is not None)
         is_unknown = ~has_bounds & is_alike & (not operands[0].resampled.has_pseudo_items)
         if jackknife is not None and jackknife.num_units == 1:
             is_unknown = torch.ones_like(is_unknown)
@@ -188,6 +190,7 @@ def draw_sets(operands: list[Operand], value: Tensor, jackknife: Jackknife | Non
         scales = scales if is_comparison else torch.where(has_bounds, 1.0, scales)
     moved = clip(scaled_draws(center, replicates, jackknife.standard_error, scales))
     pseudo = clip(_pseudo_draws(operands, value, jackknife, replicates)) if bool(has_bounds.any()) else moved
+    pseudo = _with_unseen_cells(operands, value, jackknife, pseudo)
     is_unknown = (jackknife.num_differing == 0) & ~has_bounds | (jackknife.num_units == 1)
     return DrawSets(moved, pseudo, has_bounds, is_unknown & value.isfinite(), scales)
 
@@ -275,6 +278,18 @@ def _pseudo_values(
     total = (units / t_scales(first.seed, len(draws), 2 * units, value.device).square())[:, None]  # Gamma(units)
     low, high = masses
     return (total * draws + low * ends[0] + high * ends[1]) / (total + low + high)
+
+
+def _with_unseen_cells(operands: list[Operand], value: Tensor, jackknife: Jackknife | None, draws: Tensor) -> Tensor:
+    # draws: (R, V)  ->  the same, or those with items in cells that were not seen, where these are farther away
+    first = operands[0].resampled
+    size = _effective_size(first) if jackknife is None else jackknife.effective_size
+    functions = [operand.resampled.unseen for operand in operands if operand.resampled.unseen is not None]
+    if len(functions) < len(operands):
+        return draws
+    unseen, *others = (function(first.seed, len(draws), size)[:, None] for function in functions)
+    unseen = independent(unseen, others[0]) if others else unseen
+    return unseen.where((unseen - value).abs() > (draws - value).abs(), draws)
 
 
 def _moved_to_data(operands: list[Operand], rows: list[Tensor], value: Tensor, jackknife: Jackknife) -> list[Tensor]:

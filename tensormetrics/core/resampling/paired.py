@@ -34,13 +34,15 @@ def comparisons(a: Resampled | Joined, b: Resampled | Joined, question: Question
             raise ValueError(SHAPES_DIFFER)
         return a.join([comparisons(x, y, question) for x, y in zip(a.parts, b.parts, strict=True)])
     _check_same_items(a, b)
-    has_same_draws = a.half is None and torch.equal(a.weighted, b.weighted)
+    has_same_sums = a.half is None and torch.equal(a.weighted, b.weighted)  # whose cells may be others
     if a.paired is not None and b.paired is not None:  # pseudo-items of single models would not cancel
         a, b = a.paired(), b.paired()
     values, others = _values_of_both(a, b)
     operands = [Operand(a, values), Operand(b, others, -1.0)]
     difference, jackknife = read_operands(operands, lambda operand: operand.resampled.observed), jackknife_of(operands)
-    differs = _differing_units(a, b)
+    differs = None  # of units, unknown where these are cells or values of a model
+    if a.units is not None and b.units is not None and a.half is not None and b.half is not None:
+        differs = (a.units.rows != b.units.rows).flatten(1).any(1)
     draws = draw_sets(operands, difference, jackknife)
     evidence = Evidence(
         difference,
@@ -50,7 +52,7 @@ def comparisons(a: Resampled | Joined, b: Resampled | Joined, question: Question
         _standard_error(operands, jackknife, draws),
         one_unit=jackknife is not None and jackknife.num_units == 1,
         margin_draws=None if question.rope is None else margin_draws(operands, difference, jackknife),
-        all_equal=has_same_draws or (differs is not None and not bool(differs.any())),
+        all_equal=(has_same_sums and not bool(difference.any())) or (differs is not None and not bool(differs.any())),
     )
     counts = counts_of(a, jackknife) | {"discordant": None if differs is None else int(differs.sum())}
     by_position = ", paired by position" if a.pairing else ""
@@ -116,14 +118,6 @@ def _values_of_both(a: Resampled, b: Resampled) -> tuple[FlatValues, FlatValues]
     if values.spec != others.spec or [x.shape for x in values.leaves] != [x.shape for x in others.leaves]:
         raise ValueError(SHAPES_DIFFER)
     return values, others
-
-
-def _differing_units(a: Resampled, b: Resampled) -> Tensor | None:
-    # ->  (U,) bool
-    """Return the mask of units on which the metrics differ, or None where units are cells or values of a model."""
-    if a.units is None or b.units is None or a.half is None or b.half is None:
-        return None
-    return (a.units.rows != b.units.rows).flatten(1).any(1)
 
 
 def _standard_error(operands: list[Operand], jackknife: Jackknife | None, draws: DrawSets) -> Tensor:

@@ -35,6 +35,7 @@ class Resampled(NamedTuple):
     unit_counts: tuple[int, float] | None = None  # of stored rows with too many units, see `units.unit_counts`
     is_biased: bool = False  # replicates add the bias of few items once more; draws are centered without both
     check_bias: Callable[[Tensor, Tensor], None] | None = None  # of replicates, and their deviation, (V,) each
+    unseen: Callable[[int, int, float], Tensor] | None = None  # seed, R, unit  ->  (R,), with items in cells not seen
     bias: Tensor | None = None  # (), of the value, if there are no units of which the jackknife could tell it
     signs: tuple[Tensor, Tensor] | None = None  # (V,) positive and all signs, of which chance makes half positive
     has_pseudo_items: bool = False  # `weighted` has them, so that none are added
@@ -64,6 +65,7 @@ class Items(NamedTuple):
     is_smooth: bool = True
     is_biased: bool = False
     check_bias: Callable[[Tensor, Tensor], None] | None = None
+    unseen: Callable[[int, int, float], Tensor] | None = None
 
     def resampled(self, replicates: int, seed: int) -> Resampled:
         """Return the sums that the items have in all replicates."""
@@ -94,6 +96,7 @@ class Items(NamedTuple):
             is_smooth=self.is_smooth,
             is_biased=self.is_biased,
             check_bias=self.check_bias,
+            unseen=self.unseen,
             bias=_bias_of_counts(observed, self.read) if self.is_biased and units is None else None,
             unit_counts=unit_counts(self.units) if units is None else None,
         )

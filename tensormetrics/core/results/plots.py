@@ -49,7 +49,9 @@ def plot_values(
         else:
             _bars(axes, positions, values, low, high, is_row=True, **line_style(first))
     set_limits, set_label = (axes.set_ylim, axes.set_ylabel) if has_steps else (axes.set_xlim, axes.set_xlabel)
-    set_limits(*_widened(*bounds))
+    low, high = bounds
+    margin = 0.03 if low is None or high is None else 0.03 * (high - low)  # so that a point on a bound is fully visible
+    set_limits(*(None if end is None else end + sign * margin for end, sign in zip(bounds, (-1, 1), strict=True)))
     subject = label_of(names[0]) if len(names) == 1 and not first else "score"
     set_label(wrapped(f"{subject}{direction_text(higher_is_better)}"))
     if has_steps:
@@ -67,12 +69,6 @@ def _bars(axes: "Axes", at: Any, value: Any, low: Any, high: Any, is_row: bool =
     errors = None if np.isnan(high - low).all() else np.stack([value - low, high - value])
     points, bars = ((value, at), {"xerr": errors}) if is_row else ((at, value), {"yerr": errors})
     axes.errorbar(*points, capsize=2, **bars, **style | ({"linestyle": "none"} if is_row else {}))
-
-
-def _widened(low: float | None, high: float | None) -> tuple[float | None, float | None]:
-    """Move the bounds of a metric apart, so that a point on one is fully visible."""
-    margin = 0.03 if low is None or high is None else 0.03 * (high - low)
-    return None if low is None else low - margin, None if high is None else high + margin
 
 
 def plot_curves(

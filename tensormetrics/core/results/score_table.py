@@ -40,7 +40,10 @@ class ScoreTable(Table, Mapping[str, ScoreType]):
     ) -> ScoreTable[ScoreType]:
         """Return the table of results by name, where a function says of a name whether higher is better."""
         if any(isinstance(result, Comparison) for result in results.values()):
-            return cls._of(_table_of_differences(results), dict(results))
+            rows = dict(single_values(results))
+            caption = "paired by position" if any("by position" in (x.test or "") for x in rows.values()) else None
+            cells = [[x, float(x._decisive_p), x.verdict] for x in rows.values()]
+            return cls._of(Table([*rows], ("difference", "p", "verdict"), cells, caption=caption), dict(results))
         return cls._of(table_of({row: results}, direction), dict(results))
 
     @classmethod
@@ -63,13 +66,6 @@ class ScoreTable(Table, Mapping[str, ScoreType]):
 
     def __len__(self) -> int:
         return len(self.results)
-
-
-def _table_of_differences(results: Mapping[str, Any]) -> Table:
-    rows = dict(single_values(results))
-    caption = "paired by position" if any("by position" in (x.test or "") for x in rows.values()) else None
-    cells = [[x, float(x._decisive_p), x.verdict] for x in rows.values()]
-    return Table([*rows], ("difference", "p", "verdict"), cells, caption=caption)
 
 
 def scored(results: Any, direction: Callable[[str], bool | None], row: str) -> Any:

@@ -8,7 +8,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -23,6 +23,7 @@ from .result import Result
 from .text_tables import cell_text, escaped_latex, json_value, latex_tabular, rendered
 
 SCHEMA = "tensormetrics/table/1"
+EXTRA_FIELDS = "low", "high", "p_value", "p_better", "p_rope", "p_corrected", "p_not_worse", "p_equivalent"
 Intervals: TypeAlias = Literal["brackets", "plusminus"] | None
 
 
@@ -101,17 +102,11 @@ def frame_columns(table: Any, style: str = "numbers") -> tuple[list[str], list[l
     columns: list[list[Any]] = []
     for i, name in enumerate(table.higher_is_better):
         cells = [row[i] for row in table.cells]
-        fields = dict.fromkeys(field for cell in cells for field in _extra_fields(cell))
+        fields = [field for field in EXTRA_FIELDS if any(isinstance(getattr(x, field, None), Tensor) for x in cells)]
         headers += [name, *(f"{name}/{field}" for field in fields)]
         columns.append([float(cell) if isinstance(cell, Result) else cell for cell in cells])
         columns += [[_field(cell, field) for cell in cells] for field in fields]
     return headers, [list(row) for row in zip(*columns, strict=True)]
-
-
-def _extra_fields(cell: Cell) -> Iterator[str]:
-    for field in ("low", "high", "p_value", "p_better", "p_rope", "p_corrected", "p_not_worse", "p_equivalent"):
-        if isinstance(getattr(cell, field, None), Tensor):
-            yield field
 
 
 def _field(cell: Cell, field: str) -> float | None:

@@ -110,14 +110,11 @@ def latex_tabular(
 
 def escaped_latex(text: str) -> str:
     """Write a text so that pdflatex and XeLaTeX print it; UserWarning for characters that fonts may lack."""
-    unknown = {c for c in text if not c.isascii() and c not in LATEX and not _is_latin(c)}
-    for character in sorted(unknown):
+    for character in sorted({c for c in text if not c.isascii() and c not in LATEX}):
+        if unicodedata.name(character, "").startswith("LATIN ") and character.isalpha():
+            continue
         warnings.warn(f"{character!r} (U+{ord(character):04X}): LaTeX's fonts may lack it", stacklevel=2)
     return text.translate(LATEX_TABLE)
-
-
-def _is_latin(character: str) -> bool:
-    return unicodedata.name(character, "").startswith("LATIN ") and character.isalpha()
 
 
 def import_pandas() -> Any:

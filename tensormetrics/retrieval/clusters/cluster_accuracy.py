@@ -52,6 +52,16 @@ def cluster_accuracy(
     return linear_sum_assignment(counts.unflatten(-1, shape), maximize=True).cost / table.total
 
 
+def _check_bias(name: str, bias: Tensor, deviation: Tensor) -> None:
+    bias = bias.abs() / deviation
+    if bool((bias > MAX_BIAS).any()):
+        raise NotImplementedError(
+            f"{name}: samples of these items match other clusters, which raises the score by {float(bias.max()):.1f} "
+            f"standard deviations; above {MAX_BIAS} agreement is hardly told from chance and there is no interval, "
+            "take AdjustedRand"
+        )
+
+
 class ClusterAccuracy(ClusteringMetric):
     """Fraction of items in the cluster matched one-to-one to their class, in [0, 1]; see `cluster_accuracy`.
 
@@ -62,7 +72,7 @@ class ClusterAccuracy(ClusteringMetric):
         memory_budget: Maximal bytes of a table of classes and clusters, by default 256 MiB on a CPU, 1 GiB on a GPU.
     """
 
-    is_biased = True
+    is_biased, check_bias = True, staticmethod(_check_bias)
 
     def __init__(self, memory_budget: int | None = None, **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)
@@ -71,9 +81,6 @@ class ClusterAccuracy(ClusteringMetric):
     def score(self, table: Contingency) -> Tensor:
         # ->  (...) float64
         return cluster_accuracy(table, memory_budget=self.memory_budget)
-
-    def check_bias(self, bias: Tensor, deviation: Tensor, unseen: float) -> None:
-        _check_bias(type(self).__name__, bias, deviation, unseen)
 
 
 class EmbeddingClusterAccuracy(EmbeddingMetric):
@@ -122,20 +129,9 @@ class EmbeddingClusterAccuracy(EmbeddingMetric):
         else:
             clusters = torch.as_tensor(self.kmeans_func(inputs.query, n_clusters), device=codes.device)
         score = functools.partial(cluster_accuracy, memory_budget=self.memory_budget)
-        name = type(self).__name__
-        check = functools.partial(_check_bias, name)
-        self._items = functools.partial(items_of, codes, clusters, queries.names, score, biased=name, check_bias=check)
+        arguments = codes, clusters, queries.names, score
+        self._items = functools.partial(items_of, *arguments, biased=type(self).__name__, check_bias=_check_bias)
         return cluster_accuracy(codes, clusters, memory_budget=self.memory_budget)
-
-
-def _check_bias(name: str, bias: Tensor, deviation: Tensor, unseen: float) -> None:
-    bias = bias.abs() / deviation
-    if bool((bias > MAX_BIAS).any()):
-        raise NotImplementedError(
-            f"{name}: samples of these items match other clusters, which raises the score by {float(bias.max()):.1f} "
-            f"standard deviations; above {MAX_BIAS} agreement is hardly told from chance and there is no interval, "
-            "take AdjustedRand"
-        )
 
 
 def _dtype(table: Contingency) -> torch.dtype:

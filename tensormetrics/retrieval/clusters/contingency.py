@@ -1,7 +1,6 @@
 """Sparse contingency table of a labeling and a clustering, and the base class of metrics of such tables."""
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,13 +13,13 @@ from ...core.arguments.checks import takes_arrays
 from ...core.metric.base import Metric, Options
 from ...core.metric.row_metric import RowMetric
 from ...core.native.compiling import breaks_graph
+from ...core.resampling.draws import pseudo_masses
 from ...core.resampling.resampling import Items
 from ...core.resampling.weights import ItemNames, ResamplingUnits
 from ..deterministic import distinct
 from ..inputs import as_labels, as_tensor, budget, check_finite
 
 MAX_ALONE = 0.03  # of the items, each the only one in its cell, where a biased score has an interval
-MAX_UNSEEN = 0.25  # information of cells that were not seen, in standard deviations of the score
 
 
 class Contingency(NamedTuple):
@@ -37,6 +36,13 @@ class Contingency(NamedTuple):
     row_size: Tensor  # (..., R) int64: items of each class
     col_size: Tensor  # (..., C) int64: items of each cluster
     total: int
+
+
+class SmoothedTable(NamedTuple):
+    """Table whose cells of at most one item, and the empty ones, have equal parts of shares (R,) of the items."""
+
+    table: Contingency
+    shares: Tensor
 
 
 @takes_arrays
@@ -114,9 +120,9 @@ def items_of(
     score: Callable[[Contingency], Tensor],
     value_range: tuple[float, float] = (0.0, 1.0),
     biased: str = "",
-    check_bias: Callable[..., None] | None = None,
+    check_bias: Callable[[str, Tensor, Tensor], None] | None = None,
 ) -> Items:
-    # labels, clusters: (N,)  biased: name of a score that few items in a cell raise  check_bias: see `ClusteringMetric`
+    # labels, clusters: (N,)  biased: name of a score that few items in a cell raise
     """Return one row for each item, in its cell, so that weighted sums are tables of weighted items."""
     table, cells = _count_cells(labels.shape, *_check_labels(labels, clusters))
     alone = int((table.count == 1).sum())
@@ -125,24 +131,36 @@ def items_of(
             f"{biased}: {alone} of {table.total} items are alone in their class and cluster, so that chance raises the "
             f"score by an unknown amount; above {MAX_ALONE:.0%} there is no interval, take AdjustedRand"
         )
-    check = check_bias and functools.partial(check_bias, unseen=_unseen_information(table, alone))
+    unseen = functools.partial(_unseen_scores, table, score) if biased and check_bias is None else None
     ones = torch.ones(len(cells), 1, dtype=torch.float64, device=cells.device)
     read = functools.partial(_read, table=table, score=score)
     identity = names.columns(None if labels.is_floating_point() else labels)
     # Clusters of two models are unrelated, so that their sums are not mixed.
     return Items(ones, names.units, read, cells, max(len(table.count), 1), mixes=False)._replace(
-        range=value_range, identity=identity, is_biased=bool(biased), check_bias=check
+        range=value_range,
+        identity=identity,
+        is_biased=bool(biased),
+        unseen=unseen,
+        check_bias=check_bias and functools.partial(check_bias, biased),
     )
 
 
-def _unseen_information(table: Contingency, alone: int) -> float:
-    """Bound the information that few items in a cell feign beyond the bias of the jackknife, in entropies.
+def _unseen_scores(
+    table: Contingency, score: Callable[[Any], Tensor], seed: int, replicates: int, unit: float
+) -> Tensor:
+    # unit: items that are resampled together  ->  (R,)
+    """Draw the score with the mass that n items leave unseen: with none alone in its cell, 1 - p^(1/n) at chance p.
 
-    A cell of few expected items m feigns -m log m nats; as many cells have two items as have one, times m / 2.
+    Good 1953, doi:10.1093/biomet/40.3-4.237: cells that hold no item have the mass of those alone, cells of one that of
+    two items, half of which these keep.
     """
-    nats = (alone + 1) / table.total * math.log((alone + 1) / (2 * int((table.count == 2).sum()) + 1))
-    entropies = [-torch.special.xlogy(p, p).sum() for p in (s / table.total for s in (table.row_size, table.col_size))]
-    return max(nats, 0.0) / max(float(min(entropies)), 1e-12)
+    shape = 1 + int(((table.count == 1) | (table.count == 2)).sum())
+    normal = torch.special.ndtri((-pseudo_masses(seed, replicates, table.count.device).sum(0)).exp())
+    # Wilson & Hilferty 1931, doi:10.1073/pnas.17.12.684
+    mass = unit * shape * (1 - 1 / (9 * shape) + normal / (3 * shape**0.5)).clamp(min=0) ** 3  # of Gamma(shape)
+    shares, width = 1 - (-mass / max(table.total, 1)).exp(), len(table.row_size) + len(table.col_size) + 1
+    step = max(budget(None, mass.device) // (64 * width), 1)
+    return torch.cat([score(SmoothedTable(table, part)) for part in shares.split(step)])
 
 
 def _read(sums: Tensor, table: Contingency, score: Callable[[Contingency], Tensor]) -> Tensor:
@@ -178,9 +196,9 @@ def _reweighted(table: Contingency, count: Tensor, total: int) -> Contingency:
     return Contingency(row, col, count, row_size, col_size, total)
 
 
-def as_contingency(labels: Tensor | Contingency, clusters: Tensor | None) -> Contingency:
+def as_contingency(labels: Any, clusters: Tensor | None) -> Any:
     """Convert the arguments of a clustering score, a table or labels and clusters, to a table."""
-    if isinstance(labels, Contingency) and clusters is None:
+    if isinstance(labels, Contingency | SmoothedTable) and clusters is None:
         return labels
     if isinstance(labels, Contingency) or clusters is None:
         raise ValueError("wanted either a Contingency alone or two tensors, labels and clusters")
@@ -191,11 +209,11 @@ class ClusteringMetric(RowMetric):
     """Base class of metrics that keep the labels and clusters of every update; `score` scores their table.
 
     `interval` reports the uncertainty of the score for a fixed clustering. Chance raises scores of information and the
-    accuracy of few items in a cell: their intervals are centered on the score less the bias of the jackknife. They are
-    refused where more than 3 % of the items are alone in their cell, and for information where cells that were not seen
-    (Good 1953, doi:10.1093/biomet/40.3-4.237) may be a quarter of a standard deviation. Subclasses have the same
-    states: in a MetricCollection they form one compute group and keep one copy. On several ranks each holds the labels
-    and clusters of all, 16 bytes an item: pairs are counted by sorting them.
+    accuracy of few items in a cell: their intervals are centered on the score less the bias of the jackknife, and those
+    of information reach scores of tables with items in cells that the data do not show. They are refused where more
+    than 3 % of the items are alone in their cell. Subclasses have the same states: in a MetricCollection they form one
+    compute group and keep one copy. On several ranks each holds the labels and clusters of all, 16 bytes an item: pairs
+    are counted by sorting them.
 
     Shape:
         - labels, clusters: ``(n,)``, integers, the class and the cluster of each item
@@ -214,20 +232,12 @@ class ClusteringMetric(RowMetric):
         self.add_columns("labels", "clusters")
 
     function: Callable[..., Tensor]  # of a table: the score
+    check_bias: Callable[[str, Tensor, Tensor], None] | None = None  # name, bias of resampled scores, their deviation
 
     def score(self, table: Contingency) -> Tensor:
         # ->  (...) float64
         """Compute the score of a table, or of a batch of tables."""
         return type(self).function(table)
-
-    def check_bias(self, bias: Tensor, deviation: Tensor, unseen: float) -> None:
-        # bias, deviation: (V,), of resampled scores  unseen: see `_unseen_information`
-        """Raise a NotImplementedError if chance raises the score by an unknown part of its standard deviation."""
-        if bool((unseen > MAX_UNSEEN * deviation).any()):
-            raise NotImplementedError(
-                f"{type(self).__name__}: cells of few items, which chance leaves empty, raise the score by "
-                f"{float((unseen / deviation).max()):.2g} standard deviations; above {MAX_UNSEEN} there is no interval"
-            )
 
     def update(self, labels: Tensor, clusters: Tensor, **items: Unpack[ResamplingUnits]) -> None:
         """Append a batch. NaN and infinity are a ValueError: here on a CPU, else in `compute` (no synchronization).

@@ -13,7 +13,7 @@ from ...core.metric.base import Options
 from ...core.native import gpu_kernels
 from ..deterministic import distinct_counts, halving_sum
 from ..inputs import budget
-from .contingency import ClusteringMetric, Contingency, as_contingency
+from .contingency import ClusteringMetric, Contingency, SmoothedTable, as_contingency
 
 Average = Literal["arithmetic", "geometric", "min", "max"]
 AVERAGES: tuple[Average, ...] = get_args(Average)
@@ -252,10 +252,12 @@ class VMeasure(ClusteringMetric):
         return v_measure(table, beta=self.beta)
 
 
-def _information(table: Contingency) -> tuple[Tensor, Tensor, Tensor]:
+def _information(table: Contingency | SmoothedTable) -> tuple[Tensor, Tensor, Tensor]:
     # ->  (...), (...), (...): mutual information, entropy of the classes, entropy of the clusters
     # All three sum over the cells, with quotients of integers that are exact below 2^53: if one partition refines the
     # other, the information then has the same bits as the entropy that it equals.
+    if isinstance(table, SmoothedTable):
+        return _smoothed_information(*table)
     if _uses_kernels(table):
         from ..search.kernels import clusters as kernels
 
@@ -268,6 +270,20 @@ def _information(table: Contingency) -> tuple[Tensor, Tensor, Tensor]:
     surprise = torch.stack([count * n / (a * b), n / a, n / b]).log()
     info, *entropies = halving_sum((count / n * surprise).where(count > 0, 0.0))
     return info.where(info > EPS, 0.0), *entropies
+
+
+def _smoothed_information(table: Contingency, shares: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    # shares: (R,)  ->  (R,) each, as `_information`
+    is_kept, sizes, entropies = (table.count > 1).double(), (table.row_size, table.col_size), []
+    kept, num_rare = table.count * is_kept, len(sizes[0]) * len(sizes[1]) - int(is_kept.sum())
+    kept, share = kept / kept.sum(), shares[:, None] * (num_rare > 0)
+    for index, size, other in zip((table.row, table.col), sizes, sizes[::-1], strict=True):
+        sums = kept.new_zeros(2, len(size)).index_add_(1, index, torch.stack([kept, is_kept]))
+        rare = (len(other) - sums[1]) / max(num_rare, 1)
+        entropies.append(torch.special.entr((1 - share) * sums[0] + share * rare).sum(1))
+    of_kept = (1 - share) * torch.special.entr(kept).sum() + torch.special.entr(1 - share)
+    joint = of_kept + num_rare * torch.special.entr(share / max(num_rare, 1))
+    return (entropies[0] + entropies[1] - joint[:, 0]).clamp(min=0), entropies[0], entropies[1]
 
 
 def _uses_kernels(table: Contingency) -> bool:

@@ -101,7 +101,11 @@ class Scores:
         count = self.scores.shape[-1]
         self.ids = None if ids is None else _names("ids", ids, count)
         if isinstance(groups, Mapping):
-            groups = _looked_up(groups, self.ids)
+            if self.ids is None:
+                raise ValueError("groups: got a dictionary for scores without ids; write ids=")
+            if missing := [name for name in as_list(self.ids) if name not in groups]:
+                raise ValueError(f"groups: got none for the id {missing[0]!r}; wanted a group for each id")
+            groups = [groups[name] for name in as_list(self.ids)]
         self.groups = None if groups is None else _names("groups", groups, count)
         self.repeats = None if repeats is None else _names("repeats", repeats, count)
         self.weights = None if weights is None else _weights(weights, self.scores)
@@ -301,12 +305,3 @@ def _names(name: str, names: Any, count: int) -> Ids:
     if len(names) != count or (isinstance(names, Tensor) and names.ndim != 1):
         raise ValueError(f"{name}: got {len(names)}, wanted {count}, one for each score")
     return names
-
-
-def _looked_up(groups: Mapping[Hashable, Hashable], ids: Ids | None) -> list[Hashable]:
-    if ids is None:
-        raise ValueError("groups: got a dictionary for scores without ids; write ids=")
-    missing = [name for name in as_list(ids) if name not in groups]
-    if missing:
-        raise ValueError(f"groups: got none for the id {missing[0]!r}; wanted a group for each id")
-    return [groups[name] for name in as_list(ids)]

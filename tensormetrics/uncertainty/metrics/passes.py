@@ -99,14 +99,6 @@ def _chances(num_samples: Tensor, right: Tensor, sizes: Sequence[int], require: 
     return chances if require == "all" else 1 - chances
 
 
-def _counts_of_samples(correct: Tensor) -> tuple[Tensor, Tensor]:
-    # correct: (N,) bool  ->  (N,) int64 each, right samples and samples
-    checks.shape("correct", correct, "N")
-    if correct.dtype != torch.bool:
-        raise ValueError(f"correct: got {correct.dtype}, wanted torch.bool; write correct.bool()")
-    return correct.long(), torch.ones_like(correct, dtype=torch.int64)
-
-
 class PassAtK(AtK[Depth], RowMetric[Scores]):
     """Mean chance over problems that at least one of k samples, or all of them, are right; see `pass_at_k`.
 
@@ -189,7 +181,10 @@ class PassAtK(AtK[Depth], RowMetric[Scores]):
         if is_mixed or first is None or second is None or (c is not None and ids is None):
             raise TypeError("update: wanted (correct, problem_ids), or (c, n, ids=ids)")
         if ids is None:
-            self._add_counts(*_counts_of_samples(first), second, "problem_ids", groups)
+            checks.shape("correct", first, "N")
+            if first.dtype != torch.bool:
+                raise ValueError(f"correct: got {first.dtype}, wanted torch.bool; write correct.bool()")
+            self._add_counts(first.long(), torch.ones_like(first, dtype=torch.int64), second, "problem_ids", groups)
             return
         checks.integral("c", first)
         checks.integral("n", second)
