@@ -202,6 +202,9 @@ def test_comparison_has_no_contradictions(name, case, alternative, data, confide
             assert alternative == "less" or not (one_sided.low < two_sided.low).any()
             assert alternative == "greater" or not (one_sided.high > two_sided.high).any()
         if inputs is not None:
+            reverse = compare(b, metric, **asked | {"alternative": "two-sided"})
+            for one, other in zip(fields(same, Comparison), fields(reverse, Comparison), strict=True):
+                assert_mirrored(one, other)
             options = {name: value for name, value in asked.items() if name != "rope"}
             # The third model has every third answer of the second.
             is_third = (order % 3 == 0).nonzero()[:, 0]
@@ -209,6 +212,14 @@ def test_comparison_has_no_contradictions(name, case, alternative, data, confide
             models = {"a": metric, "b": b, "c": updated_metric(case, tuple(mixed), order, ids=ids)}
             assert_families_agree(models, options)
             break
+
+
+def assert_mirrored(one: Comparison, other: Comparison) -> None:
+    """Two models that differ have opposite results in the other order."""
+    differs = one.difference.nan_to_num(0) != 0
+    ends = (one.low, -other.high), (one.high, -other.low), (one.p_value, other.p_value)
+    for value, opposite in (*ends, (one.p_better, 1 - other.p_better)):
+        torch.testing.assert_close(value[differs], opposite[differs], rtol=1e-9, atol=1e-9, equal_nan=True)
 
 
 def assert_families_agree(models: dict[str, Metric], asked: dict[str, Any]) -> None:
