@@ -34,32 +34,32 @@ def value_of(domain: str, name: str):
     return PUBLIC[f"{domain}.{name}"]
 
 
-def test_public_names_have_docstrings():
-    texts = {row: value_of(*row).__doc__ or "" for row in NAMES}  # a dataclass has by default its signature
-    assert [row for row, text in texts.items() if not text or text.startswith(f"{row[1]}(")] == []
-
-
 TERSE = "suites.structures", "embeddings.datasets"  # dataclasses of named fields, loaders of published words
 
 
-def missing_sections(value) -> list[str]:
-    """Return the arguments and sections that `help` of a name of a front page lacks."""
-    is_class, found = inspect.isclass(value), sections(value.__doc__)
-    if value.__module__.endswith(TERSE) or (is_class and issubclass(value, Exception)):
+def missing_sections(value, is_front: bool) -> list[str]:
+    """Return what `help` of a name lacks: an example, and for a front page arguments, results and errors."""
+    is_class, is_named = inspect.isclass(value), isinstance(value, types.GenericAlias) or not callable(value)
+    is_plain = is_class and (issubclass(value, Exception | enum.Enum) or getattr(value, "_is_protocol", False))
+    if is_plain or is_named or value.__module__.endswith(TERSE):
         return []
+    found = sections(value.__doc__)
     named = [p for p in inspect.signature(value).parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     named += [p for each in constructors(value) for p in each if p.kind is p.KEYWORD_ONLY] if is_class else []
-    lacks = sorted({p.name for p in named} - {name.strip("*") for name in arguments(found)})
+    lacks = sorted({p.name for p in named} - {name.strip("*") for name in arguments(found)}) if is_front else []
     if is_class and (dataclasses.is_dataclass(value) or issubclass(value, tuple)):
         return lacks  # results, which the functions that make them show
     raises = is_class or re.search(r"\b(raise|check\w*)\b", inspect.getsource(inspect.unwrap(value)))
-    wanted = {"Example": True, "Raises": raises, "Returns": not is_class}
-    return lacks + [name for name, is_wanted in wanted.items() if is_wanted and name not in found]
+    wanted = {"Raises": raises and is_front, "Returns": is_front and not is_class}
+    lacks += [name for name, is_wanted in wanted.items() if is_wanted and name not in found]
+    return lacks + ["Example"] * (">>>" not in value.__doc__)
 
 
-def test_help_of_front_pages_has_arguments_results_errors_and_an_example():
-    names = {f"{front.__name__}.{name}": getattr(front, name) for front in FRONTS for name in front.__all__}
-    assert {name: missing for name, value in names.items() if (missing := missing_sections(value))} == {}
+def test_help_shows_arguments_results_errors_and_an_example():
+    names = [(place, name, getattr(place, name)) for place in PLACES for name in place.__all__]
+    assert [name for _, name, value in names if not value.__doc__ or value.__doc__.startswith(f"{name}(")] == []
+    missing = {f"{place.__name__}.{name}": missing_sections(value, place in FRONTS) for place, name, value in names}
+    assert {name: lacks for name, lacks in missing.items() if lacks} == {}
 
 
 def method_versions(value) -> list[list]:
@@ -99,22 +99,7 @@ def test_docstrings_document_shapes_of_tensors():
 MODEL_FUNCTIONS = "log_probabilities", "pseudo_log_likelihood", "score_pairs", "sentence_log_likelihood"
 REQUIRED_PACKAGES = {"FaissKMeans": "faiss", "FaissKNN": "faiss", **dict.fromkeys(MODEL_FUNCTIONS, "transformers")}
 PLOT_PREFIXES = "plot_", "create_ranking", "calculate_ranking", "run_queries"
-
-
-def needs_example(domain: str, name: str) -> bool:
-    """Return whether a name needs an example: functions, and most classes that are no results or errors."""
-    value = value_of(domain, name)
-    if not inspect.isclass(value):
-        return callable(value) and not isinstance(value, types.GenericAlias)
-    is_result = dataclasses.is_dataclass(value) or issubclass(value, Exception | tuple | enum.Enum)
-    return not is_result and not getattr(value, "_is_protocol", False)
-
-
 WITH_EXAMPLE = [(domain, name) for domain, name in NAMES if ">>>" in (value_of(domain, name).__doc__ or "")]
-
-
-def test_names_that_need_examples_have_one():
-    assert [row for row in NAMES if needs_example(*row) and row not in WITH_EXAMPLE] == []
 
 
 def run_examples(name: str, docstring: str, names: dict) -> None:

@@ -81,14 +81,17 @@ PAIRS = ("x_a", "x_b", "y_a", "y_b")
 
 
 class MLEAT(BaseMetric):
-    """Multilevel association test with the first level as score; see `ml_eat`.
+    """Multilevel association test (ML-EAT), whose first level, the effect size of WEAT, is the score; see `ml_eat`.
 
-    With `p_value`, both targets of the second level also have p-values.
+    `details` of `run_query` has the second level, effect sizes of each target ("effect_size_x", "effect_size_y"), and
+    the third, mean and standard deviation of the cosines of target and attribute ("mean_x_a", "deviation_x_a", ...).
+    With `p_value`, both targets also have p-values.
 
     Args:
         correction: 0 or 1, subtracted from the number of words in variances.
 
-    >>> MLEAT()(*torch.tensor([[[1.0, 0], [2, 1]], [[0, 1], [1, 3]], [[3, 1], [1, 0]], [[0, 2], [1, 2]]]))
+    >>> x, y, a, b = torch.tensor([[[1.0, 0], [2, 1]], [[0, 1], [1, 3]], [[3, 1], [1, 0]], [[0, 2], [1, 2]]])
+    >>> MLEAT()(x, y, a, b)  # vectors of two words each: targets x, y, attributes a, b
     tensor(1.6559, dtype=torch.float64)
     """
 

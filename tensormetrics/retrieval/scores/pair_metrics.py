@@ -103,7 +103,9 @@ class PairMetric(EmbeddingMetric[Answer]):
 
 
 class EqualErrorRate(PairMetric):
-    """Equal error rate of the pairs of all items, in [0, 1], lower is better; see `equal_error_rate`.
+    """Equal error rate (EER): share of pairs of one label rejected where as large a share of other pairs is accepted.
+
+    Pairs of all items are accepted up to a threshold on their distance. In [0, 1], lower is better, 1/2 by chance.
 
     >>> EqualErrorRate()(torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1]))
     tensor(0.3333, dtype=torch.float64)
@@ -114,7 +116,9 @@ class EqualErrorRate(PairMetric):
 
 
 class PairwiseAUROC(PairMetric):
-    """Area under the ROC curve of the pairs of all items, in [0, 1]; see `pairwise_auroc`.
+    """Probability that a pair of items of one label is nearer than a pair of two labels, the area under the ROC curve.
+
+    In [0, 1], 1/2 by chance; see `pairwise_auroc`.
 
     >>> PairwiseAUROC()(torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1]))
     tensor(0.8333, dtype=torch.float64)
@@ -125,7 +129,9 @@ class PairwiseAUROC(PairMetric):
 
 
 class TARAtFAR(PairMetric):
-    """True accept rate of the pairs of all items, in [0, 1]; see `tar_at_far`.
+    """Share of pairs of one label accepted by the threshold on the distance that accepts `far` of the other pairs.
+
+    In [0, 1], higher is better; see `tar_at_far`.
 
     Args:
         far: False accept rate, in [0, 1], or several, for values of (F,).

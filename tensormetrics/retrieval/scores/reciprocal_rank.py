@@ -32,12 +32,13 @@ def reciprocal_rank(ranks: PositiveRanks, k: Depths | None = None) -> Tensor:
 
 
 class ReciprocalRank(AtK[K], QueryMetric[Scores]):
-    """Mean reciprocal rank (MRR) of the nearest relevant reference, optionally cut off at k; see `reciprocal_rank`.
+    """Mean reciprocal rank (MRR): mean over queries of 1 / rank of the nearest relevant reference.
 
-    In [0, 1].
+    In [0, 1], higher is better; see `reciprocal_rank`.
 
     Args:
-        k: Cut-off, or several with a value for each by name; by default all references.
+        k: Rank above which a query counts as 0, or several, with values by name ("reciprocal_rank_at_5", ...); by
+            default none.
 
     >>> ReciprocalRank()(torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1]))
     tensor(0.8667, dtype=torch.float64)

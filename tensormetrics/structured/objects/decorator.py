@@ -37,11 +37,11 @@ def metametric(
 
     Args:
         normalizer: "none", "precision", "recall", "jaccard", "dice", "f1", "f0.5", ...
-        constraint: See `Constraint`.
-        policy: See `Policy`; default: that of the enclosing metric, else "agree".
-        empty: See `Policy`; default as for `policy`.
-        zero_division: See `Policy`; default as for `policy`.
-        duplicates: See `Policy`; default as for `policy`.
+        constraint: Pairs of items that may match: "<->" one to one, "->" and "<-" many to one, "~" all.
+        policy: "agree", "conventional", "metametric" or a `Policy`; by default that of the enclosing metric or "agree".
+        empty: Overlap of two empty collections, "zero" or "one"; by default that of `policy`, as below.
+        zero_division: Value of a ratio 0 / 0, a number or "agree".
+        duplicates: Whether equal items count as often as they occur, "multiset", or once, "set".
 
     Returns:
         The class, or without it a decorator.
@@ -119,9 +119,9 @@ def derive(
     """Derive the metric of a type, such as `list[tuple[str, int]]`, without a normalizer; see `metametric`.
 
     Args:
-        tp: A record class or another type.
-        constraint: See `Constraint`.
-        policy: See `Policy`.
+        tp: A class of records, such as a dataclass, or a type of collections, texts or numbers.
+        constraint: Pairs of items that may match: "<->" one to one, "->" and "<-" many to one, "~" all.
+        policy: Values of empty collections and of repeated items: "agree", "conventional", "metametric" or a `Policy`.
         localns: Further names in scope, for annotations.
 
     Returns:

@@ -107,6 +107,15 @@ class Prop:
 @metametric
 @dataclass
 class AMR:
-    """A graph as triples; the overlap of two graphs is their common triples under the best mapping of variables."""
+    """A graph as triples; the overlap of two graphs is their common triples under the best mapping of variables.
+
+    Args:
+        props: Triples, as `read_penman` and `read_triples` return them.
+
+    Example:
+        >>> want, wish = (AMR(read_penman(f"(w / {verb} :ARG0 (b / boy))")) for verb in ("want", "wish"))
+        >>> AMR.metric.score(want, wish)  # 3 of 4 triples
+        3.0
+    """
 
     props: Collection[Prop]

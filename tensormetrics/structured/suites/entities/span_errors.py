@@ -80,7 +80,7 @@ def span_errors(
     mode: str = "lenient",
     suffix: bool = False,
 ) -> SpanErrors:
-    """Sort spans into the categories of MUC.
+    """Sort spans into the categories of MUC: correct, incorrect, partial, missed and spurious.
 
     Overlapping spans are paired one-to-one to maximize the score under `scheme` of `SpanScores`, and then the number of
     pairs: precision is (correct + partial / 2) / predicted, as in `SpanScores`. Only "partial" has partial pairs, and
@@ -95,7 +95,8 @@ def span_errors(
         suffix: Tags are `<label>-<prefix>`. Not for spans.
 
     Returns:
-        The spans of each category and the counts of labels, shown by its `table` and `confusions`.
+        A named tuple of each category, (K, 3) int64, whose rows are the document and the indices of the predicted and
+        the reference span in it, -1 for none; its `table()` and `confusions()` count labels.
 
     Raises:
         ValueError: If numbers of documents or of tags differ, a tag or a span is invalid, or only one input has tags.
