@@ -50,16 +50,12 @@ def interval_text(
     return f"{value_text} [{low_text}, {high_text}]"
 
 
-def p_value_text(p_value: float) -> str:
-    """Write "p = 0.012", or "p < 0.001" where three decimals would be 0."""
-    return "p < 0.001" if p_value < 0.0005 else f"p = {p_value:.3f}"
-
-
 def p_value_texts(result: Any) -> list[str]:
-    """Return the p-value of each difference as text, the corrected one where there is one."""
+    """Return "p = 0.012" of each difference, or "p < 0.001" for 0.000; the corrected p-value where there is one."""
     is_corrected = result.p_corrected is not None
     p_values = value_rows(result, ("p_corrected" if is_corrected else "p_value",))
-    return [f"{'corrected ' * is_corrected}{p_value_text(p)}" for (p,) in p_values]
+    texts = ["p < 0.001" if p < 0.0005 else f"p = {p:.3f}" for (p,) in p_values]
+    return [f"{'corrected ' * is_corrected}{text}" for text in texts]
 
 
 def label_texts(result: Any) -> list[str]:
