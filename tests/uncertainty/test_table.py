@@ -429,13 +429,14 @@ def test_metric_as_made_by_default_answers_to_every_question(name, count):
     asked(name, count)
 
 
-def asked_on_rank(rank: int, world: int, count: int) -> dict[str, list[Any]]:
+def asked_on_rank(rank: int, world: int, name: str, count: int) -> list[Any]:
     warnings.simplefilter("ignore")
-    return {name: asked(name, count, rank, world) for name in METRICS}
+    return asked(name, count, rank, world)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 30, 5000])
-def test_metric_as_made_by_default_answers_to_every_question_on_two_ranks(count):
-    first, second = ranks.run(asked_on_rank, count, timeout=600)
+@pytest.mark.parametrize("name", METRICS)
+def test_metric_as_made_by_default_answers_to_every_question_on_two_ranks(name, count):
+    first, second = ranks.run(asked_on_rank, name, count)
     assert first == second

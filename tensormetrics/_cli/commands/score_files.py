@@ -108,7 +108,7 @@ def scores(
         report["ranks"] = pairs.ranks
     if power is not None:
         report["more_items"] = {name: more_items(result, power) for name, result in differences(tables[-1]).items()}
-        cells = [["no number" if count is None else f"{count:,}"] for count in report["more_items"].values()]
+        cells = [["no number is enough" if count is None else f"{count:,}"] for count in report["more_items"].values()]
         caption = f"items to add, so that the interval excludes 0 with probability {power:g}"
         tables.append(Table([*report["more_items"]], ["more items"], cells, caption=caption, index="comparison"))
     return publish(tables, report, means, **outputs)

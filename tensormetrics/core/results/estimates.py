@@ -23,6 +23,8 @@ OPPOSITE = {"two-sided": "two-sided", "greater": "less", "less": "greater"}
 class Estimate(Result):
     """A score and an interval that holds the true one in about `confidence` of data sets like this.
 
+    Equal to another with the same numbers; `round(estimate, 2)` rounds all three, `json.dumps` takes `to_dict()`.
+
     Args:
         value: The observed score.
         low: Lower ends, at most `value`.

@@ -51,10 +51,11 @@ def interval_text(
 
 
 def p_value_texts(result: Any) -> list[str]:
-    """Return the p-value of each difference, the corrected one where there is one: "p = 0.012", or "p < 0.001"."""
+    """Return "p = 0.012" of each difference, or "p < 0.001" for 0.000; the corrected p-value where there is one."""
     is_corrected = result.p_corrected is not None
     p_values = value_rows(result, ("p_corrected" if is_corrected else "p_value",))
-    return [f"{'corrected ' * is_corrected}{'p < 0.001' if p < 0.0005 else f'p = {p:.3f}'}" for (p,) in p_values]
+    texts = ["p < 0.001" if p < 0.0005 else f"p = {p:.3f}" for (p,) in p_values]
+    return [f"{'corrected ' * is_corrected}{text}" for text in texts]
 
 
 def label_texts(result: Any) -> list[str]:

@@ -44,10 +44,8 @@ def plot_values(
     for i, (key, label) in enumerate(zip(names, labels, strict=True), first):
         values, low, high = np.array([row.get(key, (math.nan,) * 3) for row in rows]).T
         positions = np.arange(len(rows)) if has_steps else np.array([i])
-        if has_steps:
-            _bars(axes, positions, values, low, high, label=label, **line_style(i))
-        else:
-            _bars(axes, positions, values, low, high, is_row=True, **line_style(first))
+        style = {"label": label, **line_style(i)} if has_steps else line_style(first)
+        _bars(axes, positions, values, low, high, is_row=not has_steps, **style)
     set_limits, set_label = (axes.set_ylim, axes.set_ylabel) if has_steps else (axes.set_xlim, axes.set_xlabel)
     low, high = bounds
     margin = 0.03 if low is None or high is None else 0.03 * (high - low)  # so that a point on a bound is fully visible
@@ -65,10 +63,12 @@ def plot_values(
     return figure, axes
 
 
-def _bars(axes: "Axes", at: Any, value: Any, low: Any, high: Any, is_row: bool = False, **style: Any) -> None:
-    errors = None if np.isnan(high - low).all() else np.stack([value - low, high - value])
-    points, bars = ((value, at), {"xerr": errors}) if is_row else ((at, value), {"yerr": errors})
-    axes.errorbar(*points, capsize=2, **bars, **style | ({"linestyle": "none"} if is_row else {}))
+def _bars(axes: "Axes", at: Any, value: Any, low: Any, high: Any, *, is_row: bool = False, **style: Any) -> None:
+    errors: Any = None if np.isnan(high - low).all() else np.stack([value - low, high - value])
+    if is_row:
+        axes.errorbar(value, at, xerr=errors, capsize=2, **style | {"linestyle": "none"})
+    else:
+        axes.errorbar(at, value, yerr=errors, capsize=2, **style)
 
 
 def plot_curves(

@@ -150,13 +150,10 @@ class Result:
         return part if keeps_labels else dataclasses.replace(part, labels=None)  # type: ignore[type-var]
 
     def __float__(self) -> float:
-        return float(self._single())
-
-    def _single(self) -> Tensor:
         value = self._number()
         if value.numel() != 1:
             raise TypeError(f"got {value.numel()} values, wanted one; write result[0] or result.{self.tensors[0]}")
-        return value
+        return float(value)
 
     def __bool__(self) -> bool:
         kind = type(self).__name__

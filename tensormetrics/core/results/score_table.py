@@ -39,21 +39,12 @@ class ScoreTable(Table, Mapping[str, ScoreType]):
         cls, results: Mapping[str, ScoreType], direction: Callable[[str], bool | None], row: str
     ) -> ScoreTable[ScoreType]:
         """Return the table of results by name, where a function says of a name whether higher is better."""
-        if any(isinstance(result, Comparison) for result in results.values()):
-            rows = dict(single_values(results))
-            caption = "paired by position" if any("by position" in (x.test or "") for x in rows.values()) else None
-            cells = [[x, float(x._decisive_p), x.verdict] for x in rows.values()]
-            return cls._of(Table([*rows], ("difference", "p", "verdict"), cells, caption=caption), dict(results))
-        return cls._of(table_of({row: results}, direction), dict(results))
-
-    @classmethod
-    def _of(cls, table: Table, results: dict[str, ScoreType]) -> ScoreTable[ScoreType]:
-        made = cls(table.rows, table.higher_is_better, table.cells, table.title, table.caption, table.index)
-        object.__setattr__(made, "results", results)
-        return made
-
-    def __reduce__(self) -> Any:
-        return ScoreTable._of, (self._with(), self.results)
+        if not any(isinstance(result, Comparison) for result in results.values()):
+            return cls._of(table_of({row: results}, direction), dict(results))
+        rows: dict[str, Comparison] = dict(single_values(results))
+        caption = "paired by position" if any("by position" in (x.test or "") for x in rows.values()) else None
+        cells = [[x, float(x._decisive_p), x.verdict] for x in rows.values()]
+        return cls._of(Table([*rows], ("difference", "p", "verdict"), cells, caption=caption), dict(results))
 
     def __getitem__(self, key: str | tuple[str, str]) -> Any:
         return self.results[key] if isinstance(key, str) and key in self.results else super().__getitem__(key)

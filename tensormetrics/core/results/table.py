@@ -127,7 +127,16 @@ class Table:
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{name}: a Table is immutable; make another, for example by select or sort")
 
+    @classmethod
+    def _of(cls, table: Table, field: Any) -> Any:
+        """Return a table of a subclass, which has a further field."""
+        made = cls(table.rows, table.higher_is_better, table.cells, table.title, table.caption, table.index)
+        object.__setattr__(made, cls.__slots__[0], field)
+        return made
+
     def __reduce__(self) -> Any:
+        if type(self) is not Table:
+            return type(self)._of, (self._with(), getattr(self, self.__slots__[0]))
         return Table, (self.rows, self.higher_is_better, self.cells, self.title, self.caption, self.index)
 
     def _with(self, **fields: Any) -> Table:
@@ -372,15 +381,6 @@ class ComparisonTable(Table):
     __slots__ = ("models",)
 
     models: Table
-
-    @classmethod
-    def _of(cls, pairs: Table, models: Table) -> ComparisonTable:
-        table = cls(pairs.rows, pairs.higher_is_better, pairs.cells, pairs.title, pairs.caption, pairs.index)
-        object.__setattr__(table, "models", models)
-        return table
-
-    def __reduce__(self) -> Any:
-        return ComparisonTable._of, (self._with(), self.models)
 
     @property
     def ranks(self) -> dict[str, tuple[int, int]]:
