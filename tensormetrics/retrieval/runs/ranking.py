@@ -1,7 +1,5 @@
 """Rows of a run and its judgements in order of rank."""
 
-import re
-
 import numpy as np
 import torch
 
@@ -85,27 +83,9 @@ def _ranks(run: Run, query: np.ndarray, wanted: np.ndarray, queries: int) -> tup
     first, size = first[last - first > 1], (last - first)[last - first > 1]
     if len(first):
         members = np.arange(size.sum()) + np.repeat(first - (np.cumsum(size) - size), size)
-        group = np.repeat(first, size).astype(np.uint64)
-        words = run.document[ranked[members]].byteswap()  # as numbers they have the order of the bytes
-        keys = _pack_keys([group, *~words.T])
-        order = keys[0].argsort() if len(keys) == 1 else np.lexsort(keys[::-1])
+        group = np.repeat(first, size).astype(np.uint64).byteswap()  # the first byte is the highest, as in names
+        keys = np.column_stack([group, ~run.document[ranked[members]]])
+        order = keys.view(f"S{8 * keys.shape[1]}")[:, 0].argsort()
         place[ranked[members[order]]] = members
     retrieved = np.bincount(of_ranked, minlength=queries)
     return place[wanted] + 1 - (np.cumsum(retrieved) - retrieved)[query[wanted]], retrieved
-
-
-def _pack_keys(columns: list[np.ndarray]) -> list[np.ndarray]:
-    # columns: (n,) uint64, the first one is the primary key  ->  (n,) uint64 each, in the same order
-    """Pack sort keys into few columns, with the same order: bits that are equal everywhere are dropped."""
-    packed, free_bits = [], 0
-    for column in columns:
-        for run in re.finditer("1+", f"{int(np.bitwise_or.reduce(column ^ column[0])):064b}"):
-            bits, below = run.end() - run.start(), 64 - run.end()
-            part = column >> np.uint64(below) & np.uint64(2**bits - 1)
-            if bits > free_bits:
-                packed.append(part)
-                free_bits = 64
-            else:
-                packed[-1] = packed[-1] << np.uint64(bits) | part
-            free_bits -= bits
-    return packed
