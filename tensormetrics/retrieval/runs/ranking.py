@@ -30,8 +30,9 @@ def ranked_rows(run: Run, qrels: Qrels, complete: bool, judged_only: bool) -> tu
     query = query[rows]
     counts = np.bincount(query, minlength=len(names))
     position = np.arange(1, len(rows) + 1) - (np.cumsum(counts) - counts)[query]
-    columns = map(torch.from_numpy, (query, rank[rows], qrels.value[rows], position))
-    return names, RankedRows(*columns, len(names), torch.from_numpy(retrieved), int(counts.max(initial=0)))
+    tensor = torch.from_numpy
+    columns = tensor(query), tensor(rank[rows]), tensor(qrels.value[rows]), tensor(position)
+    return names, RankedRows(*columns, len(names), tensor(retrieved), int(counts.max(initial=0)))
 
 
 def _found(run: Run, qrels: Qrels, run_query: np.ndarray, query: np.ndarray) -> np.ndarray:
