@@ -156,14 +156,6 @@ def distinct(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return first, count, torch.empty_like(index).scatter_(-1, order, index)
 
 
-def distinct_counts(values: Tensor) -> tuple[Tensor, Tensor]:
-    # values: (..., N)  ->  (..., M), (..., M): `distinct` without the indices
-    if dense := _count_dense_range(values):
-        smallest, first, counts = dense
-        return first + smallest, counts[first]
-    return distinct(values)[:2]
-
-
 def _count_dense_range(values: Tensor) -> tuple[int, Tensor, Tensor] | None:
     # values: (..., N)  ->  minimum, (M,) distinct values minus that, (range,) counts; None if the range is wide
     if values.ndim != 1 or values.dtype != torch.int64 or values.device.type != "cpu" or not len(values):

@@ -151,7 +151,7 @@ def read_array(path: str | os.PathLike) -> np.ndarray:
     with open_stream(path) as file:
         size = 0 if isinstance(file.raw, _Unpacked) else os.fstat(file.fileno()).st_size
         data = np.empty(size, np.uint8)  # a bytearray would be filled with zeros first
-        data = data[: file.readinto(data)]
+        data = data[: file.readinto(data.data)]
         rest = np.frombuffer(file.read(), np.uint8)
     return np.concatenate([data, rest]) if len(rest) else data
 

@@ -94,10 +94,9 @@ class Evaluation(NamedTuple):
     def of_levels(cls, evaluations: "dict[str, Evaluation]") -> "Evaluation":
         """Merge the evaluations of all levels of labels, given by the suffix of their names."""
         first = next(iter(evaluations.values()))
-        averages = {suffix: evaluation.averages[""] for suffix, evaluation in evaluations.items()}
         return first._replace(
-            result=of_levels({suffix: evaluation.result for suffix, evaluation in evaluations.items()}),
-            averages=averages,
+            result=_of_levels({suffix: evaluation.result for suffix, evaluation in evaluations.items()}),
+            averages={suffix: evaluation.averages[""] for suffix, evaluation in evaluations.items()},
             labels={suffix: evaluation.labels[""] for suffix, evaluation in evaluations.items()},
         )
 
@@ -238,7 +237,7 @@ def levels_of(inputs: RetrievalInputs) -> Iterator[tuple[str, RetrievalInputs]]:
         yield f"_level{i}", inputs._replace(query_labels=query_labels, reference_labels=reference_labels)
 
 
-def of_levels(results: dict[str, CalculatorResult]) -> CalculatorResult:
+def _of_levels(results: dict[str, CalculatorResult]) -> CalculatorResult:
     """Merge the results of all levels of labels, given by the suffix of their names."""
     scores = {name + suffix: score for suffix, result in results.items() for name, score in result.scores.items()}
     clusters = [result.cluster_labels for result in results.values() if result.cluster_labels is not None]

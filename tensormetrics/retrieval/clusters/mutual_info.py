@@ -11,7 +11,7 @@ from ...core.arguments import checks
 from ...core.arguments.checks import takes_arrays
 from ...core.metric.base import Options
 from ...core.native import gpu_kernels
-from ..deterministic import distinct_counts, halving_sum
+from ..deterministic import distinct, halving_sum
 from ..inputs import budget
 from .contingency import ClusteringMetric, Contingency, SmoothedTable, as_contingency
 
@@ -58,7 +58,7 @@ def expected_mutual_info(labels: Tensor | Contingency, clusters: Tensor | None =
         from ..search.kernels import clusters as kernels
 
         return kernels.expected_information(table.row_size, table.col_size, _log_factorials(n, table.count.device))
-    (a, classes), (b, groups) = (distinct_counts(size) for size in (table.row_size, table.col_size))
+    (a, classes), (b, groups) = (distinct(size)[:2] for size in (table.row_size, table.col_size))
     a, b = torch.broadcast_tensors(a[..., :, None], b[..., None, :])
     mean = a.double() * b / n
     half_width = 12 * (mean * (n - a) * (n - b) / (n * max(n - 1, 1))).sqrt() + 40

@@ -200,7 +200,7 @@ class Qrels(QueryDocuments):
 
 
 def _num_columns(data: np.ndarray) -> int:
-    first = re.search(rb"\S[^\n]*", data)
+    first = re.search(rb"\S[^\n]*", data.data)
     return 0 if first is None or first[0].startswith(b"{") else len(first[0].split())
 
 

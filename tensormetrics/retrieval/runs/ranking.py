@@ -1,7 +1,5 @@
 """Rows of a run and its judgements in order of rank."""
 
-import re
-
 import numpy as np
 import torch
 
@@ -32,8 +30,9 @@ def ranked_rows(run: Run, qrels: Qrels, complete: bool, judged_only: bool) -> tu
     query = query[rows]
     counts = np.bincount(query, minlength=len(names))
     position = np.arange(1, len(rows) + 1) - (np.cumsum(counts) - counts)[query]
-    columns = map(torch.from_numpy, (query, rank[rows], qrels.value[rows], position))
-    return names, RankedRows(*columns, len(names), torch.from_numpy(retrieved), int(counts.max(initial=0)))
+    tensor = torch.from_numpy
+    columns = tensor(query), tensor(rank[rows]), tensor(qrels.value[rows]), tensor(position)
+    return names, RankedRows(*columns, len(names), tensor(retrieved), int(counts.max(initial=0)))
 
 
 def _found(run: Run, qrels: Qrels, run_query: np.ndarray, query: np.ndarray) -> np.ndarray:
@@ -85,27 +84,9 @@ def _ranks(run: Run, query: np.ndarray, wanted: np.ndarray, queries: int) -> tup
     first, size = first[last - first > 1], (last - first)[last - first > 1]
     if len(first):
         members = np.arange(size.sum()) + np.repeat(first - (np.cumsum(size) - size), size)
-        group = np.repeat(first, size).astype(np.uint64)
-        words = run.document[ranked[members]].byteswap()  # as numbers they have the order of the bytes
-        keys = _pack_keys([group, *~words.T])
-        order = keys[0].argsort() if len(keys) == 1 else np.lexsort(keys[::-1])
+        group = np.repeat(first, size).astype(np.uint64).byteswap()  # the first byte is the highest, as in names
+        keys = np.column_stack([group, ~run.document[ranked[members]]])
+        order = keys.view(f"S{8 * keys.shape[1]}")[:, 0].argsort()
         place[ranked[members[order]]] = members
     retrieved = np.bincount(of_ranked, minlength=queries)
     return place[wanted] + 1 - (np.cumsum(retrieved) - retrieved)[query[wanted]], retrieved
-
-
-def _pack_keys(columns: list[np.ndarray]) -> list[np.ndarray]:
-    # columns: (n,) uint64, the first one is the primary key  ->  (n,) uint64 each, in the same order
-    """Pack sort keys into few columns, with the same order: bits that are equal everywhere are dropped."""
-    packed, free_bits = [], 0
-    for column in columns:
-        for run in re.finditer("1+", f"{int(np.bitwise_or.reduce(column ^ column[0])):064b}"):
-            bits, below = run.end() - run.start(), 64 - run.end()
-            part = column >> np.uint64(below) & np.uint64(2**bits - 1)
-            if bits > free_bits:
-                packed.append(part)
-                free_bits = 64
-            else:
-                packed[-1] = packed[-1] << np.uint64(bits) | part
-            free_bits -= bits
-    return packed
