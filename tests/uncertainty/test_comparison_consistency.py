@@ -49,18 +49,19 @@ def contradictions(comparison: Comparison, confidence: float, direction: int = 1
 
 @pytest.mark.parametrize(("alternative", "sign"), [("greater", 1), ("less", -1)])
 def test_corrected_p_of_skewed_differences_is_that_of_an_independent_bootstrap(alternative, sign):
-    """One-sided maxima depend on the sign of the deviations: with the other one p-values would be half of these."""
+    """With the other sign of the deviations p-values would be half of these."""
     rng, n, draws = np.random.default_rng(1), 15, 20_000
     base, skewed = rng.random(n), rng.exponential(size=(2, n)) ** 1.5
     models = {"a": base, "b": base - skewed[0], "c": base - skewed[1]}
     differences = np.stack([skewed[0], skewed[1], skewed[1] - skewed[0]])
-    statistics = differences.mean(1) / (differences.std(1, ddof=1) / n**0.5)
-    means = rng.dirichlet(np.ones(n), draws) @ differences.T
-    scales = np.sqrt((n - 1) / rng.chisquare(n - 1, means.shape))
-    maxima = ((means - differences.mean(1)) / means.std(0) * scales).max(1)
-    expected = [(maxima >= statistic).mean() for statistic in statistics]
+    means, errors = differences.mean(1), differences.std(1, ddof=1) / n**0.5
+    drawn = rng.dirichlet(np.ones(n), draws) @ differences.T
+    maxima = ((drawn - means) / drawn.std(0) * np.sqrt((n - 1) / rng.chisquare(n - 1, drawn.shape))).max(1)
+    expected = [(maxima >= statistic).mean() for statistic in means / errors]
     table = compare({name: sign * x for name, x in models.items()}, alternative=alternative, replicates=4000)
     assert table.columns["corrected p"].tolist() == pytest.approx(expected, abs=0.01) and 0.02 < min(expected) < 0.04
+    ends = sign * getattr(table.columns["difference"], "low" if sign > 0 else "high").numpy()
+    np.testing.assert_allclose((means - ends) / errors, np.quantile(maxima, 0.95), rtol=0.05)
 
 
 def test_eight_perfect_documents_are_no_evidence_of_more():

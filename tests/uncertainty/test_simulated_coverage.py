@@ -1,6 +1,6 @@
 """Coverage of 95 % intervals and error rates in simulations, for groups of correlated items and at the edges.
 
-With -s the fractions are printed."""
+With -s fractions are printed."""
 
 import os
 from collections.abc import Callable
@@ -78,7 +78,6 @@ LIMITS = {
 def test_cells_at_the_edges_are_within_their_limits(name, edges):
     sets, limits = LIMITS[name]
     for row in getattr(edges, name)(sets):
-        print(row)
         assert all(low <= float(row[column]) <= high for column, (low, high) in limits.items()), row
 
 

@@ -236,12 +236,13 @@ def assert_families_agree(models: dict[str, Metric], asked: dict[str, Any]) -> N
                     continue
                 if row in pair.rows and confidence == asked["confidence"] and cell.difference.isfinite():
                     assert cell.low <= pair[row, column].low and cell.high >= pair[row, column].high
-                p_value, p_corrected, finest = float(cell.p_value), float(cell.p_corrected), 1 / (1 + REPLICATES)
-                if correction == "max-t" and p_value <= 1 - confidence < p_corrected and cell.se > 0:
-                    # Where draws can tell, the interval holds 0 by their critical value, not by being extended to 0.
-                    assert 1 - confidence <= finest or (cell.low < 0 if cell.difference > 0 else cell.high > 0)
-                elif p_value < p_corrected and finest < (level := (p_value + p_corrected) / 2) < 0.5:
-                    confidences += [1 - level] * (len(confidences) < 3)
+                p_value, p_corrected = float(cell.p_value), float(cell.p_corrected)
+                finest = max(p_value, 1 / (1 + REPLICATES)) + 1e-6
+                if correction == "max-t" and cell.se > 0 and finest <= 1 - confidence + 2e-6 < p_corrected / 2:
+                    # The interval holds 0 by the critical value of many draws, not by being extended to 0.
+                    assert (cell.low if cell.difference > 0 else cell.high) * cell.difference < 0
+                elif finest < min(0.5, p_corrected / 2) and len(confidences) < 3:
+                    confidences.append(1 - finest)
 
 
 def assert_agrees(comparison: Comparison, confidence: float) -> None:

@@ -106,7 +106,7 @@ class _Family(NamedTuple):
         statistics = (self.side * difference if self.side else difference.abs()) / errors * (1 - ROUNDING)
         ordered, statistics = (values.movedim(0, -1).contiguous() for values in (self.maxima, statistics))
         hits = (count - torch.searchsorted(ordered, statistics)).movedim(-1, 0)
-        largest = torch.maximum(p_values, (1 + hits) / (1.0 + count))
+        largest = torch.maximum(p_values, (1.0 + hits.double()) / (1 + count))
         # Without a standard error there is no deviation: Bonferroni's correction.
         return largest.where(errors > 0, (p_values * len(difference)).clamp(max=1)).where(
             p_values.isfinite(), torch.nan
