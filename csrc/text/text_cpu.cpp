@@ -122,7 +122,7 @@ constexpr double kTens[] = {1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10
 
 // Returns the number of leading digits in the next eight bytes, and their value. All eight are processed at once, the last
 // in the highest byte: neighbors are joined to numbers of two, four and eight digits.
-inline int read_eight(const uint8_t* bytes, uint64_t& digits) {
+COMMON_INLINE inline int read_eight(const uint8_t* bytes, uint64_t& digits) {
   uint64_t chunk = eight_bytes(bytes) ^ 0x3030303030303030;
   const uint64_t non_digits = (((chunk & 0x7F7F7F7F7F7F7F7F) + 0x7676767676767676) | chunk) & 0x8080808080808080;
   const int count = non_digits ? __builtin_ctzll(non_digits) / 8 : 8;
@@ -139,13 +139,14 @@ constexpr int64_t kShort = 26;  // bytes: a sign, eight digits, the point, and t
 // Reads up to seven digits, and a point with up to 16 digits, the form in most files; kShort bytes must be readable. If the
 // digits as an integer and the power of ten are exact in float64, their quotient is the float64 nearest to the number.
 // Returns the end of the digits, or null if they are not, or for other numbers.
-inline const uint8_t* read_short(const uint8_t* first, double& value) {
+COMMON_INLINE inline const uint8_t* read_short(const uint8_t* first, double& value) {
   const bool negative = *first == '-';
   first += negative;
-  uint64_t digits, more;
-  int decimals = 0;
-  const int count = read_eight(first, digits);
-  if (count == 0 || count == 8) return nullptr;
+  uint64_t digits = static_cast<uint8_t>(*first - '0'), more;
+  int count = 1, decimals = 0;
+  if (digits > 9) return nullptr;
+  if (first[1] != '.') count = read_eight(first, digits);  // most have one digit
+  if (count == 8) return nullptr;
   first += count;
   if (*first == '.') {
     decimals = read_eight(++first, more);
