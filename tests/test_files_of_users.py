@@ -15,7 +15,7 @@ from tensormetrics._cli.inputs.battles import ONE_HOT
 from tensormetrics.association import WordEmbeddingModel
 from tensormetrics.posterior import load_csv
 from tensormetrics.retrieval import evaluate_run
-from tensormetrics.structured import BoxMatch, CorefScores, Smatch, evaluate
+from tensormetrics.structured import BoxMatch, CorefScores, Smatch, SpanScores, evaluate
 from tensormetrics.uncertainty import Ratings, read_scores
 
 sys.path.insert(0, str(Path(__file__).parent / "cli"))
@@ -61,7 +61,8 @@ def updated(metric: Any, name: str, *sides: Any, **options: Any) -> Callable[[],
         if metric is Smatch:
             pytest.importorskip("penman")
         scores = metric(**options)
-        getattr(scores, "update_clusters" if metric is CorefScores else "update")(*(sides or ("p", "r")))
+        update = {CorefScores: "update_clusters", SpanScores: "update_tags"}.get(metric, "update")
+        getattr(scores, update)(*(sides or ("p", "r")))
         return scores.compute()[name]
 
     return door
@@ -110,6 +111,11 @@ def pair(metric: Any, pred: str, ref: str, wanted: float | str, **options: Any) 
     command, name, option = ("amr", "f1", "--") if metric is Smatch else ("coref", "conll-f1", "--option ")
     words = "".join(f" {option}{key}={value}".replace("on_invalid", "on-invalid") for key, value in options.items())
     return Case({"p": pred, "r": ref}, (updated(metric, name, **options), f"{command} p r{words} > {name}"), wanted)
+
+
+def tags(text: str, wanted: float | str) -> Case:
+    command = "ner p > f1"
+    return Case({"p": text}, (updated(SpanScores, "f1", "p"), command), wanted)
 
 
 def boxes(pred: Any, ref: Any, wanted: float | str, name: str = "recall") -> Case:
@@ -234,6 +240,12 @@ CASES = {
     "unbalanced graph": pair(Smatch, UNBALANCED, GRAPHS, "p, line 2: '(w / want :ARG0 (b / boy)\\n' is no graph in"),
     "unbalanced graph counts as wrong": pair(Smatch, UNBALANCED, GRAPHS, 0.5, on_invalid="wrong"),
     "unbalanced reference": pair(Smatch, GRAPHS, UNBALANCED, "r, line 2: ", on_invalid="wrong"),
+    # Tags.
+    "conlleval": tags("Ann NNP B-PER B-PER\nsaw V O O\n\nIt X O B-ORG\n", 2 / 3),
+    "conlleval in CoNLL-U": tags("# sent_id = 1\n1-2 _ _ _\n1 Ann B-PER B-PER\n2 it O B-ORG\n", 2 / 3),
+    "one column of tags": tags("Ann B-PER\n", "p, line 1: got 2 columns, wanted a token, its tag and the predicted"),
+    "tags in JSON": tags('{"words": ["a"], "tags": ["O"]}\n', "; this looks like a table or JSON: write a line"),
+    "tags without prefix": tags("Ann PER PER\n", "; this looks like a label alone: write I-PER"),
     # Coreference.
     "clusters in JSON lines": pair(CorefScores, lines(CLUSTERS), CONLL, 1),
     "clusters in a JSON list": pair(CorefScores, json.dumps([CLUSTERS], indent=1), lines(CLUSTERS), 1),
