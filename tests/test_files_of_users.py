@@ -91,7 +91,11 @@ def scores(text: Any, wanted: float | str, metric: str | None = None, **options:
     words = "".join(f" --{name} {str(value).strip('()').replace(',', '')}" for name, value in given.items())
     words = words.replace(" True", "")
     of_file = {name: options.pop(name) for name in ("ids", "groups") if name in options}
-    doors = (lambda: interval(read_scores("s", metric, **of_file), **options)), f"scores s{words} > value"
+    doors: tuple[Door, ...] = (
+        lambda: interval(read_scores("s", metric, **of_file), **options),
+        lambda: interval("s", score=metric, **of_file, **options),
+        f"scores s{words} > value",
+    )
     return Case({"s": text if isinstance(text, str | bytes) else lines(*text)}, doors, wanted)
 
 
@@ -182,9 +186,29 @@ CASES = {
         {"s": MODELS},
         (
             lambda: difference(read_scores("s", "acc", model="model")),
+            lambda: difference("s", score="acc", model="model"),
             lambda: difference(frame("s"), score="acc", model="model"),
             "scores s --metric acc --model model > difference",
         ), 0.7,
+    ),
+    "integer ids and groups": Case(
+        {"s": "id,score,topic\n" + "".join(f"{i},{i % 3},{i // 4}\n" for i in range(40))},
+        (
+            lambda: interval("s", groups="topic"), lambda: interval(frame("s"), score="score", groups="topic"),
+            lambda: interval(frame("s").to_dict("list")["score"], ids=range(40), groups=[i // 4 for i in range(40)]),
+            "scores s --groups topic > value",
+        ), 0.975,
+    ),
+    "frames in another order": Case(
+        {"s": "acc\n1\n0\n1\n"},
+        (
+            lambda: compare(frame("s"), frame("s")[::-1], score="acc"),
+            lambda: compare(frame("s").acc, frame("s").acc[::-1]),
+        ), "ids: got none, and rows whose index has another order",
+    ),
+    "frames of ids in another order": Case(
+        {"s": "id,acc\n1,1\n2,0\n3,1\n4,1\n"},
+        (lambda: compare(frame("s")[1:], frame("s")[::-1], score="acc", on_missing="zero"),), -0.25,
     ),
     "matrix with decimal commas": matrix("0,5;1\n1;0,5\n", 1 / 3),
     "rows with decimal commas": Case({"x.csv": "0,5;1\n1,5;2\n"}, (lambda: read_tensor("x.csv").sum(),), 5),

@@ -157,8 +157,9 @@ def amr(
     """
 
     read = partial(read_amr_file, on_invalid=on_invalid)
-    sides = {"predicted": predicted, "reference": reference}
-    return _report(read, Smatch, unit="graph", read_reference=read_amr_file, **sides, **options)
+    return _report(
+        read, Smatch, unit="graph", read_reference=read_amr_file, predicted=predicted, reference=reference, **options
+    )
 
 
 def _report(
