@@ -259,6 +259,9 @@ CASES = {
         {"p": lines({"id": 0, "a": 1}, {"id": "1", "a": 2}), "r": lines({"id": 1, "a": 2}, {"id": "0", "a": 1})},
         ("json p r --id id > micro-f1",), 1,
     ),
+    "one object over several lines": Case(
+        {"p": lines({"a": 1}), "r": '{\n "a": 1\n}\n'}, ("json p r > micro-f1", "json r p > micro-f1"), 1
+    ),
     # Graphs.
     "graphs by id": pair(Smatch, "\n\n".join(GRAPHS.split("\n\n")[::-1]), GRAPHS, 1),
     "unbalanced graph": pair(Smatch, UNBALANCED, GRAPHS, "p, line 2: '(w / want :ARG0 (b / boy)\\n' is no graph in"),
@@ -313,31 +316,54 @@ class Format(NamedTuple):
     write: Callable[[str, int, bool], str]  # item, whether the answer is right, whether this is the file of answers
     doors: tuple[Door, ...]
     messages: dict[str, str]  # of the changes of the answers that are refused; others leave the value as it is
+    heading: str = ""
+    encoded: dict[str, str] = {}  # noqa: RUF012, of the encodings that are refused; UTF-16 and byte order marks are read
 
 
+COUNTED = dict.fromkeys(("repeated", "one more"), "p: number of sentences is 5, but that of r is 4")
+SWAPPED = {"repeated": "p: got the document 'x' twice for the query 'a1'", "swapped": "were the two swapped?"}
+OF_TREC: tuple[Door, ...] = lambda: evaluate_run("p", "r", ["P_1"]).summary()["P_1"], "trec p r --metric P_1 > P_1"
+OF_SCORES: tuple[Door, ...] = lambda: compare("p", "r"), "scores p r > difference"
+OF_TAGS: tuple[Door, ...] = updated(SpanScores, "f1"), "ner p r > f1"
+OF_COREF: tuple[Door, ...] = updated(CorefScores, "conll-f1"), "coref p r > conll-f1"
 FORMATS = {
     "scores": Format(
-        lambda item, right, _: f"{item},{right}\n",
-        (lambda: compare("p", "r"), "scores p r > difference"),
-        {"one more": "ids: b lacks 1 of 5"},
+        lambda item, right, _: f"{item},{right}\n", OF_SCORES, {"one more": "ids: b lacks 1 of 5"}, "id,score\n"
+    ),
+    "scores in JSON lines": Format(
+        lambda item, right, _: lines({"id": item, "score": right}), OF_SCORES, {"one more": "ids: b lacks 1 of 5"}
+    ),
+    "logs": Format(
+        lambda item, right, _: lines(sample(item, item, right)),
+        (lambda: compare("p", "r", score="acc"), "scores p r --metric acc > difference"),
+        {"repeated": "p, line 5: got the item a1 again, after p, line 1", "one more": "ids: b lacks 1 of 5"},
     ),
     "trec": Format(
         lambda i, right, is_answer: f"{i} Q0 x 1 {right} t\n{i} Q0 y 2 .5 t\n" if is_answer else f"{i} 0 x 1\n",
-        (lambda: evaluate_run("p", "r", ["P_1"]).summary()["P_1"], "trec p r --metric P_1 > P_1"),
-        {"repeated": "p: got the document 'x' twice for the query 'a1'", "swapped": "were the two swapped?"},
+        OF_TREC, SWAPPED,
+    ),
+    "trec in JSON lines": Format(
+        lambda i, right, is_answer: (
+            lines(*({"qid": i, "docno": d, "score": s} for d, s in (("x", right), ("y", 0.5))))
+            if is_answer else lines({"qid": i, "docno": "x", "gain": 1})
+        ),
+        OF_TREC, SWAPPED,
     ),
     "ner": Format(
-        lambda item, right, _: f"{item} B-{right}\nof O\n\n",
-        ("ner p r > f1",),
-        {
-            "reordered": "p, line 1: got 'd4', but r, line 1 has 'a1'",
-            **dict.fromkeys(("repeated", "one more"), "p: number of sentences is 5, but that of r is 4"),
-        },
+        lambda item, right, _: f"{item} B-{right}\nof O\n\n", OF_TAGS,
+        {"reordered": "p, line 1: got 'd4', but r, line 1 has 'a1'", **COUNTED},
+    ),
+    "ner with ids": Format(
+        lambda item, right, _: f"# id {item}\n{item} B-{right}\nof O\n\n", OF_TAGS,
+        {**COUNTED, "one more": "p, line 18: got the id 'e5', which r does not have"},
     ),
     "coref": Format(
-        lambda item, right, _: f"#begin document {item}\nx (0)\ny ({1 - right})\n#end document\n",
-        (updated(CorefScores, "conll-f1"), "coref p r > conll-f1"),
+        lambda item, right, _: f"#begin document {item}\nx (0)\ny ({1 - right})\n#end document\n", OF_COREF,
         {"repeated": "p: number of documents is 5", "one more": "p, line 18: got the id 'e5', which r does not have"},
+    ),
+    "coref in JSON lines": Format(
+        lambda item, right, _: lines({"id": item, "clusters": [[[0, 0], [1, 1]]] if right else [[[0, 0]], [[1, 1]]]}),
+        OF_COREF, {"repeated": "p, line 5: got the id 'a1' again", "one more": "p, line 5: got the id 'e5', which r"},
     ),
     "amr": Format(
         lambda item, right, _: f"# ::id {item} ::snt He.\n({'g / go' if right else 'w / want'})\n\n",
@@ -348,26 +374,34 @@ FORMATS = {
         lambda item, right, _: lines({"id": item, "a": right}),
         ("json p r --id id > micro-f1",),
         {"repeated": "p, line 5: got the id 'a1' again, that", "one more": "p, line 5: got the id 'e5', which r"},
+        encoded={"latin-1": "p: "},
+    ),
+    "json by position": Format(
+        lambda item, right, _: lines({"id": item, "a": right}),
+        ("json p r > micro-f1",),
+        {"reordered": "p, line 1: got 'id d4', but r, line 1 has 'id a1'"}
+        | dict.fromkeys(("repeated", "one more"), "p: number of documents is 5, but that of r is 4"),
     ),
 }  # fmt: skip
 ITEMS = ["a1", "b2", "c3", "d4"]  # the answer to the last one is wrong
 CHANGES = {"reordered": ITEMS[::-1], "repeated": [*ITEMS, "a1"], "one more": [*ITEMS, "e5"], "swapped": ITEMS}
 
 
-@pytest.mark.parametrize("change", [*CHANGES, "encoded"])
+@pytest.mark.parametrize("change", [*CHANGES, "utf-16", "utf-8-sig", "latin-1"])
 @pytest.mark.parametrize("name", FORMATS)
 def test_changed_files_have_the_same_value_or_name_the_difference(name, change):
-    write, doors, messages = FORMATS[name]
-    heading = "id,score\n" if name == "scores" else ""
+    write, doors, messages, heading, encoded = FORMATS[name]
 
     def text(items: list[str], is_answer: bool) -> str:
-        return heading + "".join(write(item, int(not is_answer or item != "d4"), is_answer) for item in items)
+        texts = (write(item, int(not is_answer or item != "d4"), is_answer) for item in items)
+        return (heading + "".join(texts)).replace("c3", "\xe9" if change == "latin-1" else "c3")
 
     Path("p").write_text(text(ITEMS, True))
     Path("r").write_text(text(ITEMS, False))
     before, *others = (numbers_of(door)[0] for door in doors)
     assert others == pytest.approx([before] * len(others)) and abs(before) not in (0, 1)
-    Path("p").write_text(text(CHANGES.get(change, ITEMS), True), "utf-16" if change == "encoded" else None)
+    encoding = None if change in CHANGES else change
+    Path("p").write_text(text(CHANGES.get(change, ITEMS), True), encoding)
     if change == "swapped":
         answers = Path("p").rename("answers").read_text()
         Path("r").rename("p")
@@ -375,5 +409,7 @@ def test_changed_files_have_the_same_value_or_name_the_difference(name, change):
     for door in doors:
         if change in messages:
             check_refused(door, messages[change])
+        elif change == "latin-1" and chr(0xE9).encode(change) in Path("p").read_bytes():
+            check_refused(door, encoded.get(change, "got the byte 0xe9, wanted text in UTF-8; in cp1252"))
         else:
             assert abs(numbers_of(door)[0]) == pytest.approx(abs(before))

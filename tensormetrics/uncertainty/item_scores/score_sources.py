@@ -66,8 +66,8 @@ class Source(NamedTuple):
         """Return the scores of each model of a table that names them in a column."""
         if is_path(table):
             read = read_scores(table, self.score, model=model, **self._columns("ids", "groups"))
-            bounds, direction = self.bounds, self.higher_is_better
-            return {name: part.replaced(bounds=bounds, higher_is_better=direction) for name, part in read.items()}
+            source = self._replace(ids=None, groups=None, score=None)
+            return {name: source.read(scores, name) for name, scores in read.items()}
         if not is_frame(table):
             raise TypeError(f"model: got {model!r} for a {type(table).__name__}, wanted a DataFrame or a path")
         names = np.asarray([str(name) for name in _column(table, model)])

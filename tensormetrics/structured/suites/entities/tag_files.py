@@ -34,9 +34,8 @@ def _sentence(block: list[tuple[int, str]], column: int, path: str | PathLike) -
         match = ID.match(" ".join(rows.pop(0)[1]))
         id = match[1] if match else id
     words = [(line, row) for line, row in rows if row[0][0] != "#"]
-    is_numbered = bool(words) and all(len(row) > 2 and INDEX.fullmatch(row[0]) for _, row in words)
-    is_numbered = is_numbered and words[0][1][0] in ("1", "1-2")
-    if is_numbered:
+    is_numbered = bool(words) and words[0][1][0] in ("1", "1-2")
+    if is_numbered := is_numbered and all(len(row) > 2 and INDEX.fullmatch(row[0]) for _, row in words):
         rows = [(line, row) for line, row in words if row[0].isdecimal()]
     for line, row in rows if column < -1 else ():
         if len(row) + column <= is_numbered:
