@@ -188,9 +188,8 @@ def _report(
     files = [predicted, *filter(None, [compare])]
 
     def documents_of(file: str, read: Callable[[str], list[Item]]) -> list[Item]:
-        existing(file)
         with naming():
-            documents = read(file)
+            documents = read(str(existing(file)))
         if not documents:
             raise BadInput(f"{file}: there is no {unit} in it")
         return documents

@@ -54,8 +54,8 @@ def columns_of(
     for kind, column in found.items():
         if column is None:
             got, names = ", ".join(map(str, columns)), ", ".join(wanted[kind])
-            are_swapped = kind == "values" and {*lower} & {*(GAINS if is_run else (*SCORES, *RANKS))}
-            advice = "; were the two swapped?" if are_swapped else ""
+            of_others = kind == "values" and {*lower} & {*(GAINS if is_run else (*SCORES, *RANKS))}
+            advice = "; were the two swapped?" if of_others else ""
             raise ValueError(f"{name}: got the columns {got}, wanted one of {kind}: {names}{advice}")
     queries, documents, values = (lower[column] for column in found.values() if column is not None)
 

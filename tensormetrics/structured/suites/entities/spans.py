@@ -1,6 +1,6 @@
 """Labelled spans of text: named entities, chunks, arguments."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from typing import Any, cast
 
@@ -209,11 +209,7 @@ class SpanScores(LabelScores):
         return total if self.scheme in EQUALITY else product
 
 
-def read_pair(
-    pred: Iterable[Sequence[str]] | str | PathLike,
-    ref: Iterable[Sequence[str]] | str | PathLike | None,
-    vocabulary: Vocabulary,
-) -> tuple[Tensor, Tensor, Tensor]:
+def read_pair(pred: Any, ref: Any, vocabulary: Vocabulary) -> tuple[Tensor, Tensor, Tensor]:
     # ->  predicted, reference tag ids (T,), lengths of the documents (D,)
     """Read predicted and reference tags of the same tokens, which two files must have in common."""
     pred, ref = documents_of_pair(pred, ref, vocabulary.suffix)

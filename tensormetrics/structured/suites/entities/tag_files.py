@@ -21,8 +21,7 @@ def read_tag_file(path: str | PathLike, column: int = -1) -> list[Item]:
     """
     blocks = blocks_of(read_text(path))
     blocks = [[row for row in block if not row[1].startswith("-DOCSTART-")] for block in blocks]
-    sentences = [_sentence(block, column, path) for block in blocks if block]
-    sentences = [sentence for sentence in sentences if sentence.value]
+    sentences = [s for block in blocks if (s := _sentence(block, column, path)).value]
     are_ids = len({sentence.id for sentence in sentences}) == len(sentences)
     return sentences if are_ids else [sentence._replace(id=None) for sentence in sentences]
 

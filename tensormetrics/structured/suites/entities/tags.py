@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -108,9 +108,7 @@ def is_path(tags: Any) -> bool:
     return isinstance(tags, PathLike) or (isinstance(tags, str) and Path(tags).is_file())
 
 
-def read_tagged(
-    path: str | PathLike, suffix: bool = False, labels: list[str] | None = None, column: int = -1
-) -> list[Item]:
+def read_tagged(path: str | PathLike, suffix: bool, labels: list[str], column: int = -1) -> list[Item]:
     """Return the tags of each sentence of a file; a ValueError has the line of a wrong one. `labels` grows."""
     sentences = read_tag_file(path, column)
     lines: dict[str, int] = {}
@@ -118,16 +116,14 @@ def read_tagged(
         for tag, line in zip(tags, numbers, strict=True):
             lines.setdefault(tag, line)
     for tag, line in lines.items():
-        tag_code(tag, [] if labels is None else labels, f"{path}, line {line}", suffix)
+        tag_code(tag, labels, f"{path}, line {line}", suffix)
     return sentences
 
 
-def documents_of(
-    tags: Iterable[Iterable[Any]] | str | PathLike, suffix: bool = False, name: str = "tags"
-) -> list[Sequence[Any]]:
+def documents_of(tags: Any, suffix: bool, name: str = "tags") -> list[Sequence[Any]]:
     """Convert documents, or a file of them, to lists; anything else is a TypeError."""
     if is_path(tags):
-        return [sentence.value for sentence in read_tagged(cast(PathLike, tags), suffix)]
+        return [sentence.value for sentence in read_tagged(tags, suffix, [])]
     if isinstance(tags, str) or not isinstance(tags, Iterable):
         raise TypeError(f"{name}: got {tags!r:.60}, wanted a list of documents, lists of tags, or the path of a file")
     documents: list[Any] = list(tags)
@@ -144,9 +140,9 @@ def documents_of(
 def documents_of_pair(pred: Any, ref: Any, suffix: bool) -> tuple[list[Sequence[Any]], list[Sequence[Any]]]:
     """Convert predicted and reference documents to lists; two files must have the same tokens, one has both tags."""
     if is_path(pred) and ref is None:
-        ref = [sentence.value for sentence in read_tagged(pred, suffix, column=-2)]
+        ref = [sentence.value for sentence in read_tagged(pred, suffix, [], -2)]
     elif is_path(pred) and is_path(ref):
-        pred, ref = join_paths(pred, ref, partial(read_tagged, suffix=suffix), "sentence")
+        pred, ref = join_paths(pred, ref, partial(read_tagged, suffix=suffix, labels=[]), "sentence")
     return documents_of(pred, suffix, "pred"), documents_of(ref, suffix, "ref")
 
 
