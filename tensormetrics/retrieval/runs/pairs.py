@@ -229,7 +229,7 @@ def _from_table(name: str, table: Any, kind: type) -> tuple[list[str], np.ndarra
     if isinstance(table, tuple):
         queries, documents, numbers = table
         if invalid := [number for number in numbers if not _is(kind, number)]:
-            raise ValueError(f"{name}: got the value {invalid[0]!r}, wanted {kind.__name__}")
+            raise ValueError(f"{name}: got the value {invalid[0]!r}, wanted {kind.__name__}; were the two swapped?")
         codes: dict[str, int] = {}
         query = np.array([codes.setdefault(query, len(codes)) for query in queries], np.int64)
         return [*codes], query, _encode_names(documents), np.array(numbers, kind), name

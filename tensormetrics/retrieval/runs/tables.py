@@ -1,7 +1,7 @@
 """Runs and judgements in other forms than TREC's: JSON, tables with a heading, data frames, ranks without scores."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -35,16 +35,19 @@ def read_table(data: bytes | bytearray, path: str | PathLike, is_run: bool) -> M
         return None
     if is_run and (*heading,) == BEIR:
         raise ValueError(f"{path}: got judgements (query-id corpus-id score), wanted a run; were the two swapped?")
-    delimiter, table = read_cells(text_of(data, path), path)
-    lines, rows = zip(*table, strict=True)
+    text = text_of(data, path)
+    delimiter, table = read_cells(text, path)
+    rows = [row for _, row in table]
     if not rows[1:]:
         raise ValueError(f"{path}: got a heading without rows, wanted at least one row")
     columns = dict(zip(heading, zip(*rows[1:], strict=True), strict=True))
-    return columns_of(str(path), columns, is_run, delimiter, lines[1:])
+    return columns_of(
+        str(path), columns, is_run, delimiter, lambda row: f"{path}, line {[*read_cells(text, path)[1]][row + 1][0]}"
+    )
 
 
 def columns_of(
-    name: str, columns: Any, is_run: bool, delimiter: str = "", lines: Sequence[int] | None = None
+    name: str, columns: Any, is_run: bool, delimiter: str = "", place: Callable[[int], str] | None = None
 ) -> Columns:
     # columns: a mapping or a data frame
     """Return queries, documents and values of a table by the names of its columns; ranks become scores."""
@@ -58,10 +61,7 @@ def columns_of(
             advice = "; were the two swapped?" if of_others else ""
             raise ValueError(f"{name}: got the columns {got}, wanted one of {kind}: {names}{advice}")
     queries, documents, values = (lower[column] for column in found.values() if column is not None)
-
-    def place(row: int) -> str:
-        return name if lines is None else f"{name}, line {lines[row]}"
-
+    place = place or (lambda row: name)
     if "," in "".join(map(str, values)):
         values = with_points(values, delimiter, place)
     numbers: list[float] = []
