@@ -91,10 +91,6 @@ def replace_number(content: bytes, draw: random.Random) -> bytes:
     return content[: match.start()] + draw.choice(odd) + content[match.end() :]
 
 
-def as_utf16(content: bytes, draw: random.Random) -> bytes:
-    return content.decode("latin-1").encode(draw.choice(("utf-16", "utf-16-le", "utf-16-be")))
-
-
 MUTATIONS: tuple[Mutation, ...] = (
     lambda content, draw: content[: random_offset(content, draw)],
     lambda content, draw: content[: max(len(content) - draw.randrange(1, 9), 0)],
@@ -106,9 +102,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     declare_huge_size,
     declare_huge_size,
     replace_number,
-    as_utf16,
     lambda content, draw: insert(content, draw, b"\0" * draw.choice((1, 4, 4096))),
-    lambda content, draw: b"\xef\xbb\xbf" + content,
     lambda content, draw: content.replace(b"\n", draw.choice((b"\r\n", b"\r", b"\n\n"))),
     lambda content, draw: content.replace(b".", b","),
     lambda content, draw: insert(content, draw, draw.choice(NESTS) * draw.choice((15, 100_000))),

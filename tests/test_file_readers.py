@@ -90,6 +90,23 @@ def test_streaming_readers_read_pipes_and_gzip(reader, tmp_path):
             reader.read(pipe)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig", "latin-1"])
+@every_reader
+def test_readers_of_other_encodings_read_the_same_or_name_the_file(reader, encoding, tmp_path):
+    content, path = content_of(reader), tmp_path / f"file{reader.suffix}"
+    text = content.decode("utf-8", "replace")
+    if "\ufffd" in text or (text.isascii() and encoding == "latin-1"):
+        pytest.skip("no text, or the bytes of UTF-8")
+    path.write_bytes(content)
+    expected = reader.read(path)
+    path.write_text(text, encoding, newline="")
+    try:
+        assert reader.read(path) == expected
+    except reader.errors as error:
+        message = error.format_message() if hasattr(error, "format_message") else str(error)
+        assert any(name in message for name in (path.name, *reader.error_names)) and "\n" not in message
+
+
 @pytest.mark.parametrize(
     "num_mutations", [pytest.param(36, marks=pytest.mark.full), pytest.param(720, marks=pytest.mark.slow)]
 )

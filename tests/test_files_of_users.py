@@ -15,7 +15,7 @@ from tensormetrics._cli.inputs.battles import ONE_HOT
 from tensormetrics.association import WordEmbeddingModel
 from tensormetrics.posterior import load_csv
 from tensormetrics.retrieval import evaluate_run
-from tensormetrics.structured import BoxMatch, CorefScores, Smatch, evaluate
+from tensormetrics.structured import BoxMatch, CorefScores, Smatch, SpanScores, evaluate
 from tensormetrics.uncertainty import Ratings, read_scores
 
 sys.path.insert(0, str(Path(__file__).parent / "cli"))
@@ -61,7 +61,8 @@ def updated(metric: Any, name: str, *sides: Any, **options: Any) -> Callable[[],
         if metric is Smatch:
             pytest.importorskip("penman")
         scores = metric(**options)
-        getattr(scores, "update_clusters" if metric is CorefScores else "update")(*(sides or ("p", "r")))
+        update = {CorefScores: "update_clusters", SpanScores: "update_tags"}.get(metric, "update")
+        getattr(scores, update)(*(sides or ("p", "r")))
         return scores.compute()[name]
 
     return door
@@ -90,7 +91,11 @@ def scores(text: Any, wanted: float | str, metric: str | None = None, **options:
     words = "".join(f" --{name} {str(value).strip('()').replace(',', '')}" for name, value in given.items())
     words = words.replace(" True", "")
     of_file = {name: options.pop(name) for name in ("ids", "groups") if name in options}
-    doors = (lambda: interval(read_scores("s", metric, **of_file), **options)), f"scores s{words} > value"
+    doors: tuple[Door, ...] = (
+        lambda: interval(read_scores("s", metric, **of_file), **options),
+        lambda: interval("s", score=metric, **of_file, **options),
+        f"scores s{words} > value",
+    )
     return Case({"s": text if isinstance(text, str | bytes) else lines(*text)}, doors, wanted)
 
 
@@ -110,6 +115,10 @@ def pair(metric: Any, pred: str, ref: str, wanted: float | str, **options: Any) 
     command, name, option = ("amr", "f1", "--") if metric is Smatch else ("coref", "conll-f1", "--option ")
     words = "".join(f" {option}{key}={value}".replace("on_invalid", "on-invalid") for key, value in options.items())
     return Case({"p": pred, "r": ref}, (updated(metric, name, **options), f"{command} p r{words} > {name}"), wanted)
+
+
+def tags(text: str, wanted: float | str) -> Case:
+    return Case({"p": text}, (updated(SpanScores, "f1", "p"), "ner p > f1"), wanted)
 
 
 def boxes(pred: Any, ref: Any, wanted: float | str, name: str = "recall") -> Case:
@@ -155,7 +164,6 @@ CASES = {
     "ambiguous commas": scores("id;score\nq1;1,234\n", "s, line 2: got '1,234', wanted one sign for decimals"),
     "delimiter of a spreadsheet": scores("sep=;\nid;score\nq1;0,5\nq2;1\n", 0.75),
     "tabs in UTF-16": scores("id\tscore\nq1\t0,5\nq2\t1\n".encode("utf-16"), 0.75),
-    "Windows": scores("id,score\né,0.5\n".encode("cp1252"), "s, line 2: got the byte 0xe9, wanted text in UTF-8; in"),
     "blank line, missing score": scores("id,score\nq1,0.5\n\nq2,\nq3,1\n", 0.75),
     "JSON lines": scores([{"id": "q1", "score": 0.5}, {"id": "q2", "score": None}, {"id": "q3", "score": 1}], 0.75),
     "indented JSON": scores(json.dumps([{"id": 1, "score": 0.5}, {"id": 2, "score": 1}], indent=1), 0.75),
@@ -176,9 +184,29 @@ CASES = {
         {"s": MODELS},
         (
             lambda: difference(read_scores("s", "acc", model="model")),
+            lambda: difference("s", score="acc", model="model"),
             lambda: difference(frame("s"), score="acc", model="model"),
             "scores s --metric acc --model model > difference",
         ), 0.7,
+    ),
+    "integer ids and groups": Case(
+        {"s": "id,score,topic\n" + "".join(f"{i},{i % 3},{i // 4}\n" for i in range(40))},
+        (
+            lambda: interval("s", groups="topic"), lambda: interval(frame("s"), score="score", groups="topic"),
+            lambda: interval(frame("s").to_dict("list")["score"], ids=range(40), groups=[i // 4 for i in range(40)]),
+            "scores s --groups topic > value",
+        ), 0.975,
+    ),
+    "frames in another order": Case(
+        {"s": "acc\n1\n0\n1\n"},
+        (
+            lambda: compare(frame("s"), frame("s")[::-1], score="acc"),
+            lambda: compare(frame("s").acc, frame("s").acc[::-1]),
+        ), "ids: got none, and rows whose index has another order",
+    ),
+    "frames of ids in another order": Case(
+        {"s": "id,acc\n1,1\n2,0\n3,1\n4,1\n"},
+        (lambda: compare(frame("s")[1:], frame("s")[::-1], score="acc", on_missing="zero"),), -0.25,
     ),
     "matrix with decimal commas": matrix("0,5;1\n1;0,5\n", 1 / 3),
     "rows with decimal commas": Case({"x.csv": "0,5;1\n1,5;2\n"}, (lambda: read_tensor("x.csv").sum(),), 5),
@@ -191,7 +219,6 @@ CASES = {
     ),
     # Logs.
     "subjects of MMLU in one file": scores(MMLU, 0.25),
-    "an item twice": scores([MMLU[0], MMLU[0]], "s, line 2: got the item 0 again, after "),
     "another metric": scores(MMLU, "metric: got 'f1', wanted one of 'acc'", "f1"),
     "score of a corpus": scores([sample(0, "law", [0.5, 3])], "s, line 1: acc is a metric of the whole corpus"),
     "score beside an error": scores([log("C", "C", "I", error={"message": "late"})], 2 / 3),
@@ -229,11 +256,19 @@ CASES = {
         {"p": lines({"id": 0, "a": 1}, {"id": "1", "a": 2}), "r": lines({"id": 1, "a": 2}, {"id": "0", "a": 1})},
         ("json p r --id id > micro-f1",), 1,
     ),
+    "one object over several lines": Case(
+        {"p": lines({"a": 1}), "r": '{\n "a": 1\n}\n'}, ("json p r > micro-f1", "json r p > micro-f1"), 1
+    ),
     # Graphs.
-    "graphs by id": pair(Smatch, "\n\n".join(GRAPHS.split("\n\n")[::-1]), GRAPHS, 1),
     "unbalanced graph": pair(Smatch, UNBALANCED, GRAPHS, "p, line 2: '(w / want :ARG0 (b / boy)\\n' is no graph in"),
     "unbalanced graph counts as wrong": pair(Smatch, UNBALANCED, GRAPHS, 0.5, on_invalid="wrong"),
     "unbalanced reference": pair(Smatch, GRAPHS, UNBALANCED, "r, line 2: ", on_invalid="wrong"),
+    # Tags.
+    "conlleval": tags("Ann NNP B-PER B-PER\nsaw V O O\n\nIt X O B-ORG\n", 2 / 3),
+    "conlleval in CoNLL-U": tags("# sent_id = 1\n1-2 _ _ _\n1 Ann B-PER B-PER\n2 it O B-ORG\n", 2 / 3),
+    "one column of tags": tags("Ann B-PER\n", "p, line 1: got 2 columns, wanted a token, its tag and the predicted"),
+    "tags in JSON": tags('{"words": ["a"], "tags": ["O"]}\n', "; this looks like a table or JSON: write a line"),
+    "tags without prefix": tags("Ann PER PER\n", "; this looks like a label alone: write I-PER"),
     # Coreference.
     "clusters in JSON lines": pair(CorefScores, lines(CLUSTERS), CONLL, 1),
     "clusters in a JSON list": pair(CorefScores, json.dumps([CLUSTERS], indent=1), lines(CLUSTERS), 1),
@@ -277,31 +312,53 @@ class Format(NamedTuple):
     write: Callable[[str, int, bool], str]  # item, whether the answer is right, whether this is the file of answers
     doors: tuple[Door, ...]
     messages: dict[str, str]  # of the changes of the answers that are refused; others leave the value as it is
+    heading: str = ""
 
 
+COUNTED = dict.fromkeys(("repeated", "one more"), "p: number of sentences is 5, but that of r is 4")
+SWAPPED = {"repeated": "p: got the document 'x' twice for the query 'a1'", "swapped": "were the two swapped?"}
+OF_TREC: tuple[Door, ...] = lambda: evaluate_run("p", "r", ["P_1"]).summary()["P_1"], "trec p r --metric P_1 > P_1"
+OF_SCORES: tuple[Door, ...] = lambda: compare("p", "r"), "scores p r > difference"
+OF_TAGS: tuple[Door, ...] = updated(SpanScores, "f1"), "ner p r > f1"
+OF_COREF: tuple[Door, ...] = updated(CorefScores, "conll-f1"), "coref p r > conll-f1"
 FORMATS = {
     "scores": Format(
-        lambda item, right, _: f"{item},{right}\n",
-        (lambda: compare("p", "r"), "scores p r > difference"),
-        {"one more": "ids: b lacks 1 of 5"},
+        lambda item, right, _: f"{item},{right}\n", OF_SCORES, {"one more": "ids: b lacks 1 of 5"}, "id,score\n"
+    ),
+    "scores in JSON lines": Format(
+        lambda item, right, _: lines({"id": item, "score": right}), OF_SCORES, {"one more": "ids: b lacks 1 of 5"}
+    ),
+    "logs": Format(
+        lambda item, right, _: lines(sample(item, item, right)),
+        (lambda: compare("p", "r", score="acc"), "scores p r --metric acc > difference"),
+        {"repeated": "p, line 5: got the item a1 again, after p, line 1", "one more": "ids: b lacks 1 of 5"},
     ),
     "trec": Format(
         lambda i, right, is_answer: f"{i} Q0 x 1 {right} t\n{i} Q0 y 2 .5 t\n" if is_answer else f"{i} 0 x 1\n",
-        (lambda: evaluate_run("p", "r", ["P_1"]).summary()["P_1"], "trec p r --metric P_1 > P_1"),
-        {"repeated": "p: got the document 'x' twice for the query 'a1'", "swapped": "were the two swapped?"},
+        OF_TREC, SWAPPED,
+    ),
+    "trec in JSON lines": Format(
+        lambda i, right, is_answer: (
+            lines(*({"qid": i, "docno": d, "score": s} for d, s in (("x", right), ("y", 0.5))))
+            if is_answer else lines({"qid": i, "docno": "x", "gain": 1})
+        ),
+        OF_TREC, SWAPPED,
     ),
     "ner": Format(
-        lambda item, right, _: f"{item} B-{right}\nof O\n\n",
-        ("ner p r > f1",),
-        {
-            "reordered": "p, line 1: got 'd4', but r, line 1 has 'a1'",
-            **dict.fromkeys(("repeated", "one more"), "p: number of sentences is 5, but that of r is 4"),
-        },
+        lambda item, right, _: f"{item} B-{right}\nof O\n\n", OF_TAGS,
+        {"reordered": "p, line 1: got 'd4', but r, line 1 has 'a1'", **COUNTED},
+    ),
+    "ner with ids": Format(
+        lambda item, right, _: f"# id {item}\n{item} B-{right}\nof O\n\n", OF_TAGS,
+        {**COUNTED, "one more": "p, line 18: got the id 'e5', which r does not have"},
     ),
     "coref": Format(
-        lambda item, right, _: f"#begin document {item}\nx (0)\ny ({1 - right})\n#end document\n",
-        (updated(CorefScores, "conll-f1"), "coref p r > conll-f1"),
+        lambda item, right, _: f"#begin document {item}\nx (0)\ny ({1 - right})\n#end document\n", OF_COREF,
         {"repeated": "p: number of documents is 5", "one more": "p, line 18: got the id 'e5', which r does not have"},
+    ),
+    "coref in JSON lines": Format(
+        lambda item, right, _: lines({"id": item, "clusters": [[[0, 0], [1, 1]]] if right else [[[0, 0]], [[1, 1]]]}),
+        OF_COREF, {"repeated": "p, line 5: got the id 'a1' again", "one more": "p, line 5: got the id 'e5', which r"},
     ),
     "amr": Format(
         lambda item, right, _: f"# ::id {item} ::snt He.\n({'g / go' if right else 'w / want'})\n\n",
@@ -311,27 +368,35 @@ FORMATS = {
     "json": Format(
         lambda item, right, _: lines({"id": item, "a": right}),
         ("json p r --id id > micro-f1",),
-        {"repeated": "p, line 5: got the id 'a1' again, that", "one more": "p, line 5: got the id 'e5', which r"},
+        {"repeated": "p, line 5: got the id 'a1' again, that", "one more": "p, line 5: got the id 'e5', which r"}
+        | {"latin-1": "p, line 3: got no object, wanted one with the key 'id'"},
+    ),
+    "json by position": Format(
+        lambda item, right, _: lines({"id": item, "a": right}),
+        ("json p r > micro-f1",),
+        {"reordered": "p, line 1: got 'id d4', but r, line 1 has 'id a1'"}
+        | dict.fromkeys(("repeated", "one more"), "p: number of documents is 5, but that of r is 4"),
     ),
 }  # fmt: skip
 ITEMS = ["a1", "b2", "c3", "d4"]  # the answer to the last one is wrong
 CHANGES = {"reordered": ITEMS[::-1], "repeated": [*ITEMS, "a1"], "one more": [*ITEMS, "e5"], "swapped": ITEMS}
 
 
-@pytest.mark.parametrize("change", [*CHANGES, "encoded"])
+@pytest.mark.parametrize("change", [*CHANGES, "utf-16", "utf-8-sig", "latin-1"])
 @pytest.mark.parametrize("name", FORMATS)
 def test_changed_files_have_the_same_value_or_name_the_difference(name, change):
-    write, doors, messages = FORMATS[name]
-    heading = "id,score\n" if name == "scores" else ""
+    write, doors, messages, heading = FORMATS[name]
 
     def text(items: list[str], is_answer: bool) -> str:
-        return heading + "".join(write(item, int(not is_answer or item != "d4"), is_answer) for item in items)
+        texts = (write(item, int(not is_answer or item != "d4"), is_answer) for item in items)
+        return (heading + "".join(texts)).replace("c3", "\xe9" if change == "latin-1" else "c3")
 
     Path("p").write_text(text(ITEMS, True))
     Path("r").write_text(text(ITEMS, False))
     before, *others = (numbers_of(door)[0] for door in doors)
     assert others == pytest.approx([before] * len(others)) and abs(before) not in (0, 1)
-    Path("p").write_text(text(CHANGES.get(change, ITEMS), True), "utf-16" if change == "encoded" else None)
+    encoding = None if change in CHANGES else change
+    Path("p").write_text(text(CHANGES.get(change, ITEMS), True), encoding)
     if change == "swapped":
         answers = Path("p").rename("answers").read_text()
         Path("r").rename("p")
@@ -339,5 +404,9 @@ def test_changed_files_have_the_same_value_or_name_the_difference(name, change):
     for door in doors:
         if change in messages:
             check_refused(door, messages[change])
+        elif (name, change) == ("json by position", "latin-1"):
+            assert numbers_of(door)[0] < before  # an unreadable answer
+        elif change == "latin-1" and chr(0xE9).encode(change) in Path("p").read_bytes():
+            check_refused(door, "got the byte 0xe9, wanted text in UTF-8; in cp1252, as Windows writes it, this is 'é'")
         else:
             assert abs(numbers_of(door)[0]) == pytest.approx(abs(before))

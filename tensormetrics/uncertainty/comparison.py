@@ -104,11 +104,11 @@ def compare(
         b: Another one of the same kind, or a number. Options of metrics that say what is scored must be equal; those
             that say how a model answers, such as `distance` or `threshold`, may differ. A metric of several values has
             each compared with the number.
-        ids: Integers or names of the items of scores; a DataFrame's column.
-        groups: Integers or names of the groups of items, such as documents; a DataFrame's column.
+        ids: Integers or names of the items of scores; a table's column.
+        groups: Integers or names of the groups of items, such as documents; a table's column.
         bounds: Smallest and largest possible score; by default 0 and 1 if all scores are 0 or 1, else unknown.
-        score: Column of a DataFrame.
-        model: Column of a DataFrame that names the models.
+        score: Column of a table, which is a DataFrame or a path.
+        model: Column of a table that names the models.
         paired: Whether both have the same items.
         on_missing: Treatment of items without a score of some model: ``"error"``; ``"drop"`` leaves them out,
             ``"zero"`` counts them as 0, and `details` has their number.

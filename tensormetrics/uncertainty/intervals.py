@@ -79,13 +79,13 @@ def interval(
             `Table` that has intervals, which are returned. Or a score for each item: a
             tensor, array, list or Series, a dictionary by id, a DataFrame, the path of a log or a table, or `Scores`,
             such as those that `read_scores` reads with options. NaN is a missing score, which is left out.
-        groups: Integers or names of the groups of items, such as documents; a DataFrame's column.
+        groups: Integers or names of the groups of items, such as documents; a column of a DataFrame or a file.
         ids: Integers or names of the items; scores of equal ids are repeats, and an item's score is their mean. A
-            DataFrame's column.
+            column, too.
         weights: Importance of the items, numbers above 0, such as those of a survey; a DataFrame's column. The score is
             the weighted mean, and items that weigh more count as larger units.
         bounds: Smallest and largest possible score; by default 0 and 1 if all scores are 0 or 1, else unknown.
-        score: Column of a DataFrame; several make a table.
+        score: Column of a DataFrame, several make a table; metric or column of a file.
         confidence: Mass of the interval, in (0, 1); default that of the metric, 0.95.
         replicates: Number of random draws; see `Metric.interval`.
         seed: Seed of the draws.

@@ -242,11 +242,11 @@ def test_sentence_pairs_are_read_from_the_columns_of_crows_pairs(tmp_path):
     )
     pairs = read_sentence_pairs(write(tmp_path / "pairs.csv", "\ufeff" + head + rows))
     assert pairs == SentencePairs(["She left, then.", 'Old "men"'], ["He left.", "Young men"], ["gender", "age"])
-    path = write(tmp_path / "short.csv", "sent_more,bias_type\na,b\n")
-    with raises(ValueError, f"{path}: got the columns sent_more, bias_type, wanted sent_less too"):
-        read_sentence_pairs(path)
     path = write(tmp_path / "empty.csv", "sent_more,sent_less,bias_type\na,,b\n")
-    with raises(ValueError, f"{path}: row 2 has no sent_less"):
+    with raises(
+        ValueError,
+        f"{path}, line 2: got no 'sent_less', wanted one for each item; it has 'sent_more', 'sent_less', 'bias_type'",
+    ):
         read_sentence_pairs(path)
     path = write(tmp_path / "none.csv", "sent_more,sent_less,bias_type\n")
     with raises(ValueError, f"{path}: got no pair, wanted at least one"):

@@ -20,7 +20,6 @@ from tensormetrics import association, posterior, retrieval, uncertainty
 from tensormetrics._cli.inputs.arrays import read_tensor
 from tensormetrics._cli.inputs.documents import read_documents
 from tensormetrics._cli.inputs.labels import read_labels
-from tensormetrics._cli.inputs.text import json_lines
 from tensormetrics._cli.option_types import BadInput
 from tensormetrics.association.embeddings.formats.arrays import word_list
 from tensormetrics.posterior.sampling.errors import ConfigError, ConfMatIOError
@@ -28,7 +27,7 @@ from tensormetrics.retrieval.sources.arrow import read_column
 from tensormetrics.retrieval.sources.state import State
 from tensormetrics.structured.suites.amr import read_amr_file
 from tensormetrics.structured.suites.conll import read_coref_file
-from tensormetrics.structured.suites.entities.tags import read_tag_file
+from tensormetrics.structured.suites.entities.tag_files import read_tag_file
 
 ROWS = np.arange(24, dtype=np.float32).reshape(6, 4) / 8
 VOCABULARY = ["he", "him", "she", "her", "café", "work"]
@@ -221,9 +220,9 @@ def write_safetensors(path: Path) -> None:
     save_file({"vectors": ROWS}, path)
 
 
-RUN = text("q1 Q0 d1 1 2.5 x", "q1 Q0 d2 2 1.5 x", "q2 Q0 d1 1 -0.5 x", "q2 Q0 d3 2 1e-3 x")
-QRELS = text("q1 0 d1 1", "q1 0 d2 0", "q2 0 d3 2", "q2 0 d1 -1")
-BEIR = text("query-id\tcorpus-id\tscore", "q1\td1\t1", "q2\td2\t3")
+RUN = text("q1 Q0 dé 1 2.5 x", "q1 Q0 d2 2 1.5 x", "q2 Q0 d1 1 -0.5 x", "q2 Q0 d3 2 1e-3 x")
+QRELS = text("q1 0 dé 1", "q1 0 d2 0", "q2 0 d3 2", "q2 0 d1 -1")
+BEIR = text("query-id\tcorpus-id\tscore", "q1\tdé\t1", "q2\td2\t3")
 
 
 def pairs_of(pairs: Any) -> dict[str, dict[str, str]]:
@@ -286,7 +285,7 @@ def of_state(path: Path) -> Any:
 
 # Scores of items, tables of results, and inputs of the command line.
 
-SCORES = text("id,score,topic", "q1,1,law", "q2,0,law", "q3,0.5,art")
+SCORES = text("id,score,topic", "q1,1,law", "q2,0,law", "q3,0.5,thé")
 SAMPLES = [{"doc_id": i, "metrics": ["acc"], "acc": i % 2, "doc": {"subject": "law"}} for i in range(4)]
 HARNESS = text(*map(json.dumps, SAMPLES))
 LOG = {"samples": [{"id": f"s{i}", "epoch": 1, "scores": {"m": {"value": "CI"[i % 2]}}} for i in range(4)]}
@@ -345,7 +344,7 @@ def column_of(path: Path) -> Any:
 
 LABELS = "stereotype", "anti-stereotype", "unrelated"
 SENTENCES = [{"id": f"s{i}", "sentence": f"She is {i}.", "gold_label": label} for i, label in enumerate(LABELS)]
-TRIPLE = {"context": "She is BLANK.", "target": "she", "bias_type": "gender", "sentences": SENTENCES}
+TRIPLE = {"context": "Zoé is BLANK.", "target": "she", "bias_type": "gender", "sentences": SENTENCES}
 PAIR_FILES = "association.language_models.pair_files"
 
 
@@ -362,7 +361,7 @@ LOAD_W2V = MODEL.from_word2vec
 NEEDS = {".safetensors": "safetensors", ".parquet": "pyarrow", ".arrow": "pyarrow"}
 REFERENCES = {".npy": parse_npy, ".safetensors": parse_safetensors}
 BAD_INPUT = BadInput, ValueError
-SUITES, CONLL = "structured.suites.", text("#begin document (a)", "he (0)", "#end document")
+SUITES, CONLL = "structured.suites.", text("#begin document (a)", "Zoé (0)", "#end document")
 SCORE_FILES = ("uncertainty.item_scores.records",)
 
 
@@ -420,7 +419,7 @@ READERS = {
     ),
     "opinion words": Reader(
         ".txt",
-        text(";;; a comment", "good", "fine"),
+        text(";;; a comment", "good", "naïve"),
         lexicon_reader("positive-words.txt", association.load_bingliu, {"negative-words.txt": b"bad"}),
         (SETS,),
         is_streamable=False,
@@ -477,10 +476,10 @@ READERS = {
         lambda path: [[*map(str, part)] for part in read_column(str(path), "label") if part is not None],
         "retrieval.sources.arrow",
     ),
-    "AMR": Reader(".amr", text("(c / cat)"), lambda path: repr(read_amr_file(path)), (f"{SUITES}amr",), needs="penman"),
+    "AMR": Reader(".amr", text("(c / thé)"), lambda path: repr(read_amr_file(path)), (f"{SUITES}amr",), needs="penman"),
     "coreference": Reader(".conll", CONLL, lambda path: repr(read_coref_file(path)), (f"{SUITES}conll",)),
     "tags": Reader(
-        ".conll", text("EU B-ORG", "", "Peter B-PER", "Black I-PER"), tags_of, ("structured.suites.entities.tags",)
+        ".conll", text("EU B-ORG", "", "Péter B-PER", "Black I-PER"), tags_of, ("structured.suites.entities.tag_files",)
     ),
     "run": of_pairs(".txt", RUN, retrieval.Run),
     "qrels": of_pairs(".txt", QRELS, retrieval.Qrels),
@@ -516,24 +515,21 @@ READERS = {
         ".jsonl", text("[1, 2]", "[3, 4.5]"), tensor_of, (f"{INPUTS}text", f"{INPUTS}arrays"), BAD_INPUT
     ),
     "command line, labels": Reader(
-        ".txt", text("cat", "dog", "cat"), column_of, (f"{INPUTS}text", f"{INPUTS}labels"), BAD_INPUT
+        ".txt", text("café", "dog", "café"), column_of, (f"{INPUTS}text", f"{INPUTS}labels"), BAD_INPUT
     ),
     "command line, labels in csv": Reader(
         ".csv", text("label", "3", "4"), column_of, (f"{INPUTS}text", f"{INPUTS}labels"), BAD_INPUT
     ),
     "command line, documents": Reader(
         ".jsonl",
-        text('{"a": 1}', '{"a": [2]}'),
+        text('{"a": "é"}', '{"a": [2]}'),
         lambda path: read_documents(str(path)).values,
         (f"{INPUTS}documents", f"{INPUTS}text"),
         BAD_INPUT,
     ),
-    "command line, lines of JSON": Reader(
-        ".jsonl", text('{"a": 1}', "[2]"), lambda path: [*json_lines(path)], (f"{INPUTS}text",), BAD_INPUT
-    ),
     "pairs of sentences": Reader(
         ".csv",
-        text("id,sent_more,sent_less,bias_type", '0,"She, too",He,gender', "1,old,young,age"),
+        text("id,sent_more,sent_less,bias_type", '0,"Zoé, too",He,gender', "1,old,young,age"),
         lambda path: [*association.read_sentence_pairs(path)],
         (PAIR_FILES,),
         reference_read=parse_sentences,

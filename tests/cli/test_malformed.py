@@ -73,7 +73,6 @@ GOOD = {
     "refs.jsonl": '{"a": 1, "b": "x"}\n{"a": 2, "b": "y"}\n{"a": 3, "b": "z"}\n\n',
     "preds.jsonl": '{"a": 1, "b": "x"}\n\nIt is {"a": 3, "b": "Z"}\n',
     "log.jsonl": '{"id": 3, "out": "{}"}\n{"id": 1, "out": {"a": 1}}\n',
-    "turned.jsonl": '{"id": 3, "a": 3}\n{"id": 1, "a": 1}\n{"id": 2, "a": 2}\n',
     "asked.jsonl": '{"id": 1, "out": {"a": 1}}\n{"id": 2, "out": {}}\n',
     "gold.jsonl": '{"id": 1, "c": "m", "a": 1}\n{"id": 2, "c": "m", "a": 2}\n{"id": 3, "c": "n", "a": 3}\n',
     **{f"{name}.csv": "id,right,topic\n" + "".join(f"q{i},1,law\n" for i in range(60)) for name in "abc"},
@@ -82,11 +81,6 @@ GOOD = {
     "battles.csv": "question_id,model_a,model_b,winner\n1,gpt,opus,tie\n1,gpt,llama,model_a\n2,opus,llama,tie\n",
 }
 NO_TAG = "wanted 'O', or a prefix of B, I, M, E, L, S, U, a dash and a label"
-
-
-def cp1252(place, byte, letter):
-    got = f"{place}: got the byte {byte}, wanted text in UTF-8; in cp1252, as Windows writes it, this is {letter!r}"
-    return f"{got}: write iconv -f cp1252 -t utf-8 {{bad}} > NEW"
 
 
 GAINS = "a query, a reference and a gain, or TREC's `query 0 document gain`"
@@ -142,7 +136,6 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
             ("1,2\n3,x\n5,6\n", ", line 2: got 'x', wanted a finite number"),
             ("# rows\n1,2\n3,4\n5,6\n", ", line 2: got 2 columns, wanted 1 as above"),
             ('"1,2\n3,4\n5,6\n', ", line 3: unexpected end of data"),
-            (b"1,2\n3,caf\xe9\n", cp1252(", line 2", "0xe9", "é")),
         ],
         "x.npy y.txt --cameras bad.txt": [
             ("a\n", ": got 1 labels for the 3 rows of x.npy"),
@@ -200,9 +193,6 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
             (RUN.encode("utf-16-le"),
              ": got bytes of 0, wanted text in UTF-8; write iconv -f utf-16le -t utf-8 bad.txt > NEW"),
         ],
-        "run.txt bad.txt": [
-            (b"\xff\xfe" + b"q", ": got a file marked as UTF-16 that is not whole, or is none"),
-        ],
     },
     "posterior": {
         "bad.csv": [
@@ -243,7 +233,6 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
             (DOCUMENT.replace("1", "NaN") + DOCUMENT,
              ", line 1: mentions[0].left: got nan, wanted int; write null for a missing value"),
             (DOCUMENT + DOCUMENT.replace('"left": 1, ', ""), ", line 2: mentions[0].left: got no such key, wanted int"),
-            ((DOCUMENT * 2)[:-20], ", line 2: this is no JSON: truncated"),
             (DOCUMENT.replace("PER", "ORG") + DOCUMENT,
              ", line 1: mentions[0].label: got 'ORG', wanted one of 'PER', 'LOC'"),
             (DOCUMENT + '{"mentions": ]}\n', ", line 2: this is no JSON: Expecting value at 13"),
@@ -262,14 +251,10 @@ CASES = {  # command -> arguments -> content of the file `bad.*` and the expecte
             ("a B-PER\nb I-PER\n\nd B-LOC\n", ", line 1: got 2 tokens, but r.bio, line 1 has 3"),
             ("a B-PER\nb Q-PER\nc O\n\nd B-LOC\n", f", line 2: got tag 'Q-PER', {NO_TAG}"),
         ],
-        "r.bio bad.bio": [
-            ("a B-PER\nb I-PER\nc O\nd B-LOC\n", "r.bio, line 1: got 3 tokens, but bad.bio, line 1 has 4")
-        ],
     },
     "coref": {
         "bad.conll r.conll": [
             ("# no document\n", ": there is no document in it"),
-            (CONLL.replace("#end", "c -\n#end"), ", line 2: got 3 tokens, but r.conll, line 2 has 2"),
         ],
     },
     "amr": {
@@ -394,12 +379,10 @@ OPTIONS = {  # command -> further words -> the line; after an invalid value come
     },
     "json log.jsonl": {
         "asked.jsonl --answer out": "log.jsonl, line 1: got 'id 3', but asked.jsonl, line 1 has 'id 1'",
-        "refs.jsonl": "log.jsonl: number of documents is 2, but that of refs.jsonl is 3",
         "refs.jsonl --id id": "refs.jsonl, line 1: there is no key 'id', wanted one of a, b",
         "gold.jsonl --id c": "log.jsonl, line 1: there is no key 'c'...",
     },
     "json": {
-        "turned.jsonl gold.jsonl": "turned.jsonl, line 1: got 'id 3', but gold.jsonl, line 1 has 'id 1'",
         "preds.jsonl gold.jsonl --id id": "preds.jsonl, line 1: there is no key 'id'...",
         "preds.jsonl preds.jsonl": "preds.jsonl, line 2: the line is empty...",
     },
@@ -461,7 +444,7 @@ def test_malformed_file_prints_one_line_with_status_2(folder, command, arguments
     bad = next(word for word in arguments.split() if word.startswith("bad")).partition(":")[0]
     write(bad, content)
     line = f"{bad}{line}" if line[0] in ":," else line
-    check_refused(line.replace("{bad}", bad), command, *arguments.split(), "--json", "out.json", "--plot", "out.png")
+    check_refused(line, command, *arguments.split(), "--json", "out.json", "--plot", "out.png")
     assert not list(Path().glob("out.*"))
 
 

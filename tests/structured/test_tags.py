@@ -52,14 +52,15 @@ def test_read_tags_bare_prefix_has_seqeval_label():
     assert spans_of([["B", "I", "O", "B"]], "iob2") == [[("_", 0, 1), ("_", 3, 3)]]
 
 
+PREFIXES = "B, I, M, E, L, S, U"
+
+
 @pytest.mark.parametrize(
     ("tag", "suffix", "expected"),
     [
-        *(
-            (tag, False, "a prefix of B, I, M, E, L, S, U, a dash and a label")
-            for tag in ("Q-X", "B-", "-A", "O-A", "A", "")
-        ),
-        *((tag, True, "a label, a dash and a prefix of B, I, M, E, L, S, U") for tag in ("B-A", "-B")),
+        *((tag, False, f"a prefix of {PREFIXES}, a dash and a label") for tag in ("Q-X", "B-", "-A", "O-A", "A", "")),
+        ("-B", True, f"a label, a dash and a prefix of {PREFIXES}"),
+        ("A-B", False, f"a prefix of {PREFIXES}, a dash and a label; this looks like a tag with the option suffix"),
     ],
 )
 def test_invalid_tags_raise_with_position(tag, suffix, expected):

@@ -119,7 +119,7 @@ VALUES = [  # calls that raise a ValueError
     (lambda: interval({"a": 1, "b": 2}, groups={"a": 2}), "groups: got none for the id 'b'"),
     (lambda: interval({"a": 1}, ids=["a"]), "ids: got some beside a dictionary, whose keys they are"),
     (lambda: interval([1, 2], score="acc"), "score: got it for metric, a list; leave it out"),
-    (lambda: interval("a.csv", groups="topic"), "groups: got it for metric, a path; write read_scores(path, ...)"),
+    (lambda: interval("a.csv", weights="n"), "weights: got it for metric, a path; read it as a DataFrame"),
     (lambda: interval(HitRate(1), ids=[1]), "ids: got it for a HitRate, which knows its items"),
     (lambda: compare([1, 0], [1, 0, 1]), "scores: got 2 of a, 3 of b, wanted as many of each"),
     (lambda: compare({"x": 1}, [1]), "ids: got some for a and none for b"),
@@ -318,7 +318,7 @@ VALUES = [  # calls that raise a ValueError
 TYPES = [  # calls that raise a TypeError
     (lambda: interval(["a", "b"]), "scores: got a value that is no number"),
     (lambda: interval(0.5), "metric: got a float, wanted scores or a metric"),
-    (lambda: compare("a.csv", model="model"), "model: got 'model' for a str, wanted a DataFrame; write read_scores("),
+    (lambda: compare([1, 0], model="model"), "model: got 'model' for a list, wanted a DataFrame or a path"),
     (lambda: interval([1, 2], groups="topic"), "groups: got a str, wanted a tensor of integers"),
     (lambda: compare([1, 0], HitRate(1)), "a: got a list, wanted a metric of this package"),
     (lambda: compare([1, 0]), "b: got a NoneType, wanted scores of the same items, or a number"),

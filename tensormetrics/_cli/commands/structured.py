@@ -27,7 +27,7 @@ from ...structured.fields.reading import Reader
 from ...structured.objects.metric import StructuredMetric
 from ...structured.suites.amr import read_amr_file
 from ...structured.suites.conll import read_coref_file
-from ...structured.suites.entities.tags import read_tag_file, tag_code
+from ...structured.suites.entities.tags import read_tagged
 from ...structured.types.class_tree import schema_of
 from ...structured.types.records import is_record, is_tuple
 from ..inputs.documents import read_documents
@@ -65,18 +65,14 @@ def structured(predicted: str, reference: str, *, schema: str, option: Arguments
     averages = {"micro": micro_average(NORMALIZERS), "macro": macro_average(NORMALIZERS)}
     plan = compile_schema(schema_of(cls))
     reader = Reader(root_kinds(plan))
-    references: list[Item] = []
 
     def read(file: str) -> list[Item]:
-        if file == reference and references:
-            return references
-        answers = read_documents(file, None if file == reference else len(references))
+        answers = read_documents(file, None if file == reference else 0)
         return [
             Item(_object(plan, reader, f"{file}, line {line}", value), [line])
             for line, value in zip(answers.lines, answers.values, strict=True)
         ]
 
-    references += read(reference)
     return _report(read, partial(Family, metric, averages), predicted=predicted, reference=reference, **options)
 
 
@@ -106,7 +102,7 @@ def coref(predicted: str, reference: str, *, option: Arguments = (), **options: 
 
 def ner(
     predicted: str,
-    reference: str,
+    reference: str | None = None,
     *,
     mode: Annotated[Any, Option(type=click.Choice(TAGS))] = "lenient",
     suffix: bool = False,
@@ -115,10 +111,13 @@ def ner(
     """Score named entities of PREDICTED and REFERENCE.
 
     Both have one token per line, its tag (B-PER, I-PER, O, ...) in the last column, and a blank line between sentences.
-    Their tokens, in the first column (in CoNLL-U, which numbers words, the second), must be equal.
+    Their tokens, in the first column (in CoNLL-U, which numbers words, the second), must be equal; sentences are joined
+    by ids (# sent_id = 1, or # id 1) where all have one. Without REFERENCE it is the last column but one of PREDICTED,
+    as for conlleval.
 
     \b
     tensormetrics ner predicted.bio reference.bio --mode iob2
+    tensormetrics ner both.txt
     tensormetrics ner large.bio reference.bio --compare small.bio
 
     Args:
@@ -126,24 +125,15 @@ def ner(
         suffix: Tags are PER-B and PER-I, the label first.
     """
     labels: list[str] = []
-
-    def read(file: str) -> list[Item]:
-        sentences = read_tag_file(file)
-        seen: set[str] = set()
-        for tags, lines, *_ in sentences:
-            for line, tag in zip(lines, tags, strict=True):
-                if tag not in seen:
-                    tag_code(tag, labels, f"{file}, line {line}", suffix)
-                    seen.add(tag)
-        return sentences
-
+    read = partial(read_tagged, suffix=suffix, labels=labels)
     return _report(
         read,
         lambda **resampled: SpanScores(labels=sorted(labels) or None, **resampled),
         lambda scores, *inputs: scores.update_tags(*inputs, mode, suffix=suffix),
         unit="sentence",
+        read_reference=read if reference else partial(read, column=-2),
         predicted=predicted,
-        reference=reference,
+        reference=reference or predicted,
         **options,
     )
 
@@ -166,10 +156,10 @@ def amr(
         on_invalid: wrong counts what is no graph in PREDICTED as a graph without triples.
     """
 
-    def read(file: str) -> list[Item]:
-        return read_amr_file(file, on_invalid="raise" if file == reference else on_invalid)
-
-    return _report(read, Smatch, unit="graph", predicted=predicted, reference=reference, **options)
+    read = partial(read_amr_file, on_invalid=on_invalid)
+    return _report(
+        read, Smatch, unit="graph", read_reference=read_amr_file, predicted=predicted, reference=reference, **options
+    )
 
 
 def _report(
@@ -177,6 +167,7 @@ def _report(
     make: Callable[..., Any],
     update: Callable[..., None] = lambda scores, *sides: scores.update(*sides),
     unit: str = "document",
+    read_reference: Callable[[str], list[Item]] | None = None,
     *,
     predicted: str,
     reference: str,
@@ -187,25 +178,28 @@ def _report(
     device: Device | None = None,
     **outputs: Any,
 ) -> int:
-    """Score the documents that `read` returns by the metric that `make` returns, and publish the scores.
+    """Score the documents that `read` and `read_reference` return by the metric that `make` returns, and publish them.
 
     Args:
         compare: PREDICTED of a second model: also its scores and the paired differences.
         replicates: Intervals from N reweightings of the documents (sentences, graphs); 0: none.
     """
     torch_device = find_device(device)
-    files = [predicted, reference, *filter(None, [compare])]
-    documents: dict[str, list[Item]] = {}
-    for file in dict.fromkeys(files):
-        existing(file)
+    files = [predicted, *filter(None, [compare])]
+
+    def documents_of(file: str, read: Callable[[str], list[Item]]) -> list[Item]:
         with naming():
-            documents[file] = read(file)
-        if not documents[file]:
+            documents = read(str(existing(file)))
+        if not documents:
             raise BadInput(f"{file}: there is no {unit} in it")
-    refs = [item.value for item in documents[reference]]
+        return documents
+
+    documents = {file: documents_of(file, read) for file in dict.fromkeys(files)}
+    references = documents_of(reference, read_reference or read)
+    refs = [item.value for item in references]
     metrics: dict[str, Any] = {}
-    for file in dict.fromkeys(files[::2]):
-        preds = join(file, documents[file], reference, documents[reference], unit)
+    for file, items in documents.items():
+        preds = join(file, items, reference, references, unit)
         with naming(preds=file, refs=reference, pred=file, ref=reference):
             metrics[file] = make(replicates=None if replicates else 0).to(torch_device)
             update(metrics[file], preds, refs)

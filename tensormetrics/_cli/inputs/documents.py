@@ -146,12 +146,15 @@ def _identity(answers: list[Any], references: list[Any], answer: str | None) -> 
 
 
 def _items_of_array(content: bytes, are_lists: bool) -> list[Any] | None:
-    if content.lstrip()[:1] != b"[":
+    """Return the items of one JSON array, or an object over several lines; None for lines of JSON."""
+    if content.lstrip()[:1] not in (b"[", b"{"):
         return None
     try:
         value = json.loads(content)
     except (ValueError, RecursionError):
         return None
+    if isinstance(value, dict):
+        return [value] if b"\n" in content.strip() else None
     is_one_line = b"\n" not in content.strip()
     is_document = is_one_line and (are_lists or not all(isinstance(item, dict) for item in value))
     return None if not isinstance(value, list) or is_document else value

@@ -27,10 +27,7 @@ def existing(file: str | Path) -> Path:
 
 def open_text(file: str | Path) -> io.StringIO:
     """Read the text of a file with any line ends."""
-    text = read_text(existing(file))
-    if not text:
-        raise BadInput(f"{file}: the file is empty")
-    return io.StringIO(text, newline=None)
+    return io.StringIO(read_text(existing(file)), newline=None)
 
 
 def rows_of(file: str | Path) -> list[Row]:

@@ -77,8 +77,14 @@ def load_bingliu(path: Folder = None, *, n_retries: int = 3, timeout: float = 30
     """
 
     def words(name: str) -> list[str]:
-        lines = _lines(read_file(WEFE, name, path, n_retries, timeout).decode("latin-1"))
-        return [line for line in lines if not line.startswith(";")]
+        data = read_file(WEFE, name, path, n_retries, timeout)
+        try:
+            text = text_of(data, name)
+        except ValueError:  # as published
+            if b"\0" in data:
+                raise
+            text = data.decode("latin-1")
+        return [line for line in _lines(text) if not line.startswith(";")]
 
     return {"positive_words": words("positive-words.txt"), "negative_words": words("negative-words.txt")}
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ...core.text.files import parsing, read_text
 from ...uncertainty.item_scores.records import read_records
+from ...uncertainty.item_scores.score_files import field_of
 
 LABELS = ("stereotype", "anti-stereotype", "unrelated")
 
@@ -84,14 +85,8 @@ def read_sentence_pairs(path: str | PathLike) -> SentencePairs:
         Nangia et al. 2020, doi:10.18653/v1/2020.emnlp-main.154
     """
     names = ("sent_more", "sent_less", "bias_type")
-    table = read_records(path).rows
-    columns = [*table[0]] if table else [*names]
-    if missing := [name for name in names if name not in columns]:
-        raise ValueError(f"{path}: got the columns {', '.join(columns) or 'none'}, wanted {', '.join(missing)} too")
-    rows = [[row[name] for name in names] for row in table]
-    for line, row in enumerate(rows, 2):
-        if not all(row):
-            raise ValueError(f"{path}: row {line} has no {names[row.index('')]}")
+    records = read_records(path).located()
+    rows = [[str(field_of(row, name, "", location)) for name in names] for row, location in records]
     if not rows:
         raise ValueError(f"{path}: got no pair, wanted at least one")
     return SentencePairs(*map(list, zip(*rows, strict=True)))

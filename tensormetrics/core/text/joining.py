@@ -51,12 +51,10 @@ def _by_id(
     file: str, items: Sequence[Item], reference: str, references: Sequence[Item], is_partial: bool
 ) -> list[Item]:
     answers, known = _distinct(file, items), _distinct(reference, references)
-    for id, item in answers.items():
-        if id not in known:
-            raise ValueError(f"{file}, line {item.lines[0]}: got the id {item.id!r}, which {reference} does not have")
-    for id, ref in known.items():
-        if id not in answers and not is_partial:
-            raise ValueError(f"{reference}, line {ref.lines[0]}: got the id {ref.id!r}, which {file} does not have")
+    sides = [(file, answers, reference, known), (reference, known, file, answers)]
+    for name, own, other, others in sides[: 1 if is_partial else 2]:
+        if item := next((item for id, item in own.items() if id not in others), None):
+            raise ValueError(f"{name}, line {item.lines[0]}: got the id {item.id!r}, which {other} does not have")
     return [answers.get(str(ref.id), Item(None, ())) for ref in references]
 
 

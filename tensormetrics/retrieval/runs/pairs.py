@@ -94,9 +94,10 @@ class Run(QueryDocuments):
     def read(cls, path: str | PathLike) -> "Run":
         """Read a run: TREC's, with fields separated by whitespace; or JSON, a table with a heading, or ranks.
 
-        JSON is ``{query: {document: score}}``; the heading of a table, of commas, semicolons or tabs, names a column of
-        queries, of documents, and of scores or ranks ("qid", "docno", "score" ...); three columns without a heading are
-        query, document, and a score or the rank, as in MS MARCO. Errors name the line.
+        JSON is ``{query: {document: score}}``, or rows of a table in a list or in lines; the heading of a table, of
+        commas, semicolons or tabs, names a column of queries, of documents, and of scores or ranks ("qid", "docno",
+        "score" ...); three columns without a heading are query, document, and a score or the rank, as in MS MARCO.
+        Errors name the line.
         """
         path = Path(path)
         data = read_array(path)
@@ -200,8 +201,8 @@ class Qrels(QueryDocuments):
 
 
 def _num_columns(data: np.ndarray) -> int:
-    first = re.search(rb"\S[^\n]*", data.data)
-    return 0 if first is None or first[0].startswith(b"{") else len(first[0].split())
+    first = re.search(rb"[^\s\0\xef\xbb\xbf\xfe\xff][^\n]*", data.data)  # after a byte order mark
+    return 0 if first is None or first[0][:1] in b"{[" else len(first[0].split())
 
 
 def _parse_values(path: Path, name: str, column: Fields) -> np.ndarray:
@@ -232,7 +233,7 @@ def _from_table(name: str, table: Any, kind: type) -> tuple[list[str], np.ndarra
     if isinstance(table, tuple):
         queries, documents, numbers = table
         if invalid := [number for number in numbers if not _is(kind, number)]:
-            raise ValueError(f"{name}: got the value {invalid[0]!r}, wanted {kind.__name__}")
+            raise ValueError(f"{name}: got the value {invalid[0]!r}, wanted {kind.__name__}; were the two swapped?")
         codes: dict[str, int] = {}
         query = np.array([codes.setdefault(query, len(codes)) for query in queries], np.int64)
         return [*codes], query, _encode_names(documents), np.array(numbers, kind), name

@@ -1,7 +1,7 @@
 """Runs and judgements in other forms than TREC's: JSON, tables with a heading, data frames, ranks without scores."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from ...core.text.files import parsing, text_of
 from ...core.text.tables import read_cells, with_points
+from ...uncertainty.item_scores.records import read_records
 
 QUERY = "query", "qid", "query_id", "query-id", "q_id", "topic", "topic_id"
 DOCUMENT = "document", "doc", "docid", "doc_id", "docno", "document_id", "pid", "passage_id", "corpus-id", "corpus_id"
@@ -21,27 +22,32 @@ Columns = tuple[Sequence[str], Sequence[str], Sequence[Any]]  # queries, documen
 def read_table(data: bytes | bytearray, path: str | PathLike, is_run: bool) -> Mapping[str, Any] | Columns | None:
     """Return what a file of JSON, of a table with a heading, or of ranks holds; None for other files."""
     start = text_of(data[:4096], path) if b"\0" in data[:4096] else data[:4096].decode("utf-8-sig", "replace")
-    if start.lstrip().startswith("{"):
-        with parsing(path, "JSON"):
-            return json.loads(text_of(data, path))
+    if start.lstrip()[:1] in ("{", "["):
+        text = text_of(data, path)
+        if start.lstrip()[0] == "{" and "\n{" not in text.lstrip():
+            with parsing(path, "JSON"):
+                return json.loads(text)
+        records = read_records(path, text).rows
+        return columns_of(str(path), {name: [row.get(name) for row in records] for name in records[0]}, is_run)
     first = next(read_cells(start.lstrip().partition("\n")[0], path)[1], (0, ()))
     heading = [cell.lower() for cell in first[1]]
     if not {*heading} & {*QUERY} or not {*heading} & {*DOCUMENT}:
         return None
     if is_run and (*heading,) == BEIR:
         raise ValueError(f"{path}: got judgements (query-id corpus-id score), wanted a run; were the two swapped?")
-    delimiter, table = read_cells(text_of(data, path), path)
-    lines: list[int] = []
-    rows: list[Sequence[str]] = []
-    for line, row in table:
-        lines.append(line)
-        rows.append(row)
-    columns = dict(zip(heading, zip(*rows[1:], strict=True) if rows[1:] else [()] * len(heading), strict=True))
-    return columns_of(str(path), columns, is_run, delimiter, lines[1:])
+    text = text_of(data, path)
+    delimiter, table = read_cells(text, path)
+    rows = [row for _, row in table]
+    if not rows[1:]:
+        raise ValueError(f"{path}: got a heading without rows, wanted at least one row")
+    columns = dict(zip(heading, zip(*rows[1:], strict=True), strict=True))
+    return columns_of(
+        str(path), columns, is_run, delimiter, lambda row: f"{path}, line {[*read_cells(text, path)[1]][row + 1][0]}"
+    )
 
 
 def columns_of(
-    name: str, columns: Any, is_run: bool, delimiter: str = "", lines: Sequence[int] | None = None
+    name: str, columns: Any, is_run: bool, delimiter: str = "", place: Callable[[int], str] | None = None
 ) -> Columns:
     # columns: a mapping or a data frame
     """Return queries, documents and values of a table by the names of its columns; ranks become scores."""
@@ -51,12 +57,11 @@ def columns_of(
     for kind, column in found.items():
         if column is None:
             got, names = ", ".join(map(str, columns)), ", ".join(wanted[kind])
-            raise ValueError(f"{name}: got the columns {got}, wanted one of {kind}: {names}")
+            of_others = kind == "values" and {*lower} & {*(GAINS if is_run else (*SCORES, *RANKS))}
+            advice = "; were the two swapped?" if of_others else ""
+            raise ValueError(f"{name}: got the columns {got}, wanted one of {kind}: {names}{advice}")
     queries, documents, values = (lower[column] for column in found.values() if column is not None)
-
-    def place(row: int) -> str:
-        return name if lines is None else f"{name}, line {lines[row]}"
-
+    place = place or (lambda row: name)
     if "," in "".join(map(str, values)):
         values = with_points(values, delimiter, place)
     numbers: list[float] = []

@@ -97,6 +97,7 @@ class Scores:
             if ids is not None:
                 raise ValueError("ids: got some beside a dictionary, whose keys they are")
             ids, scores = list(scores), list(scores.values())
+        self.index: Any = scores.index if hasattr(scores, "iloc") and ids is None else None  # of a Series
         self.scores = _numbers(scores)
         count = self.scores.shape[-1]
         self.ids = None if ids is None else _names("ids", ids, count)
@@ -148,7 +149,7 @@ class Scores:
         names = ("weights", "bounds", "higher_is_better", "name")
         fields = {name: getattr(self, name) for name in names} | options
         scored = Scores(scores, *columns, **fields)
-        scored.hashes = self.hashes
+        scored.hashes, scored.index = self.hashes, self.index if len(scored) == len(self) else None
         return scored
 
     @property

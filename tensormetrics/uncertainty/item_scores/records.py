@@ -25,6 +25,7 @@ class Records(NamedTuple):
     path: Log
     task: str = ""
     is_log: bool = False  # of inspect_ai
+    is_text: bool = False  # of a table whose integers are texts
 
     def located(self) -> Iterator[tuple[Record, str]]:
         return zip(self.rows, self.locations, strict=True)
@@ -120,7 +121,7 @@ def _delimited(text: str, path: Log) -> Records:
     heading = HEADING[-len(first) :] if is_headless else first
     table = table[not is_headless :]
     rows: list[Record] = [dict(zip(heading, cells, strict=True)) for _, cells in table]
-    records = Records(rows, [f"{path}, line {line}" for line, _ in table], path)
+    records = Records(rows, [f"{path}, line {line}" for line, _ in table], path, is_text=True)
     if is_headless and heading == HEADING and delimiter == ",":
         _check_no_decimal_commas(records)
     return records

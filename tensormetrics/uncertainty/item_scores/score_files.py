@@ -30,6 +30,7 @@ TRUTHS = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 MISSING = "", "nan", "na", "null", "none"
 SCORE = "score_"  # before the name of a scorer in inspect_ai's data frames
 TELLING = "model", "split", "task", "subset"  # columns that tell rows of equal ids apart
+INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 OF_LOG = re.compile(r"^samples_|_\d{4}-\d\d-\d\dT[-\d.:]+$")  # around the task in names of lm-evaluation-harness
 
 
@@ -200,7 +201,7 @@ def _of_harness(records: Records, request: Request) -> Scores:
                 f"{location}: {metric} is a metric of the whole corpus, wanted one with a number for each item"
             )
         cells.append(_entry(value, metric, request, records.path))
-    items = [field_of(row, request.ids or "doc_id", "doc", location) for row, location in records.located()]
+    items = _column(records, request.ids or "doc_id", "doc")
     digests = [row.get("doc_hash") or _digest([row.get("doc"), row.get("arguments")]) for row in records.rows]
     if request.ids is None:
         items = _distinct_documents(items, digests, records.locations)
@@ -245,7 +246,7 @@ def _of_inspect(records: Records, request: Request) -> Scores:
     scorer = _selected("metric", (request.metric or "").partition("/")[0] or None, scorers, records.path)
     cells = [((row.get("scores") or {}).get(scorer) or {}).get("value") for row in rows]
     cells = [_entry(cell, scorer, request, records.path) for cell in cells]
-    items = [field_of(row, request.ids or "id", "metadata", location) for row, location in records.located()]
+    items = _column(records, request.ids or "id", "metadata")
     scores = _scores(cells, items, records, request, request.metric or scorer, "metadata", is_graded=True)
     if request.ids is None:
         digests = [_digest(row["input"]) if "input" in row else None for row in rows]
@@ -280,7 +281,7 @@ def _of_table(records: Records, request: Request) -> Scores:
     if any(isinstance(cell, str) and "," in cell for cell in cells):
         cells = with_points(cells, "", records.locations.__getitem__)
     key = request.ids or id_column(columns)
-    items = None if key is None else [field_of(row, key, "", location) for row, location in records.located()]
+    items = None if key is None else _column(records, key, "")
     if items is not None and request.ids is None and len({*items}) < len(items):
         check_ids(items, {name: [row.get(name) for row in records.rows] for name in TELLING}, records.path)
     return _scores(cells, items, records, request, metric, "", is_graded=bool(scorers))
@@ -316,14 +317,20 @@ def _scores(
     """Return the scores of cells; those of inspect_ai are grades, from 0 to 1, or numbers, and may have epochs."""
     labels = GRADES | TRUTHS if is_graded else TRUTHS
     values = [_number(cell, location, labels) for cell, location in zip(cells, records.locations, strict=True)]
-    groups = None
-    if request.groups is not None:
-        groups = [field_of(row, request.groups, nested, location) for row, location in records.located()]
+    groups = None if request.groups is None else _column(records, request.groups, nested)
     epochs = [row.get("epoch") for row in records.rows] if is_graded else []
     repeats = epochs if any(epoch is not None for epoch in epochs) else None
     bounds = (0, 1) if is_graded and any(isinstance(cell, str) and cell in GRADES for cell in cells) else None
     with parsing(records.path, "scores of items"):
         return Scores(values, items, groups, repeats, bounds=bounds, name=metric)
+
+
+def _column(records: Records, key: str, nested: str) -> list[Hashable]:
+    """Return names of items or groups; those of a table of text are integers where all are, as in a DataFrame."""
+    names = [field_of(row, key, nested, location) for row, location in records.located()]
+    if records.is_text and all(INTEGER.fullmatch(str(name)) for name in names):
+        return [int(str(name)) for name in names]
+    return names
 
 
 def _selected(name: str, request: str | None, names: Sequence[Any], path: Log) -> Any:

@@ -14,7 +14,7 @@ from .score_files import TELLING, check_ids, id_column, read_scores
 
 
 class Source(NamedTuple):
-    """Options of reading scores; for a table `ids`, `groups`, `score` and `weights` are names of columns."""
+    """Options of reading scores; for a table or a path `ids`, `groups`, `score` and `weights` are names of columns."""
 
     ids: Any = None
     groups: Any = None
@@ -29,8 +29,8 @@ class Source(NamedTuple):
             self.check_unused(("ids", "groups", "score", "weights"), f"{name}, which has its own")
             scores = data
         elif is_path(data):
-            self.check_unused(("ids", "groups", "score", "weights"), f"{name}, a path", "write read_scores(path, ...)")
-            scores = read_scores(data)
+            self.check_unused(("weights",), f"{name}, a path", "read it as a DataFrame")
+            scores = read_scores(data, self.score, **self._columns("ids", "groups"))
         elif is_frame(data):
             scores = self._of_frame(data)
         else:
@@ -44,11 +44,16 @@ class Source(NamedTuple):
             if getattr(self, option) is not None:
                 raise ValueError(f"{option}: got it for {owner}; {advice}")
 
-    def _of_frame(self, frame: Any) -> Scores:
-        for option in ("ids", "groups", "weights"):
+    def _columns(self, *options: str) -> dict[str, Any]:
+        """Return options that are names of columns."""
+        for option in options:
             if not isinstance(getattr(self, option), str | None):
                 got = type(getattr(self, option)).__name__
                 raise TypeError(f"{option}: got a {got} for a table, wanted the name of a column")
+        return {option: getattr(self, option) for option in options}
+
+    def _of_frame(self, frame: Any) -> Scores:
+        self._columns("ids", "groups", "weights")
         if self.score is None:
             raise ValueError(f"score: got none, wanted the name of a column: {_listed(frame)}")
         key = id_column([*frame.columns]) if self.ids is None else self.ids
@@ -60,9 +65,12 @@ class Source(NamedTuple):
 
     def models(self, table: Any, model: str) -> dict[str, Scores]:
         """Return the scores of each model of a table that names them in a column."""
+        if is_path(table):
+            read = read_scores(table, self.score, model=model, **self._columns("ids", "groups"))
+            source = self._replace(ids=None, groups=None, score=None)
+            return {name: source.read(scores, name) for name, scores in read.items()}
         if not is_frame(table):
-            advice = f"; write read_scores(path, model={model!r})" if is_path(table) else ""
-            raise TypeError(f"model: got {model!r} for a {type(table).__name__}, wanted a DataFrame{advice}")
+            raise TypeError(f"model: got {model!r} for a {type(table).__name__}, wanted a DataFrame or a path")
         names = np.asarray([str(name) for name in _column(table, model)])
         key = id_column([*table.columns]) if self.ids is None else self.ids
         scores = self._replace(ids=key).read(table)

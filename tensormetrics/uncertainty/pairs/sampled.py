@@ -175,6 +175,9 @@ def _paired_items(models: dict[str, Scores], on_missing: str) -> tuple[ItemScore
     if first.ids is None and len({*lengths.values()}) > 1:
         got = ", ".join(f"{count} of {name}" for name, count in lengths.items())
         raise ValueError(f"scores: got {got}, wanted as many of each; give ids= to pair them by name")
+    orders = [[*scores.index] for scores in models.values() if first.ids is None and scores.index is not None]
+    if any(order != orders[0] and {*order} == {*orders[0]} for order in orders[1:]):
+        raise ValueError("ids: got none, and rows whose index has another order; wanted ids=, or equal orders")
     ids = [part.ids for part in items.values() if part.ids is not None]
     if not all(torch.equal(ids[0], other) for other in ids):
         items = _by_id(items, torch.cat(ids).unique())

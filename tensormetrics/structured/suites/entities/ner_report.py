@@ -1,12 +1,13 @@
 """Report of named entities in the format of seqeval."""
 
 from collections.abc import Iterable, Sequence
+from os import PathLike
 from typing import Any
 
 from .spans import SpanScores, read_pair
-from .tags import MODES, Vocabulary, documents_of_pair, warn_about_both, warn_about_swap
+from .tags import MODES, Vocabulary, documents_of_pair, is_path, warn_about_both, warn_about_swap
 
-Tags = Iterable[Sequence[str]]
+Tags = Iterable[Sequence[str]] | str | PathLike
 
 
 def ner_report(
@@ -28,7 +29,8 @@ def ner_report(
     print 0.63 because of their rounding errors.
 
     Args:
-        pred: Predicted tags, a list for each document.
+        pred: Predicted tags, a list for each document, or the path of a file; one file may have both, see
+            `SpanScores.update_tags`.
         ref: Reference tags.
         mode: How tags are read, see `read_tags`; seqeval's `mode="strict", scheme=IOB2` is "iob2".
         suffix: Tags are `<label>-<prefix>`.
@@ -69,7 +71,9 @@ def ner_report(
         )
     if scheme in ("exact", "partial"):
         raise ValueError(f"scheme: got {scheme!r}, which ignores the labels of a report; wanted 'strict' or 'type'")
-    inputs = documents_of_pair(_select_alias(pred=pred, y_pred=y_pred), _select_alias(ref=ref, y_true=y_true))
+    pred = _select_alias(pred=pred, y_pred=y_pred)
+    has_both = is_path(pred) and ref is None and y_true is None
+    inputs = documents_of_pair(pred, None if has_both else _select_alias(ref=ref, y_true=y_true), suffix)
     vocabulary = Vocabulary((), suffix)
     for tags in inputs:
         vocabulary.learn(tags)

@@ -113,7 +113,7 @@ def span_errors(
     """
     checks.check_choice("scheme", scheme, SCHEMES)
     checks.check_choice("mode", mode, MODES)
-    pred, ref = documents_of_pair(pred, ref)
+    pred, ref = documents_of_pair(pred, ref, suffix)
     if are_spans(pred, ref):
         if mode != "lenient" or suffix:
             raise ValueError(f"got mode={mode!r} and suffix={suffix} with spans, wanted tags, or neither of the two")

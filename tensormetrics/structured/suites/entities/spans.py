@@ -84,13 +84,15 @@ class SpanScores(LabelScores):
     def update_tags(
         self,
         pred: Sequence[Sequence[str]] | str | PathLike | Tensor,
-        ref: Sequence[Sequence[str]] | str | PathLike | Tensor,
+        ref: Sequence[Sequence[str]] | str | PathLike | Tensor | None = None,
         mode: str = "lenient",
         vocabulary: Sequence[str] | None = None,
         suffix: bool = False,
         **items: Unpack[ResamplingUnits],
     ) -> None:
         """Add documents as lists of tags, as files of them, or as indices of tags in `vocabulary`; see `read_tags`.
+
+        One file may have both, as for conlleval: the reference in the last column but one, the prediction in the last.
 
         Shapes: pred: (..., W) int with a vocabulary; ref: (..., W) int.
 
@@ -202,11 +204,10 @@ class SpanScores(LabelScores):
         return total if self.scheme in EQUALITY else product
 
 
-def read_pair(
-    pred: Sequence[Sequence[str]], ref: Sequence[Sequence[str]], vocabulary: Vocabulary
-) -> tuple[Tensor, Tensor, Tensor]:
+def read_pair(pred: Any, ref: Any, vocabulary: Vocabulary) -> tuple[Tensor, Tensor, Tensor]:
     # ->  predicted, reference tag ids (T,), lengths of the documents (D,)
-    """Read predicted and reference tags of the same tokens."""
+    """Read predicted and reference tags of the same tokens, which two files must have in common."""
+    pred, ref = documents_of_pair(pred, ref, vocabulary.suffix)
     checks.check_consistent_length(pred=pred, ref=ref)
     (pred_tags, lengths), (ref_tags, n_ref) = vocabulary.read(pred), vocabulary.read(ref)
     for document in (lengths != n_ref).nonzero().flatten().tolist():

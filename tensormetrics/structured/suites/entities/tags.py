@@ -4,10 +4,11 @@ import hashlib
 import re
 import warnings
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import chain
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,16 +17,14 @@ from torch import Tensor
 from ....core.arguments import checks
 from ....core.arguments.callers import level_of_caller
 from ....core.native.device_cache import cached_per_device
-from ....core.text.files import read_text
 from ....core.text.joining import Item, join_paths
-from ....core.text.tables import blocks_of
+from .tag_files import read_tag_file
 
 _PREFIXES = {"O": 0, "B": 1, "I": 2, "M": 2, "E": 3, "L": 3, "S": 4, "U": 4}
 _RULED = _PREFIXES | {"!": 0, "=": 1}  # whether labels are equal
 O, B, I, E, S = range(5)  # noqa: E741
 MIN_SPANS = 10  # needed to distinguish tags of a model from reference tags
 MAX_LOOSE = 0.2  # fraction of spans begun by I or E: more indicate a scheme such as IOB1, fewer indicate errors
-INDEX = re.compile(r"\d+([-.]\d+)?")  # of a word in CoNLL-U, of a range of words, or of a word that is not written
 UNNAMED = "_"  # the label of a bare B, I, E or S
 
 
@@ -105,7 +104,7 @@ def read_tags(
     """
     labels = None if labels is None else checks.as_list("labels", labels)
     vocabulary = Vocabulary(labels or (), suffix)
-    codes, lengths = vocabulary.read(documents_of(tags))
+    codes, lengths = vocabulary.read(documents_of(tags, suffix))
     if labels is not None:
         vocabulary.check(labels)
     spans = Marked.read(*vocabulary.parts(codes), lengths, mode)
@@ -124,32 +123,22 @@ def is_path(tags: Any) -> bool:
     return isinstance(tags, PathLike) or (isinstance(tags, str) and Path(tags).is_file())
 
 
-def read_tag_file(path: str | PathLike) -> list[Item]:
-    """Return the tags of each sentence, with its tokens.
-
-    The token is in the first column. Where that numbers the words of a sentence, as in CoNLL-U, it is in the second;
-    comments, ranges of words ("1-2") and words that are not written ("1.1") are then left out.
-    """
-    blocks = blocks_of(read_text(path))
-    blocks = [[row for row in block if not row[1].startswith("-DOCSTART-")] for block in blocks]
-    return [_sentence(block) for block in blocks if block]
-
-
-def _sentence(block: list[tuple[int, str]]) -> Item:
-    rows = [(line, text.split()) for line, text in block]
-    words = [(line, row) for line, row in rows if row[0][0] != "#"]
-    is_numbered = bool(words) and all(len(row) > 2 and INDEX.fullmatch(row[0]) for _, row in words)
-    if is_numbered and words[0][1][0] in ("1", "1-2"):
-        rows = [(line, row) for line, row in words if row[0].isdecimal()]
-        return Item([row[-1] for _, row in rows], [line for line, _ in rows], [row[1] for _, row in rows])
-    tokens = [row[0] if row[1:] else "" for _, row in rows]
-    return Item([row[-1] for _, row in rows], [line for line, _ in rows], tokens)
+def read_tagged(path: str | PathLike, suffix: bool, labels: list[str], column: int = -1) -> list[Item]:
+    """Return the tags of each sentence of a file; a ValueError has the line of a wrong one. `labels` grows."""
+    sentences = read_tag_file(path, column)
+    lines: dict[str, int] = {}
+    for tags, numbers, *_ in sentences:
+        for tag, line in zip(tags, numbers, strict=True):
+            lines.setdefault(tag, line)
+    for tag, line in lines.items():
+        tag_code(tag, labels, f"{path}, line {line}", suffix)
+    return sentences
 
 
-def documents_of(tags: Iterable[Iterable[Any]] | str | PathLike, name: str = "tags") -> list[Sequence[Any]]:
+def documents_of(tags: Any, suffix: bool, name: str = "tags") -> list[Sequence[Any]]:
     """Convert documents, or a file of them, to lists; anything else is a TypeError."""
     if is_path(tags):
-        return [sentence.value for sentence in read_tag_file(cast(PathLike, tags))]
+        return [sentence.value for sentence in read_tagged(tags, suffix, [])]
     if isinstance(tags, str) or not isinstance(tags, Iterable):
         raise TypeError(f"{name}: got {tags!r:.60}, wanted a list of documents, lists of tags, or the path of a file")
     documents: list[Any] = list(tags)
@@ -163,11 +152,13 @@ def documents_of(tags: Iterable[Iterable[Any]] | str | PathLike, name: str = "ta
     return documents
 
 
-def documents_of_pair(pred: Any, ref: Any) -> tuple[list[Sequence[Any]], list[Sequence[Any]]]:
-    """Convert predicted and reference documents to lists; two files must have the same tokens."""
-    if is_path(pred) and is_path(ref):
-        pred, ref = join_paths(pred, ref, read_tag_file, "sentence")
-    return documents_of(pred, "pred"), documents_of(ref, "ref")
+def documents_of_pair(pred: Any, ref: Any, suffix: bool) -> tuple[list[Sequence[Any]], list[Sequence[Any]]]:
+    """Convert predicted and reference documents to lists; two files must have the same tokens, one has both tags."""
+    if is_path(pred) and ref is None:
+        ref = [sentence.value for sentence in read_tagged(pred, suffix, [], -2)]
+    elif is_path(pred) and is_path(ref):
+        pred, ref = join_paths(pred, ref, partial(read_tagged, suffix=suffix, labels=[]), "sentence")
+    return documents_of(pred, suffix, "pred"), documents_of(ref, suffix, "ref")
 
 
 class Vocabulary(dict):
@@ -227,13 +218,25 @@ def tag_code(tag: str, labels: list[str], where: str, suffix: bool = False) -> t
     label, dash, prefix = tag.rpartition("-") if suffix else tag.partition("-")[::-1]
     if prefix not in _PREFIXES or bool(dash) != bool(label) or (prefix == "O" and dash):
         template = "a label, a dash and a prefix{}" if suffix else "a prefix{}, a dash and a label"
-        raise ValueError(f"{where}: got tag {tag!r}, wanted 'O', or {template.format(' of B, I, M, E, L, S, U')}")
+        wanted = f"wanted 'O', or {template.format(' of B, I, M, E, L, S, U')}{_looks_like(tag, suffix)}"
+        raise ValueError(f"{where}: got tag {tag!r}, {wanted}")
     if prefix == "O":
         return O, -1
     label = label or UNNAMED
     if label not in labels:
         labels.append(label)
     return _PREFIXES[prefix], labels.index(label)
+
+
+def _looks_like(tag: str, suffix: bool) -> str:
+    """Return the end of a message that says what a wrong tag looks like."""
+    first, dash, rest = tag.rpartition("-")
+    if dash and first and (first if suffix else rest) in _PREFIXES:
+        return f"; this looks like a tag {'without' if suffix else 'with'} the option suffix"
+    if re.search(r'[,;{}"]', tag):
+        return "; this looks like a table or JSON: write a line for each token, with blanks between its columns"
+    is_label = tag.isalpha() and tag.isupper() and len(tag) > 1
+    return f"; this looks like a label alone: write {f'{tag}-I' if suffix else f'I-{tag}'}" if is_label else ""
 
 
 @cached_per_device
