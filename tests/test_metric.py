@@ -247,7 +247,7 @@ def test_doors_take_what_is_made_already_and_say_what_to_write():
     study.add_experiment("a", [[90, 10], [12, 88]])
     table = interval(study)
     assert table == study.table() == interval(table) and interval(table["a", "acc"]) is table["a", "acc"]
-    assert interval(study, confidence=0.5) != interval(study, seed=1) != table and study.ci_probability == 0.95
+    assert interval(study, confidence=0.5) != interval(study, seed=1) != table and study.confidence == 0.95
     words = torch.eye(4).unbind(0)
     model = association.WordEmbeddingModel.from_tensor(torch.stack(words), ["a", "b", "c", "d"])
     query = association.Query([["a"], ["b"]], [["c"], ["d"]])

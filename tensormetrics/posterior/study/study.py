@@ -118,10 +118,10 @@ class Study(StudySamples):
     def interval(
         self, *, confidence: float | None = None, replicates: int | None = None, seed: int | None = None
     ) -> Table:
-        """Return the `table` of all metrics, with another `ci_probability`, `num_samples` or `seed` if it is given."""
-        others = {"ci_probability": confidence, "num_samples": replicates, "seed": seed}
+        """Return the `table` of all metrics, with another confidence, number of draws or seed if it is given."""
+        others = {"confidence": confidence, "replicates": replicates, "seed": seed}
         given = {name: value for name, value in others.items() if value is not None}
-        return (type(self).from_dict(self.to_dict(), device=self.device, **given) if given else self).table()
+        return (Study.from_dict({**Study.to_dict(self), **given}, device=self.device) if given else self).table()
 
     def compare(
         self,

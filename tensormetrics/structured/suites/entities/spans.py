@@ -106,7 +106,7 @@ class SpanScores(LabelScores):
         if isinstance(pred, Tensor) or isinstance(ref, Tensor):
             raise ValueError("vocabulary: got None for numbers of tags, wanted the tags that they stand for")
         tagset = Vocabulary(self.labels or (), suffix)
-        pred_tags, ref_tags, lengths = read_pair(*documents_of_pair(pred, ref), tagset)
+        pred_tags, ref_tags, lengths = read_pair(*documents_of_pair(pred, ref, suffix), tagset)
         if self.labels is not None:
             tagset.check(self.labels)
         counts, errors = self.count_tags(tagset, pred_tags, ref_tags, lengths, mode)
@@ -204,10 +204,11 @@ class SpanScores(LabelScores):
         return total if self.scheme in EQUALITY else product
 
 
-def read_pair(pred: Any, ref: Any, vocabulary: Vocabulary) -> tuple[Tensor, Tensor, Tensor]:
+def read_pair(
+    pred: Sequence[Sequence[str]], ref: Sequence[Sequence[str]], vocabulary: Vocabulary
+) -> tuple[Tensor, Tensor, Tensor]:
     # ->  predicted, reference tag ids (T,), lengths of the documents (D,)
-    """Read predicted and reference tags of the same tokens, which two files must have in common."""
-    pred, ref = documents_of_pair(pred, ref, vocabulary.suffix)
+    """Read predicted and reference tags of the same tokens."""
     checks.check_consistent_length(pred=pred, ref=ref)
     (pred_tags, lengths), (ref_tags, n_ref) = vocabulary.read(pred), vocabulary.read(ref)
     for document in (lengths != n_ref).nonzero().flatten().tolist():
