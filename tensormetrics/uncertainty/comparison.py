@@ -107,7 +107,7 @@ def compare(
         ids: Integers or names of the items of scores; a table's column.
         groups: Integers or names of the groups of items, such as documents; a table's column.
         bounds: Smallest and largest possible score; by default 0 and 1 if all scores are 0 or 1, else unknown.
-        score: Column of a table, which is a DataFrame or a path.
+        score: Column of a table, which is a DataFrame or a path; by default "score" or the only one.
         model: Column of a table that names the models.
         paired: Whether both have the same items.
         on_missing: Treatment of items without a score of some model: ``"error"``; ``"drop"`` leaves them out,

@@ -85,7 +85,8 @@ def interval(
         weights: Importance of the items, numbers above 0, such as those of a survey; a DataFrame's column. The score is
             the weighted mean, and items that weigh more count as larger units.
         bounds: Smallest and largest possible score; by default 0 and 1 if all scores are 0 or 1, else unknown.
-        score: Column of a DataFrame, several make a table; metric or column of a file.
+        score: Column of a table, by default "score" or the only one, or metric of a log; several columns of a DataFrame
+            make a table.
         confidence: Mass of the interval, in (0, 1); default that of the metric, 0.95.
         replicates: Number of random draws; see `Metric.interval`.
         seed: Seed of the draws.

@@ -387,7 +387,7 @@ OPTIONS = {  # command -> further words -> the line; after an invalid value come
         "preds.jsonl preds.jsonl": "preds.jsonl, line 2: the line is empty...",
     },
     "scores a.csv": {
-        "": "--metric: got 'score', wanted one of 'id', 'right', 'topic' of a.csv",
+        "": "--metric: got several and none chosen, wanted one of 'id', 'right', 'topic' of a.csv",
         "d.csv --metric right": "--ids: b lacks 59 of 60, 59 are missing in some model; write on_missing=...",
         "--metric right --rope 1": "--rope: is for several files...",
         "--metric right --power .8": "--power: is for several files...",

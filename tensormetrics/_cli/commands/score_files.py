@@ -1,6 +1,7 @@
 """Scores of items in logs and tables: their means, and comparisons of models."""
 
 import glob
+import warnings
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -91,6 +92,8 @@ def scores(
         with naming(scores=name):
             models[name] = read.replaced(higher_is_better=not lower_is_better, bounds=bounds)
             estimates[name] = interval(models[name], **options)
+    if missing := [f"{read.missing} of {name}" for name, read in models.items() if read.missing]:
+        warnings.warn(f"missing scores are left out: {', '.join(missing)}", stacklevel=1)
     means = score_table(estimates, estimates, confidence, "file")
     report: dict[str, Any] = {"files": list(files), "models": score_json(means)}
     options |= {"rope": rope, "on_missing": on_missing}

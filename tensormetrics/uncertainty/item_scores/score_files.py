@@ -273,9 +273,11 @@ def _of_table(records: Records, request: Request) -> Scores:
         metric = _selected("metric", request.metric, [*scorers], records.path)
         column = scorers[metric]
     else:
-        scorers, metric = {}, request.metric or "score"
-        root = metric if metric in columns else metric.partition("/")[0]
+        scorers = {}
+        metric = request.metric or score_column(columns, (request.ids, request.groups))
+        root = metric if metric in columns else metric and metric.partition("/")[0]
         column = _selected("metric", root, columns, records.path)
+        metric = metric or column
     cells = [row.get(column) for row in records.rows]
     cells = [_entry(cell, column, request, records.path) if isinstance(cell, dict | list) else cell for cell in cells]
     if any(isinstance(cell, str) and "," in cell for cell in cells):
@@ -290,6 +292,12 @@ def _of_table(records: Records, request: Request) -> Scores:
 def id_column(columns: Sequence[str]) -> str | None:
     """Return the column of a table that names the items."""
     return next((name for name in ("id", "sample_id") if name in columns), None)
+
+
+def score_column(columns: Sequence[str], others: Sequence[str | None]) -> str | None:
+    """Return the column of a table that is named score, or the only one that names no items, groups or the like."""
+    scores = [name for name in columns if name not in (id_column(columns), *others, *TELLING)]
+    return "score" if "score" in columns else scores[0] if len(scores) == 1 else None
 
 
 def check_ids(items: Sequence[Hashable], columns: Mapping[str, Sequence[Any]], table: Any) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from ...core.results.result import Result
 from ...core.text.tables import is_frame
 from .item_scores import Scores, is_array
-from .score_files import TELLING, check_ids, id_column, read_scores
+from .score_files import TELLING, check_ids, id_column, read_scores, score_column
 
 
 class Source(NamedTuple):
@@ -54,14 +54,15 @@ class Source(NamedTuple):
 
     def _of_frame(self, frame: Any) -> Scores:
         self._columns("ids", "groups", "weights")
-        if self.score is None:
+        columns = [*frame.columns]
+        if (score := self.score or score_column(columns, (self.ids, self.groups, self.weights))) is None:
             raise ValueError(f"score: got none, wanted the name of a column: {_listed(frame)}")
-        key = id_column([*frame.columns]) if self.ids is None else self.ids
+        key = id_column(columns) if self.ids is None else self.ids
         names = (key, self.groups, self.weights)
         ids, groups, weights = (None if name is None else _column(frame, name) for name in names)
         if ids is not None and self.ids is None:
-            check_ids([*ids], {name: [*frame[name]] for name in TELLING if name in frame.columns}, "the table")
-        return Scores(_column(frame, self.score), ids, groups, weights=weights, name=str(self.score))
+            check_ids([*ids], {name: [*frame[name]] for name in TELLING if name in columns}, "the table")
+        return Scores(_column(frame, score), ids, groups, weights=weights, name=str(score))
 
     def models(self, table: Any, model: str) -> dict[str, Scores]:
         """Return the scores of each model of a table that names them in a column."""
