@@ -171,6 +171,7 @@ CASES = {
     "no number": scores("id,score\nq1,1\nq2,good\n", "s, line 3: got 'good' for a score, wanted a number"),
     "fewer cells": scores("id,score\nq1,1\nq2\n", "s, line 3: got 1 columns, wanted 2 as above"),
     "other column": scores("id,acc\nq1,1\nq2,0\n", 0.5),
+    "percentages": scores("id,score\nq1,80%\n", "wanted a number; this looks like a percentage"),
     "no such ids": scores("id,score\nq1,1\n", "s, line 2: got no 'name', wanted one for each item", ids="name"),
     "JSON that ends": scores('{"id": 1, "score": 1}\n{"id": 2, \n', "s, line 2: wanted JSON; "),
     "heading alone": scores("id,score\n", "s: got no items, wanted at least one"),

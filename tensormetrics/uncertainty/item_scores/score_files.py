@@ -372,4 +372,5 @@ def _number(value: Any, location: str, labels: Mapping[str, float]) -> float:
         score = labels.get(text, labels.get(text.lower()))
         if score is not None:
             return score
-    raise ValueError(f"{location}: got {value!r:.60} for a score, wanted a number")
+    hint = "; this looks like a percentage: write a fraction" if text and text.endswith("%") else ""
+    raise ValueError(f"{location}: got {value!r:.60} for a score, wanted a number{hint}")
