@@ -16,7 +16,7 @@ from torch import Tensor
 from tensormetrics import compare, interval
 from tensormetrics.retrieval import ClusterAccuracy, Completeness, Homogeneity, NormalizedMutualInfo, VMeasure
 from tensormetrics.structured import evaluate
-from tensormetrics.uncertainty import BinaryAUROC, BinaryAveragePrecision, Ratings
+from tensormetrics.uncertainty import BinaryAUROC, BinaryAveragePrecision, BrierScore, Ratings
 from tensormetrics.uncertainty.functional import binary_average_precision, delong
 
 SETS, REPLICATES, MODELS = 1000, 300, 8
@@ -46,6 +46,7 @@ def tables(sets: int | None) -> list[tuple[str, Cells, Iterator[Cells]]]:
         ("Two models that are alike, 100 + 100 items.", ("metric", "correlation", "coverage", "equal: p <= .05",
          "different: p <= .05", "of the other method", "width / that of the other method"), alike(count)),
         ("Looks at scores of units that grow.", ("scores", "refused", "true mean missed at any look"), growing(count)),
+        ("Brier scores of 5,000 items.", ("kept for the interval", "coverage", "mean width"), folded(count)),
     ]  # fmt: skip
 
 
@@ -249,3 +250,21 @@ def growing(sets: int) -> Iterator[Cells]:
                 continue
             missed |= (path.low > 0.5) | (path.high < 0.5)
         yield kind, f"{refused} of {len(looks)} looks", fraction(float(missed.double().mean()))
+
+
+def folded(sets: int) -> Iterator[Cells]:
+    """Compare intervals of 1,000 sums of five items each, as made by default, with those of 5,000 items."""
+    generator, steps = torch.Generator().manual_seed(0), torch.linspace(0, 1, 2_000_001, dtype=torch.float64)
+    chance = steps**1.3
+    truth = float((chance * (1 - steps).square() + (1 - chance) * steps.square()).mean())
+    kinds: dict[str, Any] = {"1,000 sums of about five items": {}, "weights of each item": {"replicates": 1000}}
+    ends = torch.empty(len(kinds), sets, 2, dtype=torch.float64)
+    for n in range(sets):
+        preds, noise = torch.rand(2, 5000, generator=generator, dtype=torch.float64)
+        for of_kind, options in zip(ends, kinds.values(), strict=True):
+            metric = BrierScore(**options)
+            metric.update(preds, (noise < preds**1.3).long())
+            of_kind[n] = torch.stack([*metric.interval()][1:])
+    for kind, (low, high) in zip(kinds, ends.mT, strict=True):
+        holds = (low <= truth) & (truth <= high)
+        yield kind, fraction(float(holds.double().mean())), f"{float((high - low).mean()):.5f}"
