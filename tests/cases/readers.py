@@ -422,6 +422,7 @@ READERS = {
         text(";;; a comment", "good", "naïve"),
         lexicon_reader("positive-words.txt", association.load_bingliu, {"negative-words.txt": b"bad"}),
         (SETS,),
+        error_names=("positive-words.txt",),
         is_streamable=False,
     ),
     "GN-GloVe": Reader(

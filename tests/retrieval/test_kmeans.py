@@ -5,7 +5,7 @@ from fake_device import DEVICE, Device
 from retrieval_oracle import CASES, TINY
 
 from tensormetrics.core.numbers.exact_sums import unit_of
-from tensormetrics.retrieval import TorchKMeans, TorchKNN
+from tensormetrics.retrieval import AccuracyCalculator, TorchKMeans, TorchKNN
 from tensormetrics.retrieval.clusters.assignment import CentroidAssignment
 from tensormetrics.retrieval.deterministic import argsort_by_content, largest_of_columns
 from tensormetrics.retrieval.functional import nearest_centroid
@@ -261,6 +261,29 @@ def test_argsort_by_content_equal_keys_compare_columns(device, monkeypatch):
     assert all(
         torch.equal(x[order][argsort_by_content(x[order], 3)], ordered) for order in ([3, 2, 1, 0], [1, 3, 0, 2])
     )
+
+
+CLUSTERED = ("AMI", "NMI", "ARI", "cluster_accuracy", "nearest_centroid_accuracy")
+
+
+def results_of(rank, pair):
+    """Compute values on two and three ranks whose rows are interleaved as by a DistributedSampler."""
+    x, labels = make_overlapping()
+    results = {}
+    for ranks, group in (((1, 2), pair), ((0, 1, 2), None)):
+        if rank in ranks:
+            local_rows = slice(ranks.index(rank), None, len(ranks))
+            calculator = AccuracyCalculator(CLUSTERED, process_group=group)
+            calculator.update(x[local_rows], labels[local_rows])
+            results[len(ranks)] = calculator.compute()
+    return results
+
+
+def test_clusters_on_several_ranks_equal_single_process(ranks):
+    calculator = AccuracyCalculator(CLUSTERED)
+    calculator.update(*make_overlapping())
+    expected = calculator.compute()
+    assert all(values == expected for results in ranks for values in results.values())
 
 
 def test_first_centroids_may_be_an_array():

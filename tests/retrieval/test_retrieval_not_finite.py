@@ -10,7 +10,11 @@ from retrieval_oracle import ranks as ranks_of
 
 from tensormetrics.retrieval import TorchKNN
 from tensormetrics.retrieval.functional import average_precision, nearest_centroid, positive_ranks, ranking_auroc
-from tensormetrics.retrieval.inputs import finite_rows
+from tensormetrics.retrieval.inputs import RetrievalInputs, ShardLayout, finite_rows
+from tensormetrics.retrieval.ranking.positive_ranks import joined
+from tensormetrics.retrieval.ranking.ranking import RankingOptions
+from tensormetrics.retrieval.ranking.sharded import gathered_ranks, tiles_of
+from tensormetrics.retrieval.search.ring_pass import redistribute_rows, summarize_positions
 
 N, CLASSES = 200, 20
 BAD = [math.nan, math.inf, -math.inf]
@@ -57,6 +61,15 @@ def test_all_nan_embeddings_have_the_worst_score(implementation, device):
     assert (TorchKNN().indices(x, 4, x, True) == -1).all()
 
 
+@pytest.mark.parametrize("bad", [70000.0, math.inf])
+def test_overflow_of_one_row_lowers_score_slightly(bad, implementation, device):
+    x, labels = (tensor.to(device) for tensor in rows(bad, row_indices=(0,)))
+    half = x.half()  # 70000 is above the largest float16
+    score = average_precision(positive_ranks(half, labels)).mean()
+    without = average_precision(positive_ranks(half[1:], labels[1:])).mean()
+    assert 0.9 * without < score < without < 0.2
+
+
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("distance", DISTANCES)
 def test_knn_of_nonfinite_rows_returns_no_neighbors(bad, distance, implementation, device):
@@ -95,6 +108,30 @@ def test_nearest_centroid_excludes_nonfinite_rows(bad, distance, device):
     scores = nearest_centroid(x, labels, distance=distance)
     finite_only = nearest_centroid(x[finite], labels[finite], distance=distance)
     assert torch.equal(scores[finite], finite_only) and scores[~finite].isnan().all() and not finite_only.isnan().any()
+
+
+def rows_of_all_ranks():
+    x, labels = rows(math.nan)
+    x[100, 4] = math.inf
+    return x, labels
+
+
+def results_of(rank, pair):
+    """Compute the positive ranks of rows that are sharded over three processes."""
+    x, labels = rows_of_all_ranks()
+    positions = torch.arange(rank, N, 3)
+    summaries = [summarize_positions(torch.arange(other, N, 3), N, 3) for other in range(3)]
+    local_rows, sizes = redistribute_rows(x[positions], positions, N, summaries, None)
+    layout = ShardLayout(sizes, sizes, None, 2**28, {})
+    inputs = RetrievalInputs(local_rows, labels, local_rows, labels, N, layout=layout)
+    return gathered_ranks(joined(tiles_of(inputs, RankingOptions()), len(local_rows), False, None, x.device), layout)
+
+
+def test_ranks_of_sharded_rows_match_brute_force(ranks):
+    x, labels = rows_of_all_ranks()
+    expected = brute_force_ranks(x, labels)
+    for of_rank in ranks:
+        assert nonzero_ranks(of_rank.rank) == expected and of_rank.relevant.tolist() == [N // CLASSES - 1] * N
 
 
 @pytest.mark.full

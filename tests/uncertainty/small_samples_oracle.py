@@ -94,7 +94,9 @@ def comparison(
     value = difference(a.sum(0), b.sum(0))
     influence = influences(value, [difference(a.sum(0) - x, b.sum(0) - y) for x, y in zip(a, b, strict=True)])
     replicates = np.array([difference(weight @ a, weight @ b) for weight in weights])
-    masses = masses[::-1] if replicates.sum() < 0 else masses  # so that the other order has the opposite draws
+    masses = (
+        masses[::-1] if (replicates + value).sum() < 0 else masses
+    )  # so that the other order has the opposite draws
     jackknifed = np.clip(jackknife_draws(value, replicates, influence, scales), -width, width)
     effective = (sizes**2).sum() / sizes.sum()
     pairs = [(bounds[0], bounds[1]), (bounds[1], bounds[0])]  # the worst a with the best b, and the reverse

@@ -62,10 +62,10 @@ class StateMetric(RecordedArguments, torchmetrics.Metric):
     """Base of `Metric` with its state: `update` changes it completely or not at all, `merge_state` adds others.
 
     Args:
-        **kwargs: Options of torchmetrics' `Metric`, such as ``sync_on_compute``, ``process_group``, ``compute_on_cpu``.
+        **kwargs: Options of torchmetrics' `Metric`, such as ``sync_on_compute=False``.
 
     Raises:
-        ValueError: If an option, or in `update` a tensor, has a wrong value, shape or dtype.
+        ValueError: If an option, or a tensor of an update, has a wrong value, shape or dtype.
         TypeError: If an option is unknown, or something is no tensor or array.
     """
 
