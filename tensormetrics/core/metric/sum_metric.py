@@ -41,7 +41,7 @@ class SumMetric(Metric[Answer]):
     `Uncertain`.
 
     Args:
-        replicates: Number of weighted sums that `update` adds for `interval`, each with its own weight of an item. By
+        replicates: Number of weighted sums that an update adds for `interval`, each with its own weight of an item. By
             default items, or sums of several, are kept and weighted when `interval` is called; 0 keeps nothing.
         seed: Seed of the weights.
     """
