@@ -20,6 +20,7 @@ from .pairs.sampled import ComparisonOptions, PairedScores, Sample, check_compar
 class CompareOptions(SampleOptions, total=False):
     """Options of `compare`."""
 
+    paired: bool
     score: str | None
     on_missing: str
     higher_is_better: bool | None

@@ -41,6 +41,7 @@ class SampleOptions(TypedDict, total=False):
 class IntervalOptions(SampleOptions, total=False):
     """Options of `interval`."""
 
+    weights: Any
     confidence: float | None
 
 
