@@ -256,6 +256,8 @@ FORMS_OF_RUN = {
     "run.trec": "".join(f"{q} Q0 {d} 1 {score} tag\n" for q, d, score in ROWS_OF_FORMS),
     "run.json": json.dumps(RUN_OF_FORMS, indent=1),
     "line.json": json.dumps(RUN_OF_FORMS),
+    "column.json": json.dumps(RUN_OF_FORMS).replace("{", "\n{"),
+    "rows.jsonl": "".join(json.dumps({"qid": q, "docno": d, "score": s}) + "\n" for q, d, s in ROWS_OF_FORMS),
     "lists.json": json.dumps({q: [*documents] for q, documents in RUN_OF_FORMS.items()}),
     "run.csv": "query,document,score\n" + "".join(f"{q},{d},{score}\n" for q, d, score in ROWS_OF_FORMS),
     "comma.csv": "qid;pid;Score\n" + "".join(f"{q};{d};{score:,}\n".replace(".", ",") for q, d, score in ROWS_OF_FORMS),
@@ -279,6 +281,8 @@ WRONG_RUNS = {
     "row.csv": ("qid,docno,score\nq,d\n", ", line 2: got 2 columns, wanted 3 as above"),
     "word.csv": ("qid,docno,score\nq,d,high\n", ", line 2: got the score 'high', wanted a number"),
     "broken.json": ('{"q": {"d": 1', ": "),
+    "row.jsonl": ('{"qid": "q", "docno": "d"}\n', ": got the columns qid, docno, wanted one of values: "),
+    "empty.json": ("[]", ": got an empty list, wanted at least one row"),
 }
 
 

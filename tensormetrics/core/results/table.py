@@ -258,11 +258,13 @@ class Table:
 
     def __str__(self) -> str:
         # Where a line is wider than the terminal, with rows and columns exchanged if that fits or is half as wide.
+        text, terminal = self.to_text(), shutil.get_terminal_size().columns
+        width = max(map(len, text.splitlines()), default=0)
+        if width <= terminal:
+            return text
         cells = [*zip(*self.cells, strict=True)] or [()] * len(self.higher_is_better)
-        exchanged = Table([*self.higher_is_better], self.rows, cells, self.title, self.caption)
-        terminal, texts = shutil.get_terminal_size().columns, (self.to_text(), exchanged.to_text())
-        width, narrower = (max(map(len, text.splitlines()), default=0) for text in texts)
-        return texts[width > terminal and narrower <= max(terminal, width // 2)]
+        exchanged = Table([*self.higher_is_better], self.rows, cells, self.title, self.caption).to_text()
+        return exchanged if max(map(len, exchanged.splitlines())) <= max(terminal, width // 2) else text
 
     __repr__ = __str__
 

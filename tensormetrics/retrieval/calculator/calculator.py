@@ -15,7 +15,6 @@ from ...core.arguments import checks
 from ...core.metric.distributed import raise_on_all_ranks as raise_on_all_ranks
 from ...core.resampling.intervals import interval as intervals
 from ...core.resampling.intervals import with_values
-from ...core.resampling.means import UNBOUNDED
 from ...core.resampling.resampling import Joined, combine
 from ...core.resampling.weights import ItemNames, check_draws
 from ...core.results.estimates import Estimate, check_confidence
@@ -359,11 +358,6 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
             items = items_of_several(means, names, evaluation.labels[suffix], classes, self.average, ranges)
             levels.append(items.resampled(*options))
         return combine(levels, functools.partial(functools.reduce, operator.or_))
-
-    def _range(self, name: str, scores: Tensor) -> tuple[float, float]:
-        if not self._is_built_in(name) and not ((scores == 0) | (scores == 1) | scores.isnan()).all():
-            return UNBOUNDED
-        return (1.0, torch.inf) if name.startswith("mean_rank") else (0.0, 1.0)
 
     def _direction(self, name: str) -> bool | None:
         return not name.startswith("mean_rank")

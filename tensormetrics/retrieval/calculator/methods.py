@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...core.resampling.means import UNBOUNDED
 from ..clusters.kmeans import TorchKMeans
 from ..inputs import RetrievalInputs
 from ..relevance import Comparison, Gains, Ignore
@@ -141,8 +142,8 @@ class MetricMethods:
             parameters = inspect.signature(function).parameters
             takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
             value = function(**(args if takes_all else {key: args[key] for key in parameters if key in args}))
-            scores, labels = args.get("scores", functions), args["query_labels"]
-            if name not in scores and getattr(value, "shape", None) == labels.shape[:1]:
+            scores, labels = args.get("scores"), args["query_labels"]  # no scores are kept in the peer's interface
+            if scores is not None and name not in scores and getattr(value, "shape", None) == labels.shape[:1]:
                 scores[name] = torch.as_tensor(value, dtype=torch.float64, device=labels.device)
                 value = averaged(scores[name], args["classes"], self.average)
             values[name] = value
@@ -171,6 +172,11 @@ class MetricMethods:
     def _is_built_in(self, name: str) -> bool:
         # Computed from ranks or clusters, not by a method of a subclass.
         return not self._overrides(self.function_keyword + name)
+
+    def _range(self, name: str, scores: Tensor) -> tuple[float, float]:
+        if not self._is_built_in(name) and not ((scores == 0) | (scores == 1) | scores.isnan()).all():
+            return UNBOUNDED
+        return (1.0, torch.inf) if name.startswith("mean_rank") else (0.0, 1.0)
 
     def _functions(self, names: Sequence[str]) -> dict[str, Callable]:
         value_function = functools.partial(functools.partial, self._value)

@@ -23,11 +23,18 @@ def read_table(data: bytes | bytearray, path: str | PathLike, is_run: bool) -> M
     """Return what a file of JSON, of a table with a heading, or of ranks holds; None for other files."""
     start = text_of(data[:4096], path) if b"\0" in data[:4096] else data[:4096].decode("utf-8-sig", "replace")
     if start.lstrip()[:1] in ("{", "["):
-        text = text_of(data, path)
-        if start.lstrip()[0] == "{" and "\n{" not in text.lstrip():
-            with parsing(path, "JSON"):
-                return json.loads(text)
-        records = read_records(path, text).rows
+        text, answer = text_of(data, path), None
+        with parsing(path, "JSON"):
+            try:
+                answer = json.loads(text)
+            except json.JSONDecodeError as error:
+                if error.msg != "Extra data":  # lines of JSON
+                    raise
+        if isinstance(answer, dict) and all(isinstance(documents, dict | list) for documents in answer.values()):
+            return answer
+        records = [answer] if isinstance(answer, dict) else read_records(path, text).rows
+        if not records:
+            raise ValueError(f"{path}: got an empty list, wanted at least one row")
         return columns_of(str(path), {name: [row.get(name) for row in records] for name in records[0]}, is_run)
     first = next(read_cells(start.lstrip().partition("\n")[0], path)[1], (0, ()))
     heading = [cell.lower() for cell in first[1]]
