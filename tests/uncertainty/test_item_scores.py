@@ -86,6 +86,8 @@ def test_compare_independent_samples_equals_welch(generator):
     difference = compare(*metrics, paired=False)
     assert float(difference) == pytest.approx(float(metrics[0].compute() - metrics[1].compute()))
     assert float(difference.low) < 0 < float(difference.high) and float(difference.p_value) > 0.05
+    other = compare(*metrics[::-1], paired=False)
+    assert (difference.low, difference.high) == (-other.high, -other.low) and difference.p_value == other.p_value
     refused = (0.5, {}, "a number"), (None, {}, "several models"), ([1, 0], {"anytime": True}, "anytime=True")
     for b, options, what in refused:
         with raises(ValueError, f"paired: got False with {what}, wanted two samples"):

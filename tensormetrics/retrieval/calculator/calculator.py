@@ -85,9 +85,8 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric[ScoreTable[Estimate]]):
             `last.neighbors`, the k nearest candidates of each query: `indices`, `distances` and `relevance` (bool, or
             the gains).
         progress: show a progress bar of the scored queries also where stderr is no terminal, and from the start.
-        audit: number of queries that are also searched exactly, to measure the error of a knn_func that is not exact;
-            default none; see `audit_report`.
-        audit_seed: seed by which they are drawn.
+        audit, audit_seed: number of queries that are also searched exactly to measure the error of a knn_func that is
+            not exact, default none, and the seed by which they are drawn; see `audit_report`.
         on_lone: lone queries are left out ("exclude"), count as 0 ("zero", not for ranks), or are a ValueError
             ("error").
         kwargs: store_dtype, in which embeddings are kept (default their dtype), and options of every metric, such as

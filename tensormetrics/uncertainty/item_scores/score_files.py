@@ -346,7 +346,7 @@ def _selected(name: str, request: str | None, names: Sequence[Any], path: Log) -
     if request is None and len(names) == 1:
         return names[0]
     if request is None or request not in names:
-        got = "several and none chosen" if request is None else repr(request)
+        got = repr(request) if request is not None else "several and none chosen" if names else "none"
         raise ValueError(f"{name}: got {got}, wanted one of {', '.join(map(repr, names)) or 'none'} of {path}")
     return request
 
