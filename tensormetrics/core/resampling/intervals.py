@@ -236,8 +236,7 @@ def _pseudo_draws(
         masses = pseudo_masses(first.seed, len(first.weighted), value.device)[..., None]
         if len(operands) > 1:  # so that two models in the other order have the opposite draws
             is_separate = of_means or _lacks_bounds(operands)  # else values share rows
-            ahead = replicates + value  # all replicates may be 0
-            ahead = ahead.nansum(0) if is_separate else ahead.nansum()
+            ahead = (replicates + value).nansum(0 if is_separate else (0, 1))  # all replicates may be 0
             masses = torch.where(ahead < 0, masses.flip(0), masses)
     if _lacks_bounds(operands):
         return _pseudo_values(operands, value, jackknife, replicates, masses)
